@@ -7,6 +7,7 @@ pub mod client_rates;
 pub mod counted;
 pub mod dns_resolver;
 pub mod excerpt;
+pub mod exchange_thread;
 pub mod log_interval;
 pub mod machine_clock;
 pub mod machine_name;

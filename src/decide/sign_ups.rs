@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use crate::model::email::EmailAddress;
 use crate::model::network::CountedNetwork;
 use crate::model::sign_up::{InboxDeletion, SignUp, SignUpEntry, apply_deletions};
+use crate::support::exchange_thread::ExchangeThread;
 use crate::support::snapshot::SnapshotCell;
 
 use super::counts::{MAX_AHEAD_SECONDS, SignUpCounts};
@@ -18,8 +18,6 @@ use super::inbox_key::{InboxKey, InboxSecret, Scope};
 /// The most sign-ups that wait to be written. While the store is down, further ones count on this
 /// node only.
 const MAX_UNSAVED: usize = 10_000;
-/// How often sign-ups are exchanged with the store.
-const EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Makes inbox ids, and counts sign-ups.
 pub struct SignUps {
@@ -30,27 +28,7 @@ pub struct SignUps {
     /// Whether the sign-ups in the store have been read.
     is_loaded: AtomicBool,
     unsaved: Mutex<Vec<SignUp>>,
-    thread: Mutex<ExchangeThread>,
-    thread_changes: Condvar,
-}
-
-/// The thread that exchanges sign-ups with the store.
-struct ExchangeThread {
-    state: ThreadState,
-    /// How many exchanges have ended.
-    ended: u64,
-    /// How many exchanges somebody waits for.
-    wanted: u64,
-}
-
-/// The state of the thread that exchanges sign-ups with the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ThreadState {
-    /// It was not started, or has ended.
-    Absent,
-    Running,
-    /// It exchanges once more, and ends.
-    Closing,
+    exchange_thread: ExchangeThread,
 }
 
 impl SignUps {
@@ -65,8 +43,7 @@ impl SignUps {
             counts: SignUpCounts::new(),
             is_loaded: AtomicBool::new(false),
             unsaved: Mutex::new(Vec::new()),
-            thread: Mutex::new(ExchangeThread { state: ThreadState::Absent, ended: 0, wanted: 0 }),
-            thread_changes: Condvar::new(),
+            exchange_thread: ExchangeThread::default(),
         })
     }
 
@@ -170,57 +147,9 @@ impl SignUps {
         self.counts.forget_inboxes(&deletions.iter().map(|it| it.inbox).collect());
     }
 
-    /// Says that a thread exchanges sign-ups with the store.
-    pub fn set_thread_running(&self) {
-        self.set_thread_state(ThreadState::Running);
-    }
-
-    /// Says that this thread has ended.
-    pub fn set_thread_ended(&self) {
-        self.set_thread_state(ThreadState::Absent);
-    }
-
-    /// Says that an exchange has ended, and waits until it is time for the next one. Returns true
-    /// for the last time.
-    pub fn wait_for_next_exchange(&self) -> bool {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        thread.ended += 1;
-        self.thread_changes.notify_all();
-        let may_wait = |thread: &mut ExchangeThread| {
-            thread.state == ThreadState::Running && thread.ended >= thread.wanted
-        };
-        let waited = self.thread_changes.wait_timeout_while(thread, EXCHANGE_INTERVAL, may_wait);
-        waited.unwrap_or_else(PoisonError::into_inner).0.state == ThreadState::Closing
-    }
-
-    /// Waits until this node has read what the store has now, at most for `timeout`.
-    pub fn wait_until_read(&self, timeout: Duration) {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        // An exchange that has begun may have read before now. The second one has not.
-        let wanted = thread.ended + 2;
-        thread.wanted = wanted;
-        self.thread_changes.notify_all();
-        let is_awaited = |thread: &mut ExchangeThread| {
-            thread.state == ThreadState::Running && thread.ended < wanted
-        };
-        let _ = self.thread_changes.wait_timeout_while(thread, timeout, is_awaited);
-    }
-
-    /// Writes the sign-ups that are not written yet, if the store answers within `timeout`. Nothing
-    /// is exchanged afterwards.
-    pub fn close(&self, timeout: Duration) {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.state == ThreadState::Running {
-            thread.state = ThreadState::Closing;
-            self.thread_changes.notify_all();
-            let is_closing = |thread: &mut ExchangeThread| thread.state == ThreadState::Closing;
-            let _ = self.thread_changes.wait_timeout_while(thread, timeout, is_closing);
-        }
-    }
-
-    fn set_thread_state(&self, state: ThreadState) {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner).state = state;
-        self.thread_changes.notify_all();
+    /// The thread that exchanges sign-ups with the store.
+    pub fn exchange_thread(&self) -> &ExchangeThread {
+        &self.exchange_thread
     }
 
     /// Takes the sign-ups that are not written yet.

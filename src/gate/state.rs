@@ -188,7 +188,7 @@ impl Gate {
         std::thread::spawn(move || {
             let closing_since = Instant::now();
             state.webhook.close();
-            state.sign_ups.close(SIGN_UP_TIMEOUT);
+            state.sign_ups.exchange_thread().close(SIGN_UP_TIMEOUT);
             state.top_domains.close();
             // The ledger closes after the top list: when the ledger closes, SQLite's write-ahead
             // log, which contains the writes of both, is merged into the database file.

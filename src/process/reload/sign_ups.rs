@@ -34,15 +34,8 @@ pub(super) fn start_sign_up_thread(
         status_reporter,
         last_deletion: None,
     };
-    state.sign_ups.set_thread_running();
-    let run = move || {
-        exchange.run_once();
-        while !state.sign_ups.wait_for_next_exchange() {
-            exchange.run_once();
-        }
-        exchange.run_once();
-        state.sign_ups.set_thread_ended();
-    };
+    state.sign_ups.exchange_thread().set_running();
+    let run = move || state.sign_ups.exchange_thread().run(|| exchange.run_once());
     std::thread::Builder::new().name("sign-ups".to_owned()).spawn(run).map(drop)
 }
 

@@ -32,7 +32,7 @@ impl AdminApi {
         let owner = SignUpOwner { address: &address, secret_of_file, accounts: &accounts };
         let deleted =
             self.change_store_and_wait(|store| delete_sign_ups(store, &permit.author, &owner))?;
-        self.state.sign_ups.wait_until_read(MAX_EFFECT_WAIT);
+        self.state.sign_ups.exchange_thread().wait_until_exchanged(MAX_EFFECT_WAIT);
         Ok(json_response(200, &json!({ "sign_ups": deleted })))
     }
 }

@@ -1,0 +1,96 @@
+//! The turns of a thread that exchanges something with the store.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long such a thread waits between two turns.
+pub const EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Tells a thread when to exchange with the store, and that the process ends.
+#[derive(Default)]
+pub struct ExchangeThread {
+    turns: Mutex<Turns>,
+    turns_changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Turns {
+    state: ThreadState,
+    /// How many turns have ended.
+    ended: u64,
+    /// How many turns somebody waits for.
+    wanted: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ThreadState {
+    /// It was not started, or has ended.
+    #[default]
+    Absent,
+    Running,
+    /// It exchanges once more, and ends.
+    Closing,
+}
+
+impl ExchangeThread {
+    /// Runs `exchange` at once, then after each [`EXCHANGE_INTERVAL`], and a last time when
+    /// [`ExchangeThread::close`] is called. Returns after that.
+    pub fn run(&self, mut exchange: impl FnMut()) {
+        exchange();
+        while !self.wait_for_next_turn() {
+            exchange();
+        }
+        exchange();
+        self.set_state(ThreadState::Absent);
+    }
+
+    /// Says that a thread calls [`ExchangeThread::run`].
+    pub fn set_running(&self) {
+        self.set_state(ThreadState::Running);
+    }
+
+    /// Lets the thread exchange a last time, and waits for that at most for `timeout`. Nothing is
+    /// exchanged afterwards.
+    pub fn close(&self, timeout: Duration) {
+        let mut turns = self.lock_turns();
+        if turns.state == ThreadState::Running {
+            turns.state = ThreadState::Closing;
+            self.turns_changed.notify_all();
+            let is_closing = |turns: &mut Turns| turns.state == ThreadState::Closing;
+            let _ = self.turns_changed.wait_timeout_while(turns, timeout, is_closing);
+        }
+    }
+
+    /// Waits until the thread has exchanged what the store has now, at most for `timeout`.
+    pub fn wait_until_exchanged(&self, timeout: Duration) {
+        let mut turns = self.lock_turns();
+        // A turn that has begun may have read before now. The second one has not.
+        let wanted = turns.ended + 2;
+        turns.wanted = wanted;
+        self.turns_changed.notify_all();
+        let is_awaited =
+            |turns: &mut Turns| turns.state == ThreadState::Running && turns.ended < wanted;
+        let _ = self.turns_changed.wait_timeout_while(turns, timeout, is_awaited);
+    }
+
+    /// Says that a turn has ended, and waits until it is time for the next one. Returns true if the
+    /// next turn is the last one.
+    fn wait_for_next_turn(&self) -> bool {
+        let mut turns = self.lock_turns();
+        turns.ended += 1;
+        self.turns_changed.notify_all();
+        let may_wait =
+            |turns: &mut Turns| turns.state == ThreadState::Running && turns.ended >= turns.wanted;
+        let waited = self.turns_changed.wait_timeout_while(turns, EXCHANGE_INTERVAL, may_wait);
+        waited.unwrap_or_else(PoisonError::into_inner).0.state == ThreadState::Closing
+    }
+
+    fn set_state(&self, state: ThreadState) {
+        self.lock_turns().state = state;
+        self.turns_changed.notify_all();
+    }
+
+    fn lock_turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
