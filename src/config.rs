@@ -128,6 +128,8 @@ pub struct StartupConfig {
     pub upstream: UpstreamOptions,
     /// The store and its connection settings.
     pub store: StoreOptions,
+    /// Whether the nodes of the store share the rates of clients.
+    pub shares_rates: bool,
     /// The directory with the pid file and the upgrade socket; None disables upgrades.
     pub runtime_dir: Option<PathBuf>,
     /// How long a draining process keeps accepting connections.
@@ -285,6 +287,7 @@ impl Config {
         let feeds = settings.read_feeds();
         let downstream = settings.read_downstream_options(&trusted_proxies, authz_path.as_ref());
         let bodies = settings.read_body_options(downstream.request_limits.body_bytes);
+        let store = settings.read_store_options();
         let mut config = Config {
             file,
             former_defaults: Vec::new(),
@@ -302,7 +305,8 @@ impl Config {
                 startup_rules: settings.read_startup_rules(trusted_proxies, &authz_path, bodies),
                 log_target: settings.read_log_target(),
                 traces: settings.read_trace_options(),
-                store: settings.read_store_options(),
+                shares_rates: settings.read_shares_rates(&store),
+                store,
                 runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
                 drain_delay: settings.duration("drain.delay", Duration::ZERO),
                 drain_grace: settings.duration("drain.grace", seconds(30)),
@@ -371,6 +375,7 @@ impl StartupConfig {
             traces,
             upstream,
             store,
+            shares_rates,
             runtime_dir,
             drain_delay,
             drain_grace,
@@ -405,6 +410,7 @@ impl StartupConfig {
             ("traces", *traces == new.traces),
             ("upstream", *upstream == new.upstream),
             ("store (but for on_failure)", *store == new.store),
+            ("rates.shared", *shares_rates == new.shares_rates),
             ("process.runtime_dir", *runtime_dir == new.runtime_dir),
             ("drain.delay", *drain_delay == new.drain_delay),
             ("drain.grace", *drain_grace == new.drain_grace),

@@ -10,6 +10,7 @@ pub mod origin;
 pub mod path_prefix;
 pub mod plan;
 pub mod public_address;
+pub mod rate_charge;
 pub mod refusal;
 mod role_names;
 pub mod route_label;

@@ -1,5 +1,5 @@
 //! State that outlives a process: the quota ledger, keys, accounts, the audit, top counts, DNS
-//! facts, quota events, the inbox secret, sign-ups.
+//! facts, quota events, the inbox secret, sign-ups, shared rates of clients.
 //!
 //! Owns the types that callers exchange with a store, and the contract of each store operation.
 //! Both kinds of store keep the same contracts: `sqlite` serves one machine, `redis` several nodes.
@@ -54,6 +54,7 @@ pub use quota_events::{
 };
 pub use redis::connection::Redis;
 pub use redis::options::{ClientCertificatePaths, RedisOptions};
+pub use redis::rates::MAX_RATE_CHARGES;
 pub use reply_check::check_grant;
 pub use rows::{
     AccountRow, DailyUsageCursor, DailyUsageRow, DamagedRows, DnsFactRow, KeyRow,

@@ -16,6 +16,9 @@ mod memmove;
 pub mod memory;
 pub mod peer_close;
 pub mod per_client_limit;
+#[cfg(test)]
+#[path = "../tests/support/random_numbers.rs"]
+pub(crate) mod random_numbers;
 pub mod regular_file;
 pub mod snapshot;
 pub mod socket_reset;

@@ -134,6 +134,12 @@ SECTIONS = [
               "Batches of lease reports that the store committed, and operations that failed.",
               (rate("riskgate_store_commits_total", "instance"), "{{instance}} committed"),
               (rate("riskgate_store_failures_total", "instance"), "{{instance}} failed")),
+        lines("Exchanges of shared rates", "ops",
+              "With rates.shared: statements that told the store what clients used, and the requests "
+              "of clients that other nodes may not know.",
+              (rate("riskgate_store_rate_exchanges_total", "outcome"), "{{outcome}}"),
+              (rate("riskgate_store_rate_requests_lost_total", "instance"),
+               "{{instance}} requests lost")),
         lines("Calls not reported yet", "short",
               "Calls admitted while the store was down. At store.max_unsettled (100,000 by "
               "default), riskgate answers 500.",

@@ -1,7 +1,7 @@
 //! Which settings are read only when the process starts.
 
 /// The settings, and the sections with a dot at their end, that are read only at the start.
-const READ_AT_START: [&str; 14] = [
+const READ_AT_START: [&str; 15] = [
     "admin.metrics_public",
     "audit.",
     "authz.path",
@@ -13,6 +13,7 @@ const READ_AT_START: [&str; 14] = [
     "log.max_bytes",
     "log.path",
     "process.",
+    "rates.",
     "store.",
     "traces.",
     "upstream.",

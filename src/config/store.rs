@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::settings::Settings;
 use crate::quota::FailurePolicy;
-use crate::store::{ClientCertificatePaths, RedisOptions, Store, StoreError, StoreUrl};
+use crate::store::{ClientCertificatePaths, Redis, RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::regular_file::{file_identity, parent_dir};
 
 /// The store and its connection settings.
@@ -72,6 +72,18 @@ impl StoreOptions {
         other.shown_address() == self.shown_address()
     }
 
+    /// Opens a store that is on a server. `timeout` limits each operation.
+    pub fn open_server(&self, timeout: Duration) -> Result<Redis, StoreError> {
+        match &self.url {
+            StoreUrl::Redis(url) => Redis::new(url, &self.redis, timeout),
+            StoreUrl::Sqlite(_) => Err(StoreError::Unusable {
+                location: self.shown_address(),
+                expected: "a Redis or Valkey server",
+                found: "a file".to_owned(),
+            }),
+        }
+    }
+
     /// Like [`StoreOptions::open`], but never creates a store.
     pub fn open_existing(&self, timeout: Duration) -> Result<Store, StoreError> {
         Store::open_existing(&self.url, &self.redis, timeout)
@@ -85,6 +97,18 @@ impl Settings {
             "closed" => FailurePolicy::Closed,
             _ => FailurePolicy::Open,
         }
+    }
+
+    /// Reads whether the nodes of a store share the rates of clients.
+    pub fn read_shares_rates(&mut self, store: &StoreOptions) -> bool {
+        const KEY: &str = "rates.shared";
+        let shares_rates = self.boolean(KEY, false);
+        if shares_rates && matches!(store.url, StoreUrl::Sqlite(_)) {
+            let problem = "expected a store.url of a Redis or Valkey server, because only nodes on \
+                           one server share rates, but found a file";
+            self.report_at_key(KEY, problem, Some("set store.url, or remove this line".to_owned()));
+        }
+        shares_rates
     }
 
     /// Reads the settings of the store.

@@ -85,6 +85,11 @@ impl InboxKey {
         self.pseudonym("client", network.as_bytes(), scope)
     }
 
+    /// The pseudonym of the bucket of a client's rate.
+    pub fn rate_bucket(&self, name: &str) -> Pseudonym {
+        self.pseudonym("rate", name.as_bytes(), Scope::Deployment)
+    }
+
     /// No two values of different kinds or scopes give one text, because no address, domain or name
     /// of an account has a NUL.
     fn pseudonym(&self, kind: &str, value: &[u8], scope: Scope<'_>) -> Pseudonym {

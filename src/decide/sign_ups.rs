@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::model::email::EmailAddress;
 use crate::model::network::CountedNetwork;
-use crate::model::sign_up::{InboxDeletion, SignUp, SignUpEntry, apply_deletions};
+use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry, apply_deletions};
 use crate::support::exchange_thread::ExchangeThread;
 use crate::support::snapshot::SnapshotCell;
 
@@ -100,6 +100,11 @@ impl SignUps {
             domain: registrable.map(|start| key.domain(&inbox.domain().as_str()[start..], scope)),
             client: client.map(|address| key.client(CountedNetwork::from(address), scope)),
         })
+    }
+
+    /// The pseudonym of the bucket of a client's rate; `None` until the secret is known.
+    pub fn rate_bucket(&self, name: &str) -> Option<Pseudonym> {
+        self.key.peek().as_ref().as_ref().map(|key| key.rate_bucket(name))
     }
 
     /// The counts of sign-ups besides this one. They have no value until the sign-ups in the store

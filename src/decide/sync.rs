@@ -121,7 +121,11 @@ impl SignUpSync {
         Ok(None)
     }
 
-    fn sync_secret(
+    /// Exchanges only the secret with the store. Returns what the operator has to know.
+    ///
+    /// # Errors
+    /// If the store did not answer.
+    pub fn sync_secret(
         &mut self,
         store: &mut Store,
         sign_ups: &SignUps,

@@ -1,5 +1,6 @@
 //! The gate for `max_per_client`: how often one client may use a route, or a key that browsers use.
 
+use std::fmt;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -25,6 +26,18 @@ enum RateScope<'s> {
     Posts(&'s str),
     /// The requests with the key that has this id.
     Key(&'s str),
+}
+
+/// Nodes that share rates name their buckets so.
+impl fmt::Display for RateScope<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match self {
+            RateScope::Route(prefix) => ("route", prefix),
+            RateScope::Posts(prefix) => ("posts", prefix),
+            RateScope::Key(id) => ("key", id),
+        };
+        write!(f, "{kind} {name}")
+    }
 }
 
 /// Refuses a client that has sent too many requests. A trusted proxy is not a client, and a

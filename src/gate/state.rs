@@ -34,6 +34,8 @@ use super::route::{CheckAnswer, UpstreamRoute};
 
 /// The longest time that [`Gate::close`] waits for the store to take the last sign-ups.
 const SIGN_UP_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest time that [`Gate::close`] waits for the store to take the last requests of clients.
+const RATES_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest time that [`Gate::close`] waits for the collector of traces.
 const TRACE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest time that [`Gate::close`] waits for webhook messages in flight, from its call on.
@@ -189,6 +191,9 @@ impl Gate {
             let closing_since = Instant::now();
             state.webhook.close();
             state.sign_ups.exchange_thread().close(SIGN_UP_TIMEOUT);
+            if let Some(thread) = state.client_rates.exchange_thread() {
+                thread.close(RATES_TIMEOUT);
+            }
             state.top_domains.close();
             // The ledger closes after the top list: when the ledger closes, SQLite's write-ahead
             // log, which contains the writes of both, is merged into the database file.

@@ -2,6 +2,7 @@
 //!
 //! No I/O: this module only compares addresses.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
@@ -126,6 +127,13 @@ impl From<IpAddr> for CountedNetwork {
 /// a host usually has a whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientPrefix(IpAddr);
+
+impl fmt::Display for ClientPrefix {
+    /// Writes the address, or the first address of the /64.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl From<IpAddr> for ClientPrefix {
     fn from(address: IpAddr) -> ClientPrefix {

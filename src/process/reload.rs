@@ -13,6 +13,7 @@ mod feeds;
 mod keys;
 mod overrides;
 mod requests;
+mod shared_rates;
 mod sign_ups;
 mod status_reporter;
 mod store_connection;
@@ -46,6 +47,7 @@ pub use keys::KeyRingUpdater;
 use overrides::OverrideFollower;
 use requests::ReloadRequests;
 pub use requests::{ReloadOutcome, ReloadTrigger};
+use shared_rates::start_rate_thread;
 use sign_ups::start_sign_up_thread;
 pub use status_reporter::ReloadStatus;
 use status_reporter::StatusReporter;
@@ -126,6 +128,7 @@ impl Reloader {
         let state = || Arc::clone(&gate_state);
         let audit = AuditRecorder::start(&inputs.startup, state(), status_reporter.clone())?;
         start_sign_up_thread(state(), status_reporter.clone(), &inputs.startup)?;
+        start_rate_thread(state(), status_reporter.clone(), &inputs.startup)?;
         let overrides = OverrideFollower::new(inputs.startup.store.clone(), overrides);
         let table = TableRebuilder::start(
             Arc::clone(&gate_state),

@@ -1,5 +1,5 @@
 //! Tests of keys, accounts, top counts, DNS facts, sign-ups and copies. Most run on both stores;
-//! `server`, `imports`, `foreign` and `acl` test what only a server has.
+//! `server`, `imports`, `foreign`, `rates` and `acl` test what only a server has.
 
 mod acl;
 mod audit;
@@ -13,6 +13,7 @@ mod learned;
 mod overrides;
 mod plans;
 mod quota_events;
+mod rates;
 mod server;
 mod sign_ups;
 mod top;

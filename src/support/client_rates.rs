@@ -4,18 +4,34 @@
 //! bucket left for a client, riskgate forgets the bucket in it that would be full again soonest. A
 //! client whose bucket is forgotten starts again with a full one, so no number of other clients can
 //! make riskgate refuse a client.
+//!
+//! Nodes may share the buckets. Each node then admits by what it knows, and remembers what it took
+//! out of which bucket. The caller tells the other nodes, and learns from them how long a bucket
+//! needs until it is full again. A shared bucket may be overdrawn: what nodes admitted before they
+//! knew of each other has to be refilled first, so that no client exceeds its rate in the long run.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::model::network::ClientPrefix;
 
+use super::exchange_thread::ExchangeThread;
+
 /// The number of sets. A client's bucket is in the set that its hash selects.
 const SETS: usize = 8_192;
 /// The number of buckets in a set.
 const BUCKETS_PER_SET: usize = 8;
+/// A shared bucket is overdrawn by so many bursts at most, less one. As each node can overdraw it
+/// by one, this is enough for so many nodes.
+const MAX_BURSTS_UNTIL_FULL: u64 = 32;
+/// The most buckets whose requests wait to be told to other nodes. Other nodes do not learn of
+/// further buckets until the next exchange.
+const MAX_UNSHARED_BUCKETS: usize = 10_000;
 
 /// A number of requests in a time, such as `20/h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +70,51 @@ pub struct ClientRates {
     /// Has a random key, so that no client can choose the set of its bucket.
     hasher: RandomState,
     created_at: Instant,
+    /// `None` if this node shares no rates.
+    sharing: Option<RateSharing>,
+}
+
+/// What other nodes have to know.
+#[derive(Default)]
+struct RateSharing {
+    /// What this node took out of each bucket since the last exchange, by the owner of the bucket.
+    unshared: Mutex<HashMap<u64, UnsharedRequests>>,
+    /// The requests that were not told to other nodes, or perhaps not.
+    lost_requests: AtomicU64,
+    thread: ExchangeThread,
+}
+
+/// The requests that this node took out of one bucket, and that other nodes do not know.
+struct UnsharedRequests {
+    bucket_name: String,
+    rate: Rate,
+    requests: u32,
+    /// When the first of them was, in nanoseconds since the creation of [`ClientRates`].
+    first_at: u64,
+    /// Since when the bucket has not been full, as far as is known; on the same clock.
+    not_full_since: u64,
+}
+
+/// Requests that this node took out of one bucket, to be told to other nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketCharge {
+    owner: u64,
+    rate: Rate,
+    /// Names scope, rate and client of the bucket: the same on all nodes.
+    pub bucket_name: String,
+    /// The number of requests.
+    pub requests: u32,
+    /// How long the bucket needs to refill them, in nanoseconds.
+    pub refill_ns: u64,
+    /// How long ago the first of them was, in nanoseconds.
+    pub first_request_age_ns: u64,
+    /// The time until the bucket is full, in nanoseconds, as far as this node knows. It contains
+    /// also what other nodes did not get to know before.
+    pub until_full_ns: u64,
+    /// For how long the bucket has not been full at any moment, in nanoseconds; 0 if it is full.
+    pub not_full_for_ns: u64,
+    /// The longest time until a bucket of this rate is full, in nanoseconds.
+    pub max_until_full_ns: u64,
 }
 
 /// The bucket of one client in one scope, as in the generic cell rate algorithm (ITU-T I.371).
@@ -66,12 +127,13 @@ struct Bucket {
 }
 
 impl ClientRates {
-    /// Creates the buckets, all full.
-    pub fn new() -> ClientRates {
+    /// Creates the buckets, all full. `are_shared` says that other nodes share them.
+    pub fn new(are_shared: bool) -> ClientRates {
         ClientRates {
             sets: OnceLock::new(),
             hasher: RandomState::new(),
             created_at: Instant::now(),
+            sharing: are_shared.then(RateSharing::default),
         }
     }
 
@@ -79,25 +141,50 @@ impl ClientRates {
     ///
     /// # Errors
     /// Returns the time until an empty bucket holds a request again.
-    pub fn charge_request<S: Hash>(
+    pub fn charge_request<S: Hash + fmt::Display>(
         &self,
         limits: &[(S, Rate)],
         client: ClientPrefix,
         now: Instant,
     ) -> Result<(), Duration> {
+        let now = self.nanoseconds_since_creation(now);
+        // A bit for each bucket.
+        let mut were_full = 0_u64;
         for (charged, (scope, rate)) in limits.iter().enumerate() {
-            if let Err(wait) = self.take_one(self.owner(scope, client), *rate, now) {
-                for (scope, rate) in &limits[..charged] {
-                    self.put_back(self.owner(scope, client), *rate);
+            match self.take_one(self.owner(scope, *rate, client), *rate, now) {
+                Ok(was_full) => were_full |= u64::from(was_full) << charged,
+                Err(wait) => {
+                    for (scope, rate) in &limits[..charged] {
+                        self.put_back(self.owner(scope, *rate, client), *rate);
+                    }
+                    return Err(wait);
                 }
-                return Err(wait);
+            }
+        }
+        if let Some(sharing) = &self.sharing {
+            for (charged, (scope, rate)) in limits.iter().enumerate() {
+                let owner = self.owner(scope, *rate, client);
+                let bucket_name = || format!("{scope} {rate} {client}");
+                let was_full = were_full >> charged & 1 == 1;
+                sharing.add_request((owner, *rate), bucket_name, was_full, now);
             }
         }
         Ok(())
     }
 
-    fn owner(&self, scope: &impl Hash, client: ClientPrefix) -> u64 {
-        self.hasher.hash_one((scope, client))
+    /// A shared bucket belongs to a rate too: nodes that have another rate must not overdraw it.
+    fn owner(&self, scope: &impl Hash, rate: Rate, client: ClientPrefix) -> u64 {
+        let shared_rate = self.sharing.as_ref().map(|_| (rate.burst, rate.refill_time));
+        self.hasher.hash_one((scope, client, shared_rate))
+    }
+
+    fn nanoseconds_since_creation(&self, now: Instant) -> u64 {
+        nanoseconds(now.saturating_duration_since(self.created_at))
+    }
+
+    fn max_until_full(&self, rate: Rate) -> u64 {
+        let bursts = if self.sharing.is_some() { MAX_BURSTS_UNTIL_FULL } else { 1 };
+        nanoseconds(rate.refill_time).saturating_mul(bursts)
     }
 
     fn lock_set(&self, owner: u64) -> MutexGuard<'_, [Bucket; BUCKETS_PER_SET]> {
@@ -107,16 +194,14 @@ impl ClientRates {
         sets[owner as usize % SETS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_one(&self, owner: u64, rate: Rate, now: Instant) -> Result<(), Duration> {
+    /// Returns whether the bucket was full.
+    fn take_one(&self, owner: u64, rate: Rate, now: u64) -> Result<bool, Duration> {
         let mut set = self.lock_set(owner);
-        let own = set.iter().position(|bucket| bucket.owner == owner);
-        let at = own.or_else(|| (0..BUCKETS_PER_SET).min_by_key(|at| set[*at].full_at));
-        let bucket = &mut set[at.unwrap_or(0)];
-        let full_at = if own.is_some() { bucket.full_at } else { 0 };
-        let now = nanoseconds(now.saturating_duration_since(self.created_at));
+        let bucket = find_or_replace(&mut set, owner);
+        let full_at = if bucket.owner == owner { bucket.full_at } else { 0 };
         let refill_time = nanoseconds(rate.refill_time);
         // If the rate was lowered, a client waits no longer than the new rate says.
-        let full_at = full_at.clamp(now, now.saturating_add(refill_time));
+        let full_at = full_at.clamp(now, now.saturating_add(self.max_until_full(rate)));
         let full_after = full_at.saturating_add(rate.nanoseconds_per_request());
         let left_until_full = full_after - now;
         if left_until_full > refill_time {
@@ -124,7 +209,7 @@ impl ClientRates {
             return Err(Duration::from_nanos(left_until_full - refill_time));
         }
         *bucket = Bucket { owner, full_at: full_after };
-        Ok(())
+        Ok(full_at == now)
     }
 
     fn put_back(&self, owner: u64, rate: Rate) {
@@ -134,10 +219,126 @@ impl ClientRates {
     }
 }
 
-impl Default for ClientRates {
-    fn default() -> ClientRates {
-        ClientRates::new()
+/// Sharing with other nodes.
+impl ClientRates {
+    /// The thread that exchanges the rates with other nodes; `None` if they are not shared.
+    pub fn exchange_thread(&self) -> Option<&ExchangeThread> {
+        Some(&self.sharing.as_ref()?.thread)
     }
+
+    /// The number of requests that were not told to other nodes, or perhaps not: more buckets were
+    /// in use than can be exchanged, or an exchange failed.
+    pub fn lost_requests(&self) -> u64 {
+        self.sharing.as_ref().map_or(0, |it| it.lost_requests.load(Ordering::Relaxed))
+    }
+
+    /// Takes what other nodes do not know. Of more buckets than `max_buckets`, only those that are
+    /// the emptiest: other nodes learn of the others with a later request, see
+    /// [`BucketCharge::until_full_ns`]. Each charge must be told to other nodes, or given to
+    /// [`ClientRates::lose_charges`].
+    pub fn take_charges(&self, max_buckets: usize, now: Instant) -> Vec<BucketCharge> {
+        let Some(sharing) = &self.sharing else { return Vec::new() };
+        let taken = mem::take(&mut *sharing.lock_unshared());
+        let charge = |(owner, taken)| self.charge_of(owner, taken, now);
+        let mut charges: Vec<BucketCharge> = taken.into_iter().map(charge).collect();
+        if charges.len() > max_buckets {
+            charges.sort_by(|a, b| b.used_share().total_cmp(&a.used_share()));
+            self.lose_charges(&charges.split_off(max_buckets));
+        }
+        charges
+    }
+
+    fn charge_of(&self, owner: u64, taken: UnsharedRequests, now: Instant) -> BucketCharge {
+        let UnsharedRequests { bucket_name, rate, requests, first_at, not_full_since } = taken;
+        let now = self.nanoseconds_since_creation(now);
+        let known = self.lock_set(owner).iter().find(|it| it.owner == owner).map(|it| it.full_at);
+        let until_full_ns = known.unwrap_or(0).saturating_sub(now);
+        BucketCharge {
+            owner,
+            rate,
+            bucket_name,
+            requests,
+            refill_ns: rate.nanoseconds_per_request().saturating_mul(requests.into()),
+            first_request_age_ns: now.saturating_sub(first_at),
+            until_full_ns,
+            not_full_for_ns: if until_full_ns > 0 { now.saturating_sub(not_full_since) } else { 0 },
+            max_until_full_ns: self.max_until_full(rate),
+        }
+    }
+
+    /// Learns that a bucket was to be full this long after `at`, with the requests of all nodes
+    /// that are known: also those of this charge, and none that this node admitted later. Never
+    /// makes a bucket fuller.
+    pub fn learn_time_until_full(&self, charge: &BucketCharge, until_full_ns: u64, at: Instant) {
+        let Some(sharing) = &self.sharing else { return };
+        let later = sharing.count_requests(charge.owner);
+        let later_ns = charge.rate.nanoseconds_per_request().saturating_mul(later.into());
+        let until_full = until_full_ns.min(charge.max_until_full_ns).saturating_add(later_ns);
+        let full_at = self.nanoseconds_since_creation(at).saturating_add(until_full);
+        let mut set = self.lock_set(charge.owner);
+        let bucket = find_or_replace(&mut set, charge.owner);
+        if bucket.full_at < full_at {
+            *bucket = Bucket { owner: charge.owner, full_at };
+        }
+    }
+
+    /// Says that other nodes may not have got these charges. They must not get them again, because
+    /// a client must not be charged twice.
+    pub fn lose_charges(&self, charges: &[BucketCharge]) {
+        if let Some(sharing) = &self.sharing {
+            let requests = charges.iter().map(|charge| u64::from(charge.requests)).sum();
+            sharing.lost_requests.fetch_add(requests, Ordering::Relaxed);
+        }
+    }
+}
+
+impl BucketCharge {
+    /// How much of its burst the client has used.
+    fn used_share(&self) -> f64 {
+        self.until_full_ns as f64 / nanoseconds(self.rate.refill_time) as f64
+    }
+}
+
+impl RateSharing {
+    /// `now` is in nanoseconds since the creation of [`ClientRates`].
+    fn add_request(
+        &self,
+        (owner, rate): (u64, Rate),
+        bucket_name: impl FnOnce() -> String,
+        was_full: bool,
+        now: u64,
+    ) {
+        let mut unshared = self.lock_unshared();
+        if let Some(known) = unshared.get_mut(&owner) {
+            known.requests = known.requests.saturating_add(1);
+            known.first_at = known.first_at.min(now);
+            if was_full {
+                known.not_full_since = known.not_full_since.max(now);
+            }
+        } else if unshared.len() < MAX_UNSHARED_BUCKETS {
+            let (bucket_name, requests) = (bucket_name(), 1);
+            let (first_at, not_full_since) = (now, now);
+            let new = UnsharedRequests { bucket_name, rate, requests, first_at, not_full_since };
+            unshared.insert(owner, new);
+        } else {
+            self.lost_requests.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn count_requests(&self, owner: u64) -> u32 {
+        self.lock_unshared().get(&owner).map_or(0, |it| it.requests)
+    }
+
+    fn lock_unshared(&self) -> MutexGuard<'_, HashMap<u64, UnsharedRequests>> {
+        self.unshared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the owner's bucket, or the one that would be full soonest.
+fn find_or_replace(set: &mut [Bucket; BUCKETS_PER_SET], owner: u64) -> &mut Bucket {
+    let own = set.iter().position(|bucket| bucket.owner == owner);
+    let at = own.or_else(|| (0..BUCKETS_PER_SET).min_by_key(|at| set[*at].full_at));
+    &mut set[at.unwrap_or(0)]
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -145,103 +346,4 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{IpAddr, Ipv6Addr};
-
-    use super::*;
-
-    fn client(text: &str) -> ClientPrefix {
-        ClientPrefix::from(text.parse::<IpAddr>().unwrap())
-    }
-
-    fn rate(burst: u32, seconds: u64) -> Rate {
-        Rate::new(burst, Duration::from_secs(seconds)).unwrap()
-    }
-
-    fn take(
-        rates: &ClientRates,
-        scope: &str,
-        client: ClientPrefix,
-        rate: Rate,
-        now: Instant,
-    ) -> Result<(), Duration> {
-        rates.charge_request(&[(scope, rate)], client, now)
-    }
-
-    #[test]
-    fn a_request_that_one_rate_refuses_is_charged_to_no_rate() {
-        let (rates, now, client) = (ClientRates::new(), Instant::now(), client("192.0.2.1"));
-        let limits = [("a", rate(3, 60)), ("b", rate(1, 60))];
-        assert_eq!(rates.charge_request(&limits, client, now), Ok(()));
-        for _ in 0..5 {
-            assert!(rates.charge_request(&limits, client, now).is_err());
-        }
-        for _ in 0..2 {
-            assert_eq!(take(&rates, "a", client, rate(3, 60), now), Ok(()));
-        }
-        assert!(take(&rates, "a", client, rate(3, 60), now).is_err());
-    }
-
-    #[test]
-    fn a_bucket_holds_its_burst_and_refills_evenly() {
-        let (rates, rate, start) = (ClientRates::new(), rate(3, 60), Instant::now());
-        let take_at = |text, seconds| {
-            take(&rates, "a", client(text), rate, start + Duration::from_secs(seconds))
-        };
-        for _ in 0..3 {
-            assert_eq!(take_at("192.0.2.1", 0), Ok(()));
-        }
-        assert_eq!(take_at("192.0.2.1", 0), Err(Duration::from_secs(20)));
-        assert_eq!(take_at("192.0.2.1", 19), Err(Duration::from_secs(1)));
-        assert_eq!(take_at("192.0.2.2", 19), Ok(()), "each client has its own bucket");
-        assert_eq!(take_at("192.0.2.1", 20), Ok(()));
-        assert_eq!(take_at("192.0.2.1", 20), Err(Duration::from_secs(20)));
-        for _ in 0..3 {
-            assert_eq!(take_at("192.0.2.1", 1_000), Ok(()));
-        }
-        assert!(
-            take_at("192.0.2.1", 1_000).is_err(),
-            "an idle bucket holds no more than its burst"
-        );
-    }
-
-    #[test]
-    fn scopes_have_buckets_of_their_own_and_an_ipv6_network_has_one() {
-        let (rates, rate, now) = (ClientRates::new(), rate(1, 60), Instant::now());
-        assert!(take(&rates, "a", client("2001:db8::1"), rate, now).is_ok());
-        assert!(take(&rates, "a", client("2001:db8::2"), rate, now).is_err());
-        assert!(take(&rates, "b", client("2001:db8::2"), rate, now).is_ok());
-        assert!(take(&rates, "a", client("2001:db8:0:1::1"), rate, now).is_ok());
-    }
-
-    #[test]
-    fn a_lower_rate_applies_at_once_and_keeps_nobody_waiting_longer() {
-        let (rates, now) = (ClientRates::new(), Instant::now());
-        for _ in 0..10 {
-            assert!(take(&rates, "a", client("192.0.2.1"), rate(10, 3_600), now).is_ok());
-        }
-        let wait = take(&rates, "a", client("192.0.2.1"), rate(1, 10), now).unwrap_err();
-        assert_eq!(wait, Duration::from_secs(10));
-        let later = now + Duration::from_secs(10);
-        assert!(take(&rates, "a", client("192.0.2.1"), rate(1, 10), later).is_ok());
-    }
-
-    #[test]
-    fn a_million_clients_never_block_another_one() {
-        let (rates, rate, now) = (ClientRates::new(), rate(2, 60), Instant::now());
-        let prefix = |n: u64| ClientPrefix::from(IpAddr::from(Ipv6Addr::from(u128::from(n) << 64)));
-        for n in 0..1_000_000 {
-            assert!(take(&rates, "a", prefix(n), rate, now).is_ok(), "{n}");
-        }
-        // A client that empties its bucket is remembered before those that have not.
-        let busy = client("192.0.2.1");
-        assert!(
-            take(&rates, "a", busy, rate, now).is_ok()
-                && take(&rates, "a", busy, rate, now).is_ok()
-        );
-        for n in 1_000_000..1_200_000 {
-            assert!(take(&rates, "a", prefix(n), rate, now).is_ok(), "{n}");
-        }
-        assert!(take(&rates, "a", busy, rate, now).is_err());
-    }
-}
+mod tests;

@@ -1,8 +1,5 @@
 use super::*;
-use random_numbers::{RandomNumbers, seed_range};
-
-#[path = "../../../tests/support/random_numbers.rs"]
-mod random_numbers;
+use crate::support::random_numbers::{RandomNumbers, seed_range};
 
 fn find(source: ClientAddressSource, peer: &str, values: &[&str]) -> Option<String> {
     let texts = ["10.0.0.0/8".to_owned(), "2001:db8:1::/48".to_owned()];

@@ -1,8 +1,8 @@
 //! The metrics of the ledger's store and clocks.
 
-use prometheus::{Error, IntCounter, IntGauge, Registry};
+use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, Registry};
 
-use super::register::{raise_counter, register_counter, register_gauge};
+use super::register::{raise_counter, register_counter, register_counter_vec, register_gauge};
 use crate::quota::LedgerStatus;
 
 /// The ledger's store and clocks.
@@ -22,6 +22,10 @@ pub struct StoreMetrics {
     store_failures: IntCounter,
     /// Calls admitted while the store was down and not reported to it yet.
     unsettled_calls: IntGauge,
+    /// Exchanges of clients' rates with other nodes.
+    rate_exchanges_by_outcome: IntCounterVec,
+    /// Requests of clients with a rate that other nodes never got to know.
+    lost_rate_requests: IntCounter,
 }
 
 impl StoreMetrics {
@@ -62,7 +66,23 @@ impl StoreMetrics {
                 "riskgate_store_unsettled_calls",
                 "Calls admitted while the store was down and not reported to it yet.",
             )?,
+            rate_exchanges_by_outcome: register_rate_exchanges(registry)?,
+            lost_rate_requests: register_counter(
+                registry,
+                "riskgate_store_rate_requests_lost_total",
+                "Requests of clients with a shared rate that other nodes may not know.",
+            )?,
         })
+    }
+
+    /// Counts an exchange of clients' rates with other nodes.
+    pub fn count_rate_exchange(&self, has_succeeded: bool) {
+        self.rate_exchanges_by_outcome.with_label_values(&[exchange_outcome(has_succeeded)]).inc();
+    }
+
+    /// Sets how many requests of clients with a shared rate other nodes may not know.
+    pub fn set_lost_rate_requests(&self, requests: u64) {
+        raise_counter(&self.lost_rate_requests, requests);
     }
 
     /// Sets the metrics to this state of the ledger.
@@ -75,4 +95,22 @@ impl StoreMetrics {
         raise_counter(&self.store_failures, status.store_failures);
         self.unsettled_calls.set(status.unsettled_calls.cast_signed());
     }
+}
+
+fn register_rate_exchanges(registry: &Registry) -> Result<IntCounterVec, Error> {
+    let exchanges = register_counter_vec(
+        registry,
+        "riskgate_store_rate_exchanges_total",
+        "Exchanges of shared rates of clients with the store, by outcome.",
+        &["outcome"],
+    )?;
+    // An alert needs the series before the first failure.
+    for has_succeeded in [true, false] {
+        exchanges.with_label_values(&[exchange_outcome(has_succeeded)]);
+    }
+    Ok(exchanges)
+}
+
+fn exchange_outcome(has_succeeded: bool) -> &'static str {
+    if has_succeeded { "ok" } else { "failed" }
 }

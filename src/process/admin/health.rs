@@ -107,6 +107,11 @@ impl AdminApp {
                 "sign_ups: those in the store are not read yet: {lacking} have no value"
             ));
         }
+        if self.state.client_rates.exchange_thread().is_some() && !sign_ups.has_key() {
+            degraded.push(
+                "rates: are not shared: the secret of the pseudonyms is not known yet".to_owned(),
+            );
+        }
         let names = self.upstreams.problems();
         degraded.extend(names.iter().map(|problem| format!("{upstream_name}: {problem}")));
         if self.state.reloadable_rules.peek().may_need_upstream() {
@@ -180,6 +185,10 @@ fn find_advice(component: &str) -> &'static str {
         "sign_ups" => {
             "See that the store answers, and that the Redis user may read and write the sign-ups. \
              This node counts on with what it knows."
+        }
+        "rates" => {
+            "See that the store answers, and that the Redis user may write the shared rates. This \
+             node limits clients by what it knows."
         }
         "webhook" => {
             "See that the receiver of [webhook] answers with 2xx. riskgate repeats each message \

@@ -1,6 +1,7 @@
 //! Exchanges sign-ups and the inbox secret with the store twice a second, on a thread of its own.
 //!
-//! Without `[[rule]]` and `[inbox]`, the thread only deletes the sign-ups that are too old.
+//! Without `[[rule]]` and `[inbox]`, the thread only deletes the sign-ups that are too old, and
+//! gets the secret if the rates of clients are shared.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use super::store_connection::open_if_none;
 use crate::config::{StartupConfig, StoreOptions};
 use crate::decide::{SignUpSync, delete_expired_sign_ups};
 use crate::gate::GateState;
-use crate::store::{Store, StoreUrl};
+use crate::store::{Store, StoreError, StoreUrl};
 
 /// How often old sign-ups are deleted while none is counted.
 const DELETION_INTERVAL: Duration = Duration::from_secs(3_600);
@@ -57,7 +58,7 @@ impl Exchange {
             true => self.exchange(is_by_account),
             false => {
                 self.delete_expired();
-                None
+                self.exchange_secret_for_rates()
             }
         };
         self.status_reporter.record_part("sign_ups", problem.as_deref(), false);
@@ -80,20 +81,36 @@ impl Exchange {
         self.connection = None;
     }
 
+    /// Shared rates need pseudonyms of clients, so they need the secret. Returns what the operator
+    /// has to know. A fault of the store is told by the thread of the rates.
+    fn exchange_secret_for_rates(&mut self) -> Option<String> {
+        self.state.client_rates.exchange_thread()?;
+        self.with_store(|sync, store, state, now| sync.sync_secret(store, &state.sign_ups, now))
+            .ok()
+            .flatten()
+    }
+
     /// Returns what the operator has to know.
     fn exchange(&mut self, ids_are_by_account: bool) -> Option<String> {
-        let opened = open_if_none(&mut self.connection, &self.store, self.store.deadline);
-        let exchanged = opened.and_then(|store| {
-            store.set_time(self.state.ledger.believed_time());
-            let now = self.state.ledger.believed_now();
-            self.sync.sync_with_store(store, &self.state.sign_ups, ids_are_by_account, now)
+        let exchanged = self.with_store(|sync, store, state, now| {
+            sync.sync_with_store(store, &state.sign_ups, ids_are_by_account, now)
         });
-        match exchanged {
-            Ok(problem) => problem,
-            Err(error) => {
-                self.connection = None;
-                Some(error.to_string())
-            }
+        exchanged.unwrap_or_else(|error| Some(error.to_string()))
+    }
+
+    /// Opens the store if needed, tells it the time, and closes it if `act` fails.
+    fn with_store<T>(
+        &mut self,
+        act: impl FnOnce(&mut SignUpSync, &mut Store, &GateState, i64) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let opened = open_if_none(&mut self.connection, &self.store, self.store.deadline);
+        let done = opened.and_then(|store| {
+            store.set_time(self.state.ledger.believed_time());
+            act(&mut self.sync, store, &self.state, self.state.ledger.believed_now())
+        });
+        if done.is_err() {
+            self.connection = None;
         }
+        done
     }
 }

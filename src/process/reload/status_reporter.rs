@@ -72,6 +72,7 @@ impl StatusReporter {
             "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",
             "keys" => "is degraded",
             "audit" => "is behind",
+            "rates" => "are not shared",
             "webhook" => "delivers nothing",
             _ => "keeps its last good state",
         };

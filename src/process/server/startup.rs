@@ -73,7 +73,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
             .map_err(StartError::Failed)?,
         refused_forms: LatestForms::default(),
         forms_decided_by_rules: LatestForms::default(),
-        client_rates: ClientRates::new(),
+        client_rates: ClientRates::new(config.startup.shares_rates),
         held_bytes: HeldBytes::new(
             config.startup.startup_rules.bodies.max_held_bytes,
             trusted_proxies.clone(),

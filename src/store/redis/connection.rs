@@ -10,6 +10,7 @@ use redis::{Connection, ConnectionLike, FromRedisValue, Pipeline, ServerErrorKin
 use super::connector::{Connected, Connector};
 use super::foreign::ForeignEntries;
 use super::key_names::RING_META_KEY;
+use super::last_charges::LastCharges;
 use super::options::RedisOptions;
 use super::reply::{error_reply_text, info_field, reply_text_or_empty};
 use super::scripts::Script;
@@ -51,6 +52,8 @@ pub struct Redis {
     pub(super) missing_replicas: usize,
     /// Entries that riskgate did not write, among those of the keys and accounts.
     pub(super) foreign_entries: ForeignEntries,
+    /// The last charges of shared rates.
+    pub(super) last_charges: LastCharges,
     pub(in crate::store) clock: StoreClock,
 }
 
@@ -101,7 +104,7 @@ impl ConnectionBackend for Redis {
 
 impl Redis {
     /// Prepares a connection. The server need not be reachable yet.
-    pub(in crate::store) fn new(
+    pub fn new(
         url: &RedisUrl,
         options: &RedisOptions,
         timeout: Duration,
@@ -117,6 +120,7 @@ impl Redis {
             script_digests: Vec::new(),
             missing_replicas: 0,
             foreign_entries: ForeignEntries::default(),
+            last_charges: LastCharges::default(),
             clock: StoreClock::new(),
         })
     }

@@ -25,11 +25,12 @@ pub(super) enum Script {
     RecordChange,
     UpdateOverrides,
     TakeOverOverrides,
+    ChargeRates,
 }
 
 impl Script {
     /// All scripts, in the order of their declaration.
-    pub(super) const ALL: [Script; 21] = [
+    pub(super) const ALL: [Script; 22] = [
         Script::ReportLease,
         Script::Probe,
         Script::ChangeRing,
@@ -51,6 +52,7 @@ impl Script {
         Script::RecordChange,
         Script::UpdateOverrides,
         Script::TakeOverOverrides,
+        Script::ChargeRates,
     ];
 
     /// The Lua source, with the shared functions in front if the script needs them.
@@ -93,6 +95,7 @@ impl Script {
             Script::RecordChange => {
                 concat!(include_str!("ring_common.lua"), include_str!("record_change.lua"))
             }
+            Script::ChargeRates => include_str!("charge_rates.lua"),
             Script::UpdateOverrides => concat!(
                 include_str!("ring_common.lua"),
                 include_str!("overrides_common.lua"),

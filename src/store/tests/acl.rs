@@ -300,6 +300,17 @@ fn sign_up_permissions_suffice_and_are_needed() {
 }
 
 #[test]
+fn shared_rates_need_only_the_permissions_of_a_gateway() {
+    let server = RedisServer::start();
+    let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+    user.extend(GATEWAY_ACL);
+    server.run(&user);
+    let url = server.url_as("some", "pw");
+    open(&url).keep_inbox_secret(&StoredInboxSecret { secret: [1; 32], created_at: 5 }).unwrap();
+    super::rates::charge_and_clean(&mut super::rates::open(&url));
+}
+
+#[test]
 fn a_copy_without_a_permission_fails_and_can_be_repeated() {
     let source = RedisServer::start();
     let mut store = open(&source.url());

@@ -4,3 +4,4 @@ mod client_limit;
 mod concurrency;
 mod daily_usage;
 mod limits;
+mod shared_rates;

@@ -115,6 +115,7 @@ fn settings_beside(key: &str) -> &'static [(&'static str, &'static str)] {
             ("RISKGATE__STORE__URL", "rediss://127.0.0.1:1"),
             ("RISKGATE__STORE__TLS_CERTIFICATE", "chain.pem"),
         ],
+        "rates.shared" => &[("RISKGATE__STORE__URL", "redis://127.0.0.1:1")],
         "store.sentinel_user" => &[
             ("RISKGATE__STORE__URL", "redis+sentinel://127.0.0.1/main"),
             ("RISKGATE__STORE__SENTINEL_PASSWORD_FILE", "password"),
