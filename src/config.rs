@@ -275,7 +275,6 @@ impl Config {
     }
 
     fn from_settings(file: Option<PathBuf>, settings: &mut Settings) -> Config {
-        let seconds = Duration::from_secs;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let ListenAddresses { admin, http, https, redirect } = settings.read_listen_addresses();
         let admin_tokens = settings.read_admin_tokens();
@@ -309,7 +308,7 @@ impl Config {
                 store,
                 runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
                 drain_delay: settings.duration("drain.delay", Duration::ZERO),
-                drain_grace: settings.duration("drain.grace", seconds(30)),
+                drain_grace: settings.duration("drain.grace", Duration::from_secs(30)),
                 audit_path: settings.path("audit.path"),
                 inbox_secret: settings.read_inbox_secret(),
                 is_metrics_public: settings.boolean("admin.metrics_public", false),

@@ -22,8 +22,17 @@ const FILE_SETTINGS: [&str; 9] = [
 /// The setting that names each file.
 #[derive(Clone, Debug, Default)]
 pub struct FilePlaces {
-    /// Each path, with a fault that has the place and the name of its setting, and no problem yet.
-    places: Vec<(PathBuf, ConfigFault)>,
+    places: Vec<FilePlace>,
+}
+
+/// A setting that names a file.
+#[derive(Clone, Debug)]
+struct FilePlace {
+    path: PathBuf,
+    /// Whether the file should have a private key.
+    is_of_key: bool,
+    /// A fault that has the place and the name of the setting, and no problem yet.
+    fault: ConfigFault,
 }
 
 impl FilePlaces {
@@ -35,16 +44,23 @@ impl FilePlaces {
         let named = settings.values.iter().filter(|(key, _)| is_of_file(key));
         let places = named.filter_map(|(key, setting)| {
             let text = setting.raw.as_text().filter(|text| !text.is_empty())?;
-            Some((settings.resolve_path(key, text.into()), settings.place_of_value(key)))
+            Some(FilePlace {
+                path: settings.resolve_path(key, text.into()),
+                is_of_key: key.ends_with(".key") || key.ends_with(".tls_key"),
+                fault: settings.place_of_value(key),
+            })
         });
         FilePlaces { places: places.collect() }
     }
 
     /// The fault of a file at the setting that names it, or of `setting` if none does.
     pub fn fault(&self, path: &Path, setting: &str, problem: &str) -> ConfigFault {
-        let place = self.places.iter().find(|(named, _)| named == path).map(|(_, place)| place);
-        let fault = match place {
-            Some(place) => place.clone().with_problem(problem),
+        // Two settings may name one file by mistake.
+        let expects_key = problem.starts_with("expected a private key");
+        let mut named: Vec<&FilePlace> = self.places.iter().filter(|it| it.path == path).collect();
+        named.sort_by_key(|it| it.is_of_key != expects_key);
+        let fault = match named.first() {
+            Some(place) => place.fault.clone().with_problem(problem),
             None => ConfigFault::new(format!("config: {setting}: {problem}")),
         };
         fault.with_hint(hint_for_missing(path))
@@ -63,7 +79,7 @@ impl FilePlaces {
     }
 
     fn place_if(&self, text: String, is_placed: impl Fn(&Path) -> bool) -> String {
-        let of_file = self.places.iter().find_map(|(path, _)| {
+        let of_file = self.places.iter().find_map(|FilePlace { path, .. }| {
             let problem = text.strip_prefix(&format!("{}: ", path.display()))?;
             is_placed(path).then(|| self.fault(path, "", problem).to_text())
         });

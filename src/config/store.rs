@@ -42,11 +42,12 @@ impl StoreOptions {
         }
     }
 
-    /// The addresses of the store without credentials. A file has its absolute path, with and
-    /// without the symbolic links in each of its folders: so two spellings of a path have an
-    /// address in common, also if a folder was moved away or a link was replaced between them.
+    /// The addresses of an SQLite file: its absolute path, with and without the symbolic links in
+    /// each of its folders. So two spellings of a path have an address in common, also if a folder
+    /// was moved away or a link was replaced between them. A server has none: if it lost its store,
+    /// an operator may make a new one there for gateways that start later.
     pub fn addresses(&self) -> Vec<String> {
-        let StoreUrl::Sqlite(path) = &self.url else { return vec![self.shown_address()] };
+        let StoreUrl::Sqlite(path) = &self.url else { return Vec::new() };
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let resolve = |folder: &Path| {
             let rest = path.strip_prefix(folder).ok()?;

@@ -350,8 +350,8 @@ impl ClockState {
 
     /// Judges one reading of a clock. If the clock agrees with the believed time, small differences
     /// are adopted. A jump is accepted if the clock has been steady for [`JUMP_CONFIRM_SECONDS`],
-    /// and its month is not before `latest_month`. A jump of the store's clock is also accepted if this
-    /// machine's clock has shown the same time for so long. Any other jump is held. Returns a
+    /// and its month is not before `latest_month`. A jump of the store's clock is also accepted if
+    /// this machine's clock has shown the same time for so long. Any other jump is held. Returns a
     /// warning to log, if any.
     fn assess_clock(
         &mut self,

@@ -101,8 +101,8 @@ impl FoundSignUps {
 pub struct SignUpDeletion<'d> {
     /// The sign-ups to delete.
     pub found: &'d FoundSignUps,
-    /// The inboxes: those that the sign-ups are of, and others of which nodes may know sign-ups that
-    /// are not written yet. What was written of them since is deleted too.
+    /// The inboxes: those that the sign-ups are of, and others of which nodes may know sign-ups
+    /// that are not written yet. What was written of them since is deleted too.
     pub inboxes: &'d [Pseudonym],
 }
 

@@ -31,7 +31,11 @@ const CLOCK_CODE: [(&str, &[&str], &str); 12] = [
     ("Timestamp::now", &[], "jiff reads the machine's clock"),
     ("Zoned::now", &[], "jiff reads the machine's clock"),
     ("clock_gettime", &["quota/clock.rs"], "only CLOCK_BOOTTIME, which nobody can set"),
-    ("call('TIME'", &[], "a script works by the believed time of its caller"),
+    (
+        "call('TIME'",
+        &["store/redis/charge_rates.lua"],
+        "scripts work by the believed time of their callers; buckets need the time that has passed",
+    ),
     (
         "cmd(\"TIME\")",
         &["store/redis/ledger.rs", "store/redis/month.rs"],
@@ -41,13 +45,14 @@ const CLOCK_CODE: [(&str, &[&str], &str); 12] = [
     (
         "EXPIRE'",
         &[
+            "store/redis/charge_rates.lua",
             "store/redis/report_lease.lua",
             "store/redis/credit_top.lua",
             "store/redis/add_keys.lua",
             "store/redis/fill_ring.lua",
         ],
-        "totals outlive a clock that is a year ahead; the others are marks of a day, an import and \
-         what a copy has staged",
+        "totals outlive a clock that is a year ahead; the others are buckets of rates, marks of a \
+         day, an import and what a copy has staged",
     ),
 ];
 
