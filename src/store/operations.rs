@@ -21,6 +21,7 @@ pub(super) mod overrides;
 pub(super) mod quota_events;
 pub(super) mod ring;
 pub(super) mod rows;
+mod sign_up_pages;
 pub(super) mod sign_ups;
 pub(super) mod time;
 pub(super) mod top;

@@ -106,7 +106,7 @@ fn a_client_that_floods_three_nodes_stays_within_the_stated_error() {
 }
 
 #[test]
-fn a_node_that_starts_anew_learns_what_a_client_has_used() {
+fn a_node_that_starts_again_learns_what_a_client_has_used() {
     let (server, upstream) = (RedisServer::start(), MockUpstream::start());
     let node = start(setup(&server, &upstream, "5/h"));
     assert_eq!(count_admitted(&node, client(1), 9), 5);
