@@ -23,10 +23,14 @@ impl fmt::Debug for StoredInboxSecret {
 }
 
 impl StoredInboxSecret {
-    /// Returns the secret that a store keeps of these two: the older one, and of two secrets of one
-    /// second the one with the smaller bytes.
-    pub(super) fn older_of(self, other: StoredInboxSecret) -> StoredInboxSecret {
-        std::cmp::min_by_key(self, other, |it| (it.created_at, it.secret))
+    /// Returns the secret that a store keeps if a node knows `known`: the older one of this and of
+    /// the one that it has, and of two secrets of one second the one with the smaller bytes.
+    pub(super) fn choose_kept(
+        stored: Option<&StoredInboxSecret>,
+        known: &StoredInboxSecret,
+    ) -> StoredInboxSecret {
+        let age = |it: &&StoredInboxSecret| (it.created_at, it.secret);
+        stored.map_or(known, |stored| std::cmp::min_by_key(stored, known, age)).clone()
     }
 
     /// The text that a store keeps: `CREATED_AT SECRET`, with the secret in hexadecimal.

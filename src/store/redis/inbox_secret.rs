@@ -23,8 +23,7 @@ impl InboxSecretBackend for Redis {
     ) -> Result<StoredInboxSecret, StoreError> {
         for _ in 0..MAX_SECRET_TRIES {
             let stored = self.read_inbox_secret()?;
-            let kept =
-                stored.clone().map_or_else(|| known.clone(), |it| it.older_of(known.clone()));
+            let kept = StoredInboxSecret::choose_kept(stored.as_ref(), known);
             if stored.as_ref() == Some(&kept) {
                 return Ok(kept);
             }

@@ -22,7 +22,7 @@ impl InboxSecretBackend for Sqlite {
         let stored = read_secret_text(&transaction).map_err(&failed)?;
         let stored = stored.map(|text| StoredInboxSecret::from_stored_text(&text, &location));
         let stored = stored.transpose()?;
-        let kept = stored.clone().map_or_else(|| known.clone(), |it| it.older_of(known.clone()));
+        let kept = StoredInboxSecret::choose_kept(stored.as_ref(), known);
         if stored.as_ref() != Some(&kept) {
             write_inbox_secret(&transaction, &kept).map_err(&failed)?;
             transaction.commit().map_err(failed)?;
