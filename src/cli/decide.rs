@@ -6,12 +6,12 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::lookup_sources::LookupSources;
 use super::output::print_result;
-use super::standard_input::read_address;
+use super::standard_input::read_typed_address;
 use crate::config::{Config, list_deciding_routes};
 use crate::decide::{
     Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide_strictest,
 };
-use crate::gate::address_facts::{AddressFacts, facts_of_address};
+use crate::gate::address_facts::{AddressFacts, facts_by_idna_2003, facts_of_address};
 use crate::gate::screen_rules::ScreenPolicy;
 use crate::model::email::EmailAddress;
 use crate::model::route_label::RouteLabel;
@@ -66,7 +66,7 @@ struct DecidedRoute<'c> {
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
     let route = find_route(&args.route, &config)?;
-    let address = read_address()?;
+    let (typed, address) = read_typed_address()?;
     let mut sources = LookupSources::of_config(&config);
     let table = sources.build_table()?;
     let found = sources.explain(&table, address.domain())?;
@@ -74,6 +74,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     for (fact, number) in &args.counts {
         judged.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
     }
+    judged.extend(facts_by_idna_2003(&typed, &table, sources.unix_now()));
     let rules = config.reloadable.decisions.rules();
     let strictest =
         decide_strictest(&judged, |facts| facts.for_rules(), route.name, rules, route.scores);

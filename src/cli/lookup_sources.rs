@@ -45,6 +45,11 @@ impl LookupSources {
         }
     }
 
+    /// The time of the look-ups in Unix seconds.
+    pub fn unix_now(&self) -> i64 {
+        self.unix_now
+    }
+
     /// Builds the table of these sources.
     pub fn build_table(&self) -> Result<Table, TableFaults> {
         Table::build(&self.inputs, self.unix_now)

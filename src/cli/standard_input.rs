@@ -22,11 +22,17 @@ pub fn read_standard_input(max_bytes: u64, expected: &str) -> Result<String, Str
 
 /// Reads an address from standard input, without the blanks around it.
 pub fn read_address() -> Result<EmailAddress, CommandFailure> {
+    read_typed_address().map(|(_, address)| address)
+}
+
+/// Like [`read_address`]. Returns also the text as it was typed.
+pub fn read_typed_address() -> Result<(String, EmailAddress), CommandFailure> {
     const MAX_BYTES: u64 = 4 * 1024;
     if io::stdin().is_terminal() {
         print_message("e-mail address, then Enter and Ctrl-D:");
     }
     let text = read_standard_input(MAX_BYTES, "an address").map_err(CommandFailure::usage)?;
     let fault = |error: EmailError| CommandFailure::usage(format!("standard input: {error}"));
-    EmailAddress::parse_typed(&text).map_err(fault)
+    let address = EmailAddress::parse_typed(&text).map_err(fault)?;
+    Ok((text, address))
 }

@@ -2,10 +2,10 @@
 
 use crate::decide::{CountFacts, DomainFacts, Facts};
 use crate::model::domain::Domain;
-use crate::model::email::EmailAddress;
+use crate::model::email::{EmailAddress, without_invisible_characters};
 use crate::model::sign_up::SignUp;
 use crate::model::verdict::{Reason, Rule, Score};
-use crate::table::TableAnswer;
+use crate::table::{Table, TableAnswer};
 
 /// What is known about one address, or about a text that should be one.
 #[derive(Clone, Debug)]
@@ -47,6 +47,28 @@ pub fn facts_of_address(
         ..facts.clone()
     });
     std::iter::once(facts).chain(as_role).collect()
+}
+
+/// Returns the facts about the domain that software with the IDNA of 2003 reads in a typed address,
+/// if that may be another one. It is looked up in the table alone: it is not counted, and the DNS
+/// is not asked about it.
+pub fn facts_by_idna_2003(text: &str, table: &Table, unix_now: i64) -> Option<AddressFacts> {
+    let read = by_idna_2003(&without_invisible_characters(text))?;
+    let address = EmailAddress::parse_typed(&read).ok()?;
+    let lookup = table.lookup(address.domain(), unix_now);
+    Some(AddressFacts::of_domain(address.domain(), &lookup))
+}
+
+/// Returns the address as software with the IDNA of 2003 reads it, if that may be another one:
+/// Python's codec and Java's `IDN` write `ss` for `ß` (RFC 3490, UTS 46 section 4).
+fn by_idna_2003(value: &str) -> Option<String> {
+    const DEVIATIONS: [char; 5] = ['ß', 'ẞ', 'ς', '\u{200c}', '\u{200d}'];
+    let (local_part, domain) = value.rsplit_once('@')?;
+    let mapped = |domain: &str| {
+        let domain = domain.replace(['ß', 'ẞ'], "ss").replace('ς', "σ");
+        domain.replace(['\u{200c}', '\u{200d}'], "")
+    };
+    domain.contains(DEVIATIONS).then(|| format!("{local_part}@{}", mapped(domain)))
 }
 
 impl AddressFacts {

@@ -12,7 +12,7 @@ use crate::model::verdict::Score;
 use crate::screening::MAX_ADDRESSES_IN_VALUE;
 use crate::table::{Table, TableAnswer};
 
-use super::address_facts::{AddressFacts, facts_of_address};
+use super::address_facts::{AddressFacts, facts_by_idna_2003, facts_of_address};
 use super::answers::look_up_and_count;
 use super::request_context::RequestContext;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreeningResult, ScreeningRule};
@@ -129,10 +129,8 @@ impl Gate {
     ) -> Result<(EmailAddress, Vec<JudgedValue>), EmailError> {
         let address = EmailAddress::parse_typed(text)?;
         let mut judged = self.judge_address(&address, client, wants_counts, table, ctx);
-        let by_idna_2003 = by_idna_2003(&without_invisible_characters(text));
-        if let Some(other) = by_idna_2003.and_then(|it| EmailAddress::parse_typed(&it).ok()) {
-            judged.push(JudgedValue::look_up_alone(table, other.domain(), ctx));
-        }
+        let facts = facts_by_idna_2003(text, table, ctx.unix_now());
+        judged.extend(facts.map(|facts| JudgedValue { facts, suggestion: None }));
         Ok((address, judged))
     }
 
@@ -209,18 +207,6 @@ impl FormDecision {
 fn single_inbox(sign_ups: &[SignUp]) -> Option<Pseudonym> {
     let inbox = sign_ups.first()?.inbox;
     sign_ups.iter().all(|it| it.inbox == inbox).then_some(inbox)
-}
-
-/// Returns the address as software with the IDNA of 2003 reads it, if that may be another one:
-/// Python's codec and Java's `IDN` write `ss` for `ß` (RFC 3490, UTS 46 section 4).
-fn by_idna_2003(value: &str) -> Option<String> {
-    const DEVIATIONS: [char; 5] = ['ß', 'ẞ', 'ς', '\u{200c}', '\u{200d}'];
-    let (local_part, domain) = value.rsplit_once('@')?;
-    let mapped = |domain: &str| {
-        let domain = domain.replace(['ß', 'ẞ'], "ss").replace('ς', "σ");
-        domain.replace(['\u{200c}', '\u{200d}'], "")
-    };
-    domain.contains(DEVIATIONS).then(|| format!("{local_part}@{}", mapped(domain)))
 }
 
 /// Returns the domains behind each `@` of a text that is no address.
