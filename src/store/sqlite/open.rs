@@ -205,6 +205,9 @@ pub(super) fn check_migrate_and_configure(
     }
     override_table::add_table(connection).map_err(failed)?;
     enable_wal(connection).map_err(failed)?;
+    // What is deleted is overwritten. Each connection needs it, because SQLite moves rows to other
+    // pages when it adds some, and would leave copies of them behind.
+    connection.pragma_update(None, "secure_delete", true).map_err(failed)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)
 }
 

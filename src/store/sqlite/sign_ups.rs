@@ -67,8 +67,6 @@ impl SignUpBackend for Sqlite {
     ) -> Result<usize, StoreError> {
         const OPERATION: &str = "deleting sign-ups";
         let (failed, now) = (self.error_while(OPERATION), self.clock.now());
-        // SQLite overwrites what it deletes, and below also the log that has it.
-        self.connection.pragma_update(None, "secure_delete", true).map_err(&failed)?;
         let mut found = deletion.found.clone();
         let deleted: HashSet<Pseudonym> = deletion.inboxes.iter().copied().collect();
         let transaction = self.begin_write_transaction(OPERATION)?;
@@ -85,7 +83,8 @@ impl SignUpBackend for Sqlite {
             delete_numbers(&transaction, numbers).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
         }
-        // If another process reads, the log is overwritten later.
+        // SQLite overwrites the rows, but the log has them still. If another process reads, the log
+        // is emptied later.
         let _ = self.checkpoint_wal();
         Ok(found.count)
     }
