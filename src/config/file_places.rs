@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::fault::ConfigFault;
 use super::settings::Settings;
+use crate::support::certificates::CertificateFault;
 
 /// The names of settings, without their section, that name a file or a directory.
 const FILE_SETTINGS: [&str; 9] = [
@@ -55,21 +56,17 @@ impl FilePlaces {
 
     /// The fault of a file at the setting that names it, or of `setting` if none does.
     pub fn fault(&self, path: &Path, setting: &str, problem: &str) -> ConfigFault {
-        // Two settings may name one file by mistake.
-        let expects_key = problem.starts_with("expected a private key");
-        let mut named: Vec<&FilePlace> = self.places.iter().filter(|it| it.path == path).collect();
-        named.sort_by_key(|it| it.is_of_key != expects_key);
-        let fault = match named.first() {
-            Some(place) => place.fault.clone().with_problem(problem),
-            None => ConfigFault::new(format!("config: {setting}: {problem}")),
-        };
-        fault.with_hint(hint_for_missing(path))
+        match self.places.iter().find(|it| it.path == path) {
+            Some(place) => place.fault(problem),
+            None => ConfigFault::new(format!("config: {setting}: {problem}"))
+                .with_hint(hint_for_missing(path)),
+        }
     }
 
     /// Returns the fault of a file, which begins with its path, at the setting that names the file,
     /// if there is no file. Other faults are faults in the file.
     pub fn place_missing(&self, text: String) -> String {
-        self.place_if(text, |path| !path.is_file())
+        self.place_if(text, |place| !place.path.is_file())
     }
 
     /// Returns the fault of a file, which begins with its path, at the setting that names the file:
@@ -78,12 +75,24 @@ impl FilePlaces {
         self.place_if(text, |_| true)
     }
 
-    fn place_if(&self, text: String, is_placed: impl Fn(&Path) -> bool) -> String {
-        let of_file = self.places.iter().find_map(|FilePlace { path, .. }| {
-            let problem = text.strip_prefix(&format!("{}: ", path.display()))?;
-            is_placed(path).then(|| self.fault(path, "", problem).to_text())
+    /// Returns a fault of a certificate or its key at the setting that names the file. Both
+    /// settings may name one file.
+    pub fn place_certificate(&self, fault: &CertificateFault) -> String {
+        self.place_if(fault.to_string(), |place| place.is_of_key == fault.is_of_key())
+    }
+
+    fn place_if(&self, text: String, is_placed: impl Fn(&FilePlace) -> bool) -> String {
+        let of_file = self.places.iter().find_map(|place| {
+            let problem = text.strip_prefix(&format!("{}: ", place.path.display()))?;
+            is_placed(place).then(|| place.fault(problem).to_text())
         });
         of_file.unwrap_or(text)
+    }
+}
+
+impl FilePlace {
+    fn fault(&self, problem: &str) -> ConfigFault {
+        self.fault.clone().with_problem(problem).with_hint(hint_for_missing(&self.path))
     }
 }
 

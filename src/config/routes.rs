@@ -85,6 +85,8 @@ impl Settings {
                 !method.is_empty()
                     && method.bytes().all(|byte| byte.is_ascii_uppercase())
                     && !matches!(method.as_str(), "OPTIONS" | "CONNECT" | "TRACE")
+                    // So other programs write all methods; no client sends these.
+                    && !matches!(method.as_str(), "ANY" | "ALL")
             };
             (!methods.is_empty() && methods.iter().all(is_valid)).then(|| methods.to_vec())
         };

@@ -567,6 +567,17 @@ fn each_section_with_the_wrong_brackets_gets_the_right_ones() {
 }
 
 #[test]
+fn words_for_all_methods_are_no_methods() {
+    for methods in ["\"any\"", "[\"ANY\"]", "[\"GET\", \"ALL\"]", "[\"*\"]"] {
+        let text =
+            format!("[[upstream.route]]\nprefix = \"/a\"\nkey = false\nmethods = {methods}\n");
+        let faults = read_config_text(&text).unwrap_err().join("\n");
+        assert!(faults.contains("methods: expected a list of methods such as"), "{faults}");
+        assert!(!faults.contains("^ write "), "{faults}");
+    }
+}
+
+#[test]
 fn what_is_no_toml_gets_what_was_meant() {
     let feeds = "[table.feed]\nname = \"a\"\n[table.feed]\nname = \"b\"\n";
     let listen = "[listen]\nhttp = \"127.0.0.1:1\"\n[log]\n[listen]\n";

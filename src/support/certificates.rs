@@ -37,12 +37,22 @@ pub struct CertificateFault {
     expected: &'static str,
     found: String,
     is_transient: bool,
+    is_of_key: bool,
 }
 
 impl CertificateFault {
     fn new(path: &Path, expected: &'static str, found: impl ToString) -> CertificateFault {
         let (path, found) = (path.display().to_string(), found.to_string());
-        CertificateFault { path, expected, found, is_transient: false }
+        CertificateFault { path, expected, found, is_transient: false, is_of_key: false }
+    }
+
+    fn of_key(self) -> CertificateFault {
+        CertificateFault { is_of_key: true, ..self }
+    }
+
+    /// Returns true if the file should have a private key.
+    pub fn is_of_key(&self) -> bool {
+        self.is_of_key
     }
 
     /// Returns true if the system could not read the file for now.
@@ -120,7 +130,7 @@ fn read_certified_key(
     const EXPECTED_CHAIN: &str = "certificates in PEM form";
     const EXPECTED_KEY: &str = "a private key in PEM form";
     let chain = read_pem_certificates(&files.chain, EXPECTED_CHAIN);
-    let text = read_pem_file(&files.key, EXPECTED_KEY)?;
+    let text = read_pem_file(&files.key, EXPECTED_KEY).map_err(CertificateFault::of_key)?;
     if let Err(fault) = &chain
         && fault.found == A_KEY
         && contains_pem(&text, "CERTIFICATE")
@@ -137,10 +147,10 @@ fn read_certified_key(
             false if is_encrypted => "a key with a passphrase",
             false => "something else",
         };
-        CertificateFault::new(&files.key, EXPECTED_KEY, found)
+        CertificateFault::new(&files.key, EXPECTED_KEY, found).of_key()
     })?;
     let key = any_supported_type(&key).map_err(|error| {
-        CertificateFault::new(&files.key, "a key of RSA, ECDSA or Ed25519", error)
+        CertificateFault::new(&files.key, "a key of RSA, ECDSA or Ed25519", error).of_key()
     })?;
     let (names, expires) = read_names_and_expiry(&chain[0]).ok_or_else(|| {
         CertificateFault::new(&files.chain, EXPECTED_CHAIN, "one that can't be read")
@@ -148,7 +158,7 @@ fn read_certified_key(
     let certified = CertifiedKey::new(chain, key);
     certified.keys_match().map_err(|_| {
         let found = format!("another key than that of {}", files.chain.display());
-        CertificateFault::new(&files.key, "the key of the certificate", found)
+        CertificateFault::new(&files.key, "the key of the certificate", found).of_key()
     })?;
     Ok((names, expires, Arc::new(certified)))
 }

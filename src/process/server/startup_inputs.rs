@@ -70,7 +70,7 @@ impl StartupInputs {
         }
         let certificates = CertificateSet::load(&config.reloadable.certificates);
         if let Err(errors) = &certificates {
-            let place = |error: &CertificateFault| config.file_places.place(error.to_string());
+            let place = |error: &CertificateFault| config.file_places.place_certificate(error);
             faults.extend(errors.iter().map(place));
         }
         let authorities = config.startup.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
