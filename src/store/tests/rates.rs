@@ -55,7 +55,7 @@ pub(super) fn charge_and_clean(store: &mut Redis) {
 /// The number of buckets on the server.
 fn count_buckets(server: &RedisServer) -> usize {
     let count = "local count = 0 for _, text in ipairs(redis.call('HVALS', KEYS[1])) do \
-                 count = count + (#text - 8) / 24 end return count";
+                 count = count + (#text - 8) / 28 end return count";
     server.run(&["EVAL", count, "1", KEY]).trim().parse().unwrap()
 }
 
@@ -107,6 +107,9 @@ fn requests_that_were_refilled_before_they_are_told_do_not_count() {
     assert_about(tell(&mut store, &[told_late(HOUR, 0)])[0], 4 * HOUR);
     // Half an hour before that, the bucket may have been full.
     let replies = tell(&mut store, &[told_late(5 * HOUR / 2, 0)]);
+    assert_about(replies[0], 13 * HOUR / 2);
+    // What was refilled before that takes nothing from the others.
+    let replies = tell(&mut store, &[told_late(8 * HOUR, 0)]);
     assert_about(replies[0], 13 * HOUR / 2);
     // What this node knows is no more than that.
     let replies = tell(&mut store, &[told_late(9 * HOUR, 7 * HOUR)]);
@@ -166,7 +169,7 @@ fn the_memory_of_the_server_is_bounded_and_full_buckets_are_deleted() {
 fn what_somebody_else_wrote_is_a_full_bucket_or_a_fault_and_no_wait() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    for length in [0, 1, 7, 8, 9, 24, 31, 32, 33, 56, 200, 224, 1_000] {
+    for length in [0, 1, 7, 8, 9, 28, 32, 35, 36, 37, 64, 232, 260, 1_000] {
         // Of 8 bytes 0x7f, the number is about 10 to the 306th.
         let text = &"\u{7f}".repeat(length);
         server.run(&["HSET", KEY, "255", text]);
