@@ -8,6 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Resource, getrlimit};
+
 /// What the other threads may need meanwhile. Without it, their next allocation could end the
 /// process, or no thread could start.
 const BYTES_FOR_OTHERS: u64 = 16 << 20;
@@ -23,8 +25,10 @@ const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 pub fn check_available(bytes: u64) -> io::Result<()> {
     let needed = bytes.saturating_mul(ADDRESSES_PER_BYTE).saturating_add(BYTES_FOR_OTHERS);
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-    // The allocation is not written to, so it only counts against the limit of the process.
-    let can_reserve = Vec::<u8>::new().try_reserve_exact(needed).is_ok();
+    // The allocation is not written to, so it only counts against the limit of the process. The
+    // allocator keeps its addresses for the calling thread, so where they are scarce, it is made
+    // only if it may find them among those that it has kept before.
+    let can_reserve = has_addresses(needed) || Vec::<u8>::new().try_reserve_exact(needed).is_ok();
     let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let free_in_groups = find_free_bytes(Path::new(CGROUP_ROOT), &own_groups);
     let found = match free_in_groups {
@@ -37,6 +41,28 @@ pub fn check_available(bytes: u64) -> io::Result<()> {
     let mebibytes = bytes.div_ceil(1 << 20);
     let text = format!("expected {mebibytes} MiB of free memory, but found {found}");
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
+}
+
+/// Whether a limit of the process leaves this many bytes of addresses that it does not use yet.
+/// False without a limit: then nothing is lost if they are taken for a moment.
+fn has_addresses(needed: usize) -> bool {
+    // Linux then grants no more than it can keep, whatever the limits of a process are.
+    if fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|it| it.trim() == "2") {
+        return false;
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let limits = [(Resource::As, "VmSize:"), (Resource::Data, "VmData:")];
+    let free = limits.into_iter().filter_map(|(resource, field)| {
+        let limit = getrlimit(resource).current?;
+        Some(limit.saturating_sub(find_kibibytes(&status, field)? << 10))
+    });
+    free.min().is_some_and(|free| free >= needed as u64)
+}
+
+/// The value of a field of `/proc/self/status`.
+fn find_kibibytes(status: &str, field: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(field))?;
+    value.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// The free bytes of the control group that has the fewest: that of the process, or one above it.

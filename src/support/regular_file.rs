@@ -12,10 +12,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::memory;
+
 /// The most symbolic links that Linux follows for one path.
 const MAX_SYMLINKS: usize = 40;
 /// The largest file of certificates, of a key or of a password, in bytes.
 const MAX_CREDENTIAL_BYTES: u64 = 1 << 20;
+/// From this length on, a file is read only if memory is left for other threads too.
+const LONG_FILE_BYTES: u64 = 1 << 20;
 /// How often a lock is tried that another process holds.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -92,11 +96,13 @@ pub fn non_regular_kind(kind: FileType) -> Option<&'static str> {
 pub fn read_regular_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, ReadError> {
     let (file, length) = open_regular_file(path, max_bytes)?;
     let mut bytes = Vec::new();
-    // A failed allocation is an error here; it must not abort the process.
-    bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).map_err(|_| {
+    // A failed allocation is an error here; it must not abort the process. A long file must not
+    // take what the other threads need for their next allocation either.
+    let has_room = length < LONG_FILE_BYTES || memory::check_available(length).is_ok();
+    if !has_room || bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).is_err() {
         let found = format!("too little free memory for its {length} bytes");
-        io::Error::new(io::ErrorKind::OutOfMemory, found)
-    })?;
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, found).into());
+    }
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
         found if found > max_bytes => Err(ReadError::TooLarge { max: max_bytes, found }),

@@ -195,6 +195,11 @@ fn a_feed_that_needs_too_much_memory_is_refused() {
         let gateway = setup.set_text("table.feed_dir", &feeds).start();
         let list = gateway.path("published.txt");
         std::fs::write(&list, &names).unwrap();
+        // The allocator takes addresses for each thread when it first needs some.
+        for _ in 0..30 {
+            gateway.get_admin_page("/status");
+            gateway.metrics();
+        }
         limit_memory(&gateway, mebibytes);
         let feed = format!("[[table.feed]]\nname = \"daily\"\nurl = {list:?}\ntier = \"b\"\n");
         gateway.edit_config(|text| format!("{text}\n{feed}"));
