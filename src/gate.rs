@@ -34,7 +34,7 @@ mod sign_ups;
 mod state;
 mod trace_spans;
 
-pub(crate) use answers::Decision;
+pub(crate) use answers::GateDecision;
 pub use batch_permits::BatchPermits;
 pub(crate) use beginning::{Head, ParsedBytes, PlainHead, RequestParts};
 pub(crate) use body_to_forward::BodyToForward;

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::description::{toml_duration, toml_list, toml_text};
-use super::raw_value::{RawValue, parse_duration, redact_secrets};
+use super::raw_value::{RawValue, parse_duration, redact_urls_and_long_words};
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
 const OTHER_NAMES: [(&str, &[&str]); 90] = [
@@ -188,7 +188,7 @@ pub fn suggest_value(
     is_valid: impl Fn(&RawValue) -> bool,
 ) -> Option<String> {
     let guess = guesses(raw, units).into_iter().find(is_valid)?;
-    let is_plain = |text: &str| redact_secrets(text) == text;
+    let is_plain = |text: &str| redact_urls_and_long_words(text) == text;
     Some(match (raw, guess.as_text_list()) {
         // A variable has no quotes.
         (RawValue::Untyped(_), Some(texts)) => {
@@ -208,7 +208,7 @@ pub fn suggest_value(
 fn render(value: &RawValue) -> Option<String> {
     match value {
         RawValue::Text(text) | RawValue::Untyped(text) => {
-            (redact_secrets(text) == *text).then(|| toml_text(text))
+            (redact_urls_and_long_words(text) == *text).then(|| toml_text(text))
         }
         RawValue::Integer(integer) => Some(integer.to_string()),
         RawValue::Boolean(flag) => Some(flag.to_string()),
@@ -216,9 +216,10 @@ fn render(value: &RawValue) -> Option<String> {
         RawValue::List(items) => {
             let texts: Option<Vec<&str>> = items.iter().map(RawValue::as_text).collect();
             match texts {
-                Some(texts) => {
-                    texts.iter().all(|it| redact_secrets(it) == *it).then(|| toml_list(&texts))
-                }
+                Some(texts) => texts
+                    .iter()
+                    .all(|it| redact_urls_and_long_words(it) == *it)
+                    .then(|| toml_list(&texts)),
                 None => items
                     .iter()
                     .map(render)

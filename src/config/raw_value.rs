@@ -143,7 +143,9 @@ impl RawValue {
     /// so long that they may be keys.
     pub fn to_redacted_string(&self) -> String {
         match self {
-            RawValue::Text(text) | RawValue::Untyped(text) => format!("{:?}", redact_secrets(text)),
+            RawValue::Text(text) | RawValue::Untyped(text) => {
+                format!("{:?}", redact_urls_and_long_words(text))
+            }
             RawValue::Integer(integer) => integer.to_string(),
             RawValue::Boolean(flag) => flag.to_string(),
             RawValue::Fraction(number) => number.to_string(),
@@ -151,7 +153,9 @@ impl RawValue {
                 let items: Vec<String> = items.iter().map(RawValue::to_redacted_string).collect();
                 format!("[{}]", items.join(", "))
             }
-            RawValue::Variable(variable) => format!("the variable {}", redact_secrets(variable)),
+            RawValue::Variable(variable) => {
+                format!("the variable {}", redact_urls_and_long_words(variable))
+            }
             RawValue::Unsupported(what) => (*what).to_owned(),
         }
     }
@@ -187,7 +191,7 @@ fn find_variable(text: &str) -> Option<&str> {
 const MAX_SHOWN_WORD_LEN: usize = 24;
 
 /// Returns a text without the passwords of URLs, and without words so long that they may be keys.
-pub(super) fn redact_secrets(text: &str) -> String {
+pub(super) fn redact_urls_and_long_words(text: &str) -> String {
     let shown = match text.contains(['@', '?']) || text.contains("://") {
         true => redact_url(text),
         false => text.to_owned(),

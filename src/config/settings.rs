@@ -14,7 +14,7 @@ use super::description::{SettingDescription, SettingKind, toml_duration, toml_te
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::hints::{Units, nearest_name, nearest_word, suggest_value};
 use super::locations::{BaseFolders, FormerDefault};
-use super::raw_value::{RawValue, parse_duration, place_in_list, redact_secrets};
+use super::raw_value::{RawValue, parse_duration, place_in_list, redact_urls_and_long_words};
 use super::variables::hint_for_variable;
 
 use crate::keys::Plans;
@@ -282,7 +282,7 @@ impl Settings {
         let text = |name: &str| self.values.get(&format!("{entry}.{name}"))?.raw.as_text();
         let number = parts[at].parse::<usize>().unwrap_or_default() + 1;
         let entry = match text("prefix").or_else(|| text("name")) {
-            Some(name) => format!("{array} {}", toml_text(&redact_secrets(name))),
+            Some(name) => format!("{array} {}", toml_text(&redact_urls_and_long_words(name))),
             None => format!("{array} {number}"),
         };
         if rest.is_empty() { entry } else { format!("{entry}: {rest}") }
@@ -602,7 +602,7 @@ impl Settings {
         let name = key.rsplit('.').next().unwrap_or_default();
         let value = match (raw, raw.as_text()) {
             (RawValue::List(_), _) => raw.to_redacted_string(),
-            (_, Some(text)) => toml_text(&redact_secrets(text)),
+            (_, Some(text)) => toml_text(&redact_urls_and_long_words(text)),
             _ => return None,
         };
         Some(format!("write {name} = true, and {other} = {value}"))

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::Config;
 use super::fault::{ConfigFault, ConfigText};
 use super::hints::{is_curly_quote, is_quote};
-use super::raw_value::{RawValue, redact_secrets};
+use super::raw_value::{RawValue, redact_urls_and_long_words};
 use super::settings::{RawSetting, Settings};
 use super::unknown_keys::{general, header_of_known, known_keys};
 
@@ -188,7 +188,7 @@ impl<'t> FaultyLine<'t> {
         let is_secret =
             NAMES_OF_SECRETS.contains(&self.name.rsplit('.').next().unwrap_or_default());
         let is_setting = self.key.is_some() && !is_secret;
-        (is_setting || self.is_of_block()) && redact_secrets(self.text) == self.text
+        (is_setting || self.is_of_block()) && redact_urls_and_long_words(self.text) == self.text
     }
 
     fn find_fault(&self, message: &str, first_line_of: impl Fn(&str) -> Option<usize>) -> Finding {

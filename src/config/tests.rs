@@ -1,7 +1,7 @@
 use super::description::{SettingDescription, SettingKind, toml_text};
 use super::settings::Settings;
 use super::*;
-use crate::decide::{InboxKey, InboxSecret, Scope};
+use crate::decide::{InboxSecret, Pseudonymizer, Scope};
 use crate::store::MonthlyLimit;
 
 fn read_config_text(text: &str) -> Result<Config, Vec<String>> {
@@ -860,11 +860,11 @@ fn a_file_of_the_inbox_secret_loses_one_line_end_and_no_other_byte() {
     let read = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         let config = read_config_text(&format!("[inbox]\nsecret_file = {path:?}\n"));
-        config.map(|config| config.startup.inbox_secret.map(|it| InboxKey::new(&it)))
+        config.map(|config| config.startup.inbox_secret.map(|it| Pseudonymizer::new(&it)))
     };
-    let id = |key: &InboxKey| key.address("jane@a.test", Scope::Deployment);
+    let id = |key: &Pseudonymizer| key.address("jane@a.test", Scope::Deployment);
     let random = [0x20; 32];
-    let expected = InboxKey::new(&InboxSecret::new(&random).unwrap());
+    let expected = Pseudonymizer::new(&InboxSecret::new(&random).unwrap());
     for end in ["", "\n", "\r\n"] {
         let found = read(&[&random, end.as_bytes()].concat()).unwrap().unwrap();
         assert_eq!(id(&found), id(&expected), "{end:?}");

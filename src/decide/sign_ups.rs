@@ -13,7 +13,7 @@ use crate::support::snapshot::SnapshotCell;
 use super::counts::{MAX_AHEAD_SECONDS, SignUpCounts};
 use super::facts::CountFacts;
 use super::inbox::{InboxRules, canonical_text};
-use super::inbox_key::{InboxKey, InboxSecret, Scope};
+use super::pseudonymizer::{InboxSecret, Pseudonymizer, Scope};
 
 /// The most sign-ups that wait to be written. While the store is down, further ones count on this
 /// node only.
@@ -23,7 +23,7 @@ const MAX_UNSAVED: usize = 10_000;
 pub struct SignUps {
     inbox_rules: InboxRules,
     /// `None` until the secret is known. Then no id is made, and nothing is counted.
-    key: SnapshotCell<Option<InboxKey>>,
+    pseudonymizer: SnapshotCell<Option<Pseudonymizer>>,
     counts: SignUpCounts,
     /// Whether the sign-ups in the store have been read.
     is_loaded: AtomicBool,
@@ -32,14 +32,14 @@ pub struct SignUps {
 }
 
 impl SignUps {
-    /// No sign-ups yet. Without a secret, no id is made until [`SignUps::set_key`].
+    /// No sign-ups yet. Without a secret, no id is made until [`SignUps::set_pseudonymizer`].
     ///
     /// # Errors
     /// As [`InboxRules::built_in`].
     pub fn with_secret(secret: Option<&InboxSecret>) -> Result<SignUps, String> {
         Ok(SignUps {
             inbox_rules: InboxRules::built_in()?,
-            key: SnapshotCell::new(secret.map(InboxKey::new)),
+            pseudonymizer: SnapshotCell::new(secret.map(Pseudonymizer::new)),
             counts: SignUpCounts::new(),
             is_loaded: AtomicBool::new(false),
             unsaved: Mutex::new(Vec::new()),
@@ -47,19 +47,19 @@ impl SignUps {
         })
     }
 
-    /// Sets the key, once the secret is known.
-    pub fn set_key(&self, key: InboxKey) {
-        self.key.publish(Some(key));
+    /// Sets what makes pseudonyms, once the secret is known.
+    pub fn set_pseudonymizer(&self, pseudonymizer: Pseudonymizer) {
+        self.pseudonymizer.publish(Some(pseudonymizer));
     }
 
-    /// The [`InboxKey::id_mark`] of this node; `None` until the secret is known.
+    /// The [`Pseudonymizer::id_mark`] of this node; `None` until the secret is known.
     pub fn id_mark(&self, ids_are_by_account: bool) -> Option<String> {
-        self.key.peek().as_ref().as_ref().map(|key| key.id_mark(ids_are_by_account))
+        self.pseudonymizer.peek().as_ref().as_ref().map(|it| it.id_mark(ids_are_by_account))
     }
 
     /// Whether the secret is known.
-    pub fn has_key(&self) -> bool {
-        self.key.peek().is_some()
+    pub fn has_secret(&self) -> bool {
+        self.pseudonymizer.peek().is_some()
     }
 
     /// Says that the sign-ups in the store have been read.
@@ -69,7 +69,7 @@ impl SignUps {
 
     /// Whether ids are made, and counts have a value.
     pub fn is_ready(&self) -> bool {
-        self.is_loaded() && self.has_key()
+        self.is_loaded() && self.has_secret()
     }
 
     /// Whether counts have a value.
@@ -87,24 +87,26 @@ impl SignUps {
         scope: Scope<'_>,
         at: i64,
     ) -> Option<SignUp> {
-        let key = self.key.peek();
-        let key = key.as_ref().as_ref()?;
+        let pseudonymizer = self.pseudonymizer.peek();
+        let pseudonymizer = pseudonymizer.as_ref().as_ref()?;
         let inbox = self.inbox_rules.canonical_inbox(address);
         // A domain whose inboxes are on another one belongs to a provider.
         let counts_domain = counts_domain && inbox.domain() == address.domain();
         let registrable = inbox.domain().registrable_start().filter(|_| counts_domain);
         Some(SignUp {
             at,
-            inbox: key.inbox_id(&inbox, scope),
-            address: key.address(&canonical_text(address), scope),
-            domain: registrable.map(|start| key.domain(&inbox.domain().as_str()[start..], scope)),
-            client: client.map(|address| key.client(CountedNetwork::from(address), scope)),
+            inbox: pseudonymizer.inbox_id(&inbox, scope),
+            address: pseudonymizer.address(&canonical_text(address), scope),
+            domain: registrable
+                .map(|start| pseudonymizer.domain(&inbox.domain().as_str()[start..], scope)),
+            client: client
+                .map(|address| pseudonymizer.client(CountedNetwork::from(address), scope)),
         })
     }
 
     /// The pseudonym of the bucket of a client's rate; `None` until the secret is known.
     pub fn rate_bucket(&self, name: &str) -> Option<Pseudonym> {
-        self.key.peek().as_ref().as_ref().map(|key| key.rate_bucket(name))
+        self.pseudonymizer.peek().as_ref().as_ref().map(|it| it.rate_bucket(name))
     }
 
     /// The counts of sign-ups besides this one. They have no value until the sign-ups in the store

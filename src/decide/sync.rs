@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::inbox_key::{InboxKey, InboxSecret};
+use super::pseudonymizer::{InboxSecret, Pseudonymizer};
 use super::sign_ups::SignUps;
 use crate::model::sign_up::{SIGN_UP_SECONDS, SignUpEntry};
 use crate::store::{SignUpCursor, Store, StoreError, StoredInboxSecret};
@@ -163,7 +163,7 @@ impl SignUpSync {
 
     fn use_secret(&mut self, secret: StoredInboxSecret, sign_ups: &SignUps) {
         if let Some(bytes) = InboxSecret::new(&secret.secret) {
-            sign_ups.set_key(InboxKey::new(&bytes));
+            sign_ups.set_pseudonymizer(Pseudonymizer::new(&bytes));
         }
         self.secret = KnownSecret::OfStore(secret);
     }
@@ -260,12 +260,12 @@ mod tests {
         let (sign_ups, mut sync) = node(1, true);
         for _ in 0..3 {
             assert_eq!(sync.sync_with_store(&mut store, &sign_ups, false, NOW).unwrap(), None);
-            assert!(!sign_ups.has_key());
+            assert!(!sign_ups.has_secret());
         }
         // A node that starts later uses it at once.
         let (later, mut sync) = node(2, true);
         sync.sync_with_store(&mut store, &later, false, NOW + 3).unwrap();
-        assert!(later.has_key());
+        assert!(later.has_secret());
     }
 
     #[test]

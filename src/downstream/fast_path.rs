@@ -12,7 +12,7 @@
 use super::short_body::ShortBody;
 use crate::exchange::closes_after_response;
 use crate::gate::{
-    ConnectionFacts, Decision, Gate, Judgement, MatchedRoute, ParsedBytes, PlainHead,
+    ConnectionFacts, Gate, GateDecision, Judgement, MatchedRoute, ParsedBytes, PlainHead,
     RequestContext, RequestParts, StartTime, UnchargedRoute, unix_seconds_now,
 };
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head, takes_body};
@@ -148,13 +148,13 @@ impl FastPath {
             let mut ctx = self.gate.begin_request(start, &self.connection, "HTTP/1.1", gate_head);
             let parts = self.gate.read_parts(gate_head);
             match self.gate.judge_without_wait(&parts, &mut ctx) {
-                Judgement::Decided(Decision::Reply(reply)) => {
+                Judgement::Decided(GateDecision::Reply(reply)) => {
                     consumed += header.len();
                     if self.write_reply(&reply, &request, &mut ctx, false, out) {
                         return (consumed, BatchEnd::Next(NextAction::Close));
                     }
                 }
-                Judgement::Decided(Decision::Forward) => {
+                Judgement::Decided(GateDecision::Forward) => {
                     let request = Box::new(ProxyRequest::new(&request.head, ctx));
                     return (consumed, BatchEnd::Next(NextAction::Proxy(request)));
                 }
@@ -215,12 +215,12 @@ impl FastPath {
     ) -> (usize, NextAction) {
         let WaitingRequest { request, parts, route, mut ctx } = waiting;
         match self.gate.judge_after_wait(route, &parts, &mut ctx).await {
-            Decision::Reply(reply) => {
+            GateDecision::Reply(reply) => {
                 let is_ending = is_process_ending();
                 let closes = self.write_reply(&reply, &request, &mut ctx, is_ending, out);
                 (request.header.len(), if closes { NextAction::Close } else { NextAction::Flush })
             }
-            Decision::Forward => {
+            GateDecision::Forward => {
                 (0, NextAction::Proxy(Box::new(ProxyRequest::new(&request.head, ctx))))
             }
         }

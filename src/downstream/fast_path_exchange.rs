@@ -136,7 +136,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         closes_after_response(None, request.wants_close, context.tracker.is_draining());
     let (failure, has_response_started) = match fetched {
         Ok(response) => {
-            context.gate.take_server_answer(response.head.status, response.head.is_html, ctx);
+            context.gate.record_upstream_status(response.head.status, response.head.is_html, ctx);
             client.set_response_header(response_header, should_close);
             let sent_bytes = &mut ctx.response_bytes;
             match forward_body(context, client, response, &mut deadline, sent_bytes).await {

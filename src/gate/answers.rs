@@ -36,7 +36,7 @@ const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 const MAX_REQUESTED_HEADERS: usize = 64;
 
 /// The gates' decision about a request.
-pub(crate) enum Decision {
+pub(crate) enum GateDecision {
     /// riskgate answers the request itself.
     Reply(Reply),
     /// The request may be forwarded, with the target [`RequestContext::upstream_target()`].
@@ -49,7 +49,7 @@ pub(super) fn serve_route(
     route: Route<'_>,
     request: &RequestParts<'_>,
     ctx: &mut RequestContext,
-) -> Result<Decision, Refusal> {
+) -> Result<GateDecision, Refusal> {
     let reply = match route {
         Route::Check(segment) if ctx.rules.check_answer == CheckAnswer::Table => {
             answer_check(state, segment, ctx)
@@ -61,11 +61,11 @@ pub(super) fn serve_route(
             }
             target.extend_from_slice(route::split_path_and_query(request.target).1);
             ctx.upstream_target = Some(target);
-            return Ok(Decision::Forward);
+            return Ok(GateDecision::Forward);
         }
         Route::Upstream(_) => {
             forward_route(request.target, ctx);
-            return Ok(Decision::Forward);
+            return Ok(GateDecision::Forward);
         }
         Route::Domain(segment) => answer_domain(state, segment, ctx),
         Route::TopDomains => Ok(Reply::json(state.top_domains.response_body())),
@@ -75,7 +75,7 @@ pub(super) fn serve_route(
         // The callers answer these routes: one waits for the store, the others for a body.
         Route::Usage | Route::DomainBatch | Route::Assess => Err(Refusal::Internal),
     };
-    reply.map(Decision::Reply)
+    reply.map(GateDecision::Reply)
 }
 
 /// Lets a request of `[[upstream.route]]` be forwarded to its target.

@@ -14,7 +14,7 @@ use crate::support::test_fault::{TestFault, is_injected, replace_key};
 use crate::support::time_limit::TimeLimit;
 
 use super::admission::{self, OriginHeader, Permit, PresentedKey};
-use super::answers::{self, Decision};
+use super::answers::{self, GateDecision};
 use super::beginning::{RequestParts, names_key};
 use super::client_limit::check_client_rates;
 use super::held_bytes::{BodyOptions, HeldBytesGuard};
@@ -73,7 +73,7 @@ pub(super) enum OriginsOwner {
 /// What [`Gate::judge_without_wait`] found.
 pub(crate) enum Judgement<'r> {
     /// The decision about the request.
-    Decided(Decision),
+    Decided(GateDecision),
     /// The request has to wait for the store: call [`Gate::judge_after_wait`] with its route.
     MustWait(MatchedRoute<'r>),
 }
@@ -177,8 +177,8 @@ impl Gate {
                 (None, Gated::Uncharged(UnchargedRoute { is_counted }))
             }
             Ok(matched) => match self.judge_after_gates(matched, &request, ctx).await {
-                Decision::Reply(reply) => (Some(reply), Gated::Answered),
-                Decision::Forward => (None, Gated::Charged),
+                GateDecision::Reply(reply) => (Some(reply), Gated::Answered),
+                GateDecision::Forward => (None, Gated::Charged),
             },
             Err(refusal) => (Some(self.finish_with_refusal(&refusal, ctx)), Gated::Answered),
         };
@@ -202,7 +202,7 @@ impl Gate {
         &self,
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
-    ) -> Decision {
+    ) -> GateDecision {
         match self.judge_without_wait(request, ctx) {
             Judgement::Decided(decision) => decision,
             Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
@@ -285,7 +285,7 @@ impl Gate {
         matched: MatchedRoute<'_>,
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
-    ) -> Decision {
+    ) -> GateDecision {
         match self.charge_without_wait(matched, request, ctx) {
             Judgement::Decided(decision) => decision,
             Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
@@ -298,11 +298,11 @@ impl Gate {
         matched: MatchedRoute<'_>,
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
-    ) -> Decision {
+    ) -> GateDecision {
         let is_counted = matched.is_counted || is_injected(TestFault::CountUsage);
         let judged = match self.charge(u64::from(is_counted), ctx).await {
             Ok(()) if matched.route == Route::Usage => {
-                answers::answer_usage(&self.state, ctx).await.map(Decision::Reply)
+                answers::answer_usage(&self.state, ctx).await.map(GateDecision::Reply)
             }
             Ok(()) => answers::serve_route(&self.state, matched.route, request, ctx),
             Err(refusal) => Err(refusal),
@@ -314,16 +314,16 @@ impl Gate {
     /// to be forwarded has no outcome yet.
     fn finish_decision(
         &self,
-        judged: Result<Decision, Refusal>,
+        judged: Result<GateDecision, Refusal>,
         ctx: &mut RequestContext,
-    ) -> Decision {
+    ) -> GateDecision {
         match judged {
-            Ok(Decision::Forward) => Decision::Forward,
-            Ok(Decision::Reply(reply)) => {
+            Ok(GateDecision::Forward) => GateDecision::Forward,
+            Ok(GateDecision::Reply(reply)) => {
                 ctx.set_outcome_if_unset(reply.status(), "ok");
-                Decision::Reply(reply)
+                GateDecision::Reply(reply)
             }
-            Err(refusal) => Decision::Reply(self.finish_with_refusal(&refusal, ctx)),
+            Err(refusal) => GateDecision::Reply(self.finish_with_refusal(&refusal, ctx)),
         }
     }
 

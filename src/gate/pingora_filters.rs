@@ -156,7 +156,7 @@ impl Gate {
         }
         ctx.common_headers.add_to_upstream_response(response)?;
         let is_html = response.headers.get_all(CONTENT_TYPE).iter().any(is_html_type);
-        self.take_server_answer(response.status.as_u16(), is_html, ctx);
+        self.record_upstream_status(response.status.as_u16(), is_html, ctx);
         Ok(())
     }
 

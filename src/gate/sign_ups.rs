@@ -11,8 +11,14 @@ use super::request_context::RequestContext;
 use super::state::Gate;
 
 impl Gate {
-    /// Takes note that the server answers a request so. A sign-up that succeeded counts.
-    pub(crate) fn take_server_answer(&self, status: u16, is_html: bool, ctx: &mut RequestContext) {
+    /// Records the status of the server, and counts the sign-up if this status says that it
+    /// succeeded.
+    pub(crate) fn record_upstream_status(
+        &self,
+        status: u16,
+        is_html: bool,
+        ctx: &mut RequestContext,
+    ) {
         ctx.set_upstream_outcome(status);
         if let (Some(screened), Some(rules)) = (&ctx.screened, &ctx.screen_rules)
             && rules.success.is_success(status, is_html)

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use super::fault::ManagementFault;
-use crate::decide::{InboxKey, InboxRules, InboxSecret, Scope};
+use crate::decide::{InboxRules, InboxSecret, Pseudonymizer, Scope};
 use crate::model::email::EmailAddress;
 use crate::model::sign_up::Pseudonym;
 use crate::store::{ChangeAuthor, FoundSignUps, SignUpDeletion, Store};
@@ -75,10 +75,10 @@ fn find_pseudonyms(
                 .to_owned(),
         ));
     };
-    let key = InboxKey::new(secret);
+    let pseudonymizer = Pseudonymizer::new(secret);
     // Under another secret, nothing would be found although something is kept.
     if let Some(mark) = store.read_id_mark()?
-        && ![true, false].map(|by_account| key.id_mark(by_account)).contains(&mark)
+        && ![true, false].map(|by_account| pseudonymizer.id_mark(by_account)).contains(&mark)
     {
         return Err(ManagementFault::Conflict(
             "inbox.secret_file: expected the secret of the gateways of this store, but they make \
@@ -88,9 +88,11 @@ fn find_pseudonyms(
     }
     let rules = InboxRules::built_in().map_err(|fault| ManagementFault::File(vec![fault]))?;
     let inbox = rules.canonical_inbox(owner.address);
-    let of_deployment = key.inbox_id(&inbox, Scope::Deployment);
-    let of_accounts =
-        owner.accounts.iter().map(|account| key.inbox_id(&inbox, Scope::Account(account)));
+    let of_deployment = pseudonymizer.inbox_id(&inbox, Scope::Deployment);
+    let of_accounts = owner
+        .accounts
+        .iter()
+        .map(|account| pseudonymizer.inbox_id(&inbox, Scope::Account(account)));
     let all = of_accounts.chain([of_deployment]).collect();
     Ok(InboxPseudonyms { of_deployment, all })
 }

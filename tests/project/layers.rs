@@ -90,7 +90,7 @@ const CRATES: [(&str, &[&str]); 42] = [
         ],
     ),
     ("hashbrown", &["decide/counts"]),
-    ("hmac", &["decide/inbox_key", "webhook/signature"]),
+    ("hmac", &["decide/pseudonymizer", "webhook/signature"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
     ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),
@@ -130,7 +130,7 @@ const CRATES: [(&str, &[&str]); 42] = [
     (
         "sha2",
         &[
-            "decide/inbox_key",
+            "decide/pseudonymizer",
             "feed/fetch",
             "keys/token",
             "process/served_store_sockets",

@@ -23,7 +23,7 @@ const HEAD: &str = "\
 # riskgate reads a change within two seconds; the log names settings that need a restart.
 ";
 
-const FEEDS: &str = "
+const FEED_SECTIONS: &str = "
 # Lists that riskgate fetches: names that are abused today. Write enabled = false below both if this
 # machine fetches nothing.
 [[table.feed]]
@@ -77,7 +77,7 @@ pub(super) fn render_config(answers: &Answers) -> String {
              paths = [{path}]\nfields = [\"email\"]\nmode = \"shadow\"\n"
         );
     }
-    text.push_str(FEEDS);
+    text.push_str(FEED_SECTIONS);
     text
 }
 

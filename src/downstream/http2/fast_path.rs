@@ -23,7 +23,7 @@ use crate::downstream::fast_path_exchange::{
 };
 use crate::exchange::BodyFault;
 use crate::gate::{
-    ConnectionFacts, Decision, PlainHead, RequestContext, StartTime, UnchargedRoute,
+    ConnectionFacts, GateDecision, PlainHead, RequestContext, StartTime, UnchargedRoute,
 };
 use crate::message::request_head::{RequestFields, check_http2_request, takes_body};
 use crate::message::response::Reply;
@@ -109,8 +109,8 @@ async fn serve(
             Some(Err(reply)) => NextStep::Reply(reply),
         },
         false => match gate.judge_request(&request, &mut ctx).await {
-            Decision::Reply(reply) => NextStep::Reply(reply),
-            Decision::Forward => NextStep::Forward(None),
+            GateDecision::Reply(reply) => NextStep::Reply(reply),
+            GateDecision::Forward => NextStep::Forward(None),
         },
     };
     match next {

@@ -102,12 +102,12 @@ impl AdminApp {
             .extend(self.state.ledger.clock_problem().map(|why| format!("{clock_name}: {why}")));
         let sign_ups = &self.state.sign_ups;
         if self.state.reloadable_rules.peek().decisions.is_on() && !sign_ups.is_ready() {
-            let lacking = if sign_ups.has_key() { "counts" } else { "inbox ids and counts" };
+            let lacking = if sign_ups.has_secret() { "counts" } else { "inbox ids and counts" };
             degraded.push(format!(
                 "sign_ups: those in the store are not read yet: {lacking} have no value"
             ));
         }
-        if self.state.client_rates.exchange_thread().is_some() && !sign_ups.has_key() {
+        if self.state.client_rates.exchange_thread().is_some() && !sign_ups.has_secret() {
             degraded.push(
                 "rates: are not shared: the secret of the pseudonyms is not known yet".to_owned(),
             );

@@ -51,7 +51,7 @@ struct Exchange {
 
 impl Exchange {
     fn run_once(&mut self) {
-        if !self.state.sign_ups.has_key() {
+        if !self.state.sign_ups.has_secret() {
             // Without the secret of the pseudonyms, `/readyz` says so.
             return;
         }

@@ -19,7 +19,7 @@ pub struct InboxSecret(Vec<u8>);
 
 /// Makes pseudonyms. `Debug` does not print the secret.
 #[derive(Clone)]
-pub struct InboxKey(Hmac<Sha256>);
+pub struct Pseudonymizer(Hmac<Sha256>);
 
 /// Whose sign-ups are counted together; `decide.scope` in the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Scope<'a> {
     Account(&'a str),
 }
 
-impl std::fmt::Debug for InboxKey {
+impl std::fmt::Debug for Pseudonymizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("…")
     }
@@ -49,11 +49,11 @@ impl std::fmt::Debug for InboxSecret {
     }
 }
 
-impl InboxKey {
+impl Pseudonymizer {
     /// The key of this secret.
-    pub fn new(secret: &InboxSecret) -> InboxKey {
+    pub fn new(secret: &InboxSecret) -> Pseudonymizer {
         match Hmac::new_from_slice(&secret.0) {
-            Ok(hmac) => InboxKey(hmac),
+            Ok(hmac) => Pseudonymizer(hmac),
             Err(_) => unreachable!("HMAC takes a key of any length"),
         }
     }
