@@ -14,13 +14,13 @@ use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
 use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
 use crate::exchange::{
-    Attempts, FailedEnd, Failure, InformationalResponses, MalformedResponse, closes_after_response,
+    FailedEnd, Failure, InformationalResponses, MalformedResponse, closes_after_response,
 };
 use crate::gate::{AttemptRecords, Head, RequestContext, UnchargedRoute};
 use crate::message::response::Reply;
 use crate::proxy::request_body::HoldError;
 use crate::proxy::upstream::{
-    AttemptTimer, ClientHeader, DeadlinePassed, ExchangeDeadline, ResponseContext, ResponseHead,
+    ClientHeader, CountedAttempts, DeadlinePassed, ExchangeDeadline, ResponseContext, ResponseHead,
     UpstreamConnection, forward_response_head,
 };
 use crate::screening::ReceivedBody;
@@ -60,11 +60,8 @@ struct Exchange<'e, H, R> {
     client_info: ClientInfo<'e>,
     ctx: &'e RequestContext,
     request: &'e RequestToForward<H>,
-    attempts: Attempts,
-    /// The attempt that is under way, if it asks a server.
-    attempt_timer: Option<AttemptTimer>,
-    /// The attempts that have ended.
-    attempt_records: AttemptRecords,
+    attempts: CountedAttempts,
+    ended_attempts: AttemptRecords,
     response_header: R,
 }
 
@@ -117,9 +114,8 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         client_info: context.gate.collect_client_info(ctx),
         ctx,
         request,
-        attempts: Attempts::default(),
-        attempt_timer: None,
-        attempt_records: AttemptRecords::new(),
+        attempts: CountedAttempts::default(),
+        ended_attempts: AttemptRecords::new(),
         response_header: client.begin_header(),
     };
     let permit = servers.acquire_exchange_permit(ctx.client_address);
@@ -130,8 +126,8 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         }
         None => Err(Failure::NotStarted),
     };
-    let Exchange { attempts, attempt_records, response_header, .. } = exchange;
-    ctx.attempts = attempt_records;
+    let Exchange { attempts, ended_attempts, response_header, .. } = exchange;
+    ctx.attempts = ended_attempts;
     let should_close =
         closes_after_response(None, request.wants_close, context.tracker.is_draining());
     let (failure, has_response_started) = match fetched {
@@ -147,7 +143,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         Err(failure) => (failure, false),
     };
     let is_past_deadline = !has_response_started && deadline.has_passed();
-    match attempts.end_after(failure, is_past_deadline, has_response_started) {
+    match attempts.uncounted().end_after(failure, is_past_deadline, has_response_started) {
         FailedEnd::Abort => {
             ctx.set_aborted_outcome();
             ExchangeEnd::Aborted { is_client_gone: failure == Failure::Client }
@@ -237,7 +233,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
                 Err(DeadlinePassed) => Failure::TimedOut,
             },
         };
-        self.count_attempt(Some(failure));
+        self.end_with_failure(failure, true);
         Err(failure)
     }
 
@@ -246,24 +242,23 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
     async fn fetch_response_head(&mut self) -> Result<UpstreamResponse, Failure> {
         loop {
             self.attempts.start_attempt();
-            let fetched = self.ask_server().await;
-            self.count_attempt(fetched.as_ref().err().copied());
-            match fetched {
-                // The caller enforces the deadline, so it has not passed here.
-                Err(failure) if self.attempts.may_retry(failure, false) => {
-                    self.context.gate.state().metrics.upstream.retries.inc()
+            match self.ask_server().await {
+                Ok(response) => {
+                    let metrics = &self.context.gate.state().metrics.upstream;
+                    self.attempts.end_with_response(metrics, &mut self.ended_attempts);
+                    return Ok(response);
                 }
-                fetched => return fetched,
+                // The caller enforces the deadline, so it has not passed here.
+                Err(failure) if self.end_with_failure(failure, false) => {}
+                Err(failure) => return Err(failure),
             }
         }
     }
 
-    /// Counts the attempt that is under way. It got a response if `failure` is `None`.
-    fn count_attempt(&mut self, failure: Option<Failure>) {
-        if let Some(timer) = self.attempt_timer.take() {
-            let metrics = &self.context.gate.state().metrics.upstream;
-            self.attempt_records.extend(timer.count(failure, metrics));
-        }
+    fn end_with_failure(&mut self, failure: Failure, is_past_deadline: bool) -> bool {
+        let metrics = &self.context.gate.state().metrics.upstream;
+        let ended = &mut self.ended_attempts;
+        self.attempts.end_with_failure(failure, is_past_deadline, metrics, ended)
     }
 
     /// Sends the request to the next server, and waits for a complete response header.
@@ -272,12 +267,12 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
             return Err(Failure::Internal);
         };
         let server = self.context.upstreams.select_server().ok_or(Failure::NotStarted)?;
-        self.attempt_timer = Some(AttemptTimer::start(server));
+        self.attempts.ask(server);
         let connected =
             self.context.upstreams.reuse_or_connect(server, self.attempts.is_retry()).await;
         let mut connection = connected.map_err(|_| Failure::Connect)?;
         self.attempts.mark_connected();
-        self.client_info.traceparent = self.ctx.traceparent_after(self.attempt_records.len());
+        self.client_info.traceparent = self.ctx.traceparent_after(self.ended_attempts.len());
         let RequestToForward { head, body, .. } = self.request;
         write_upstream_request(
             head.iter(),

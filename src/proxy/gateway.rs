@@ -18,7 +18,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 
-use crate::exchange::{Attempts, BodyFault, BodyFraming, Failure, ResponseFraming, StatusKind};
+use crate::exchange::{BodyFault, BodyFraming, Failure, ResponseFraming, StatusKind};
 use crate::gate::{
     BodyToForward, FailedExchange, Gate, RequestContext, classify_error, has_final_response_started,
 };
@@ -26,7 +26,7 @@ use crate::proxy::admission::{BodyReading, admit_request};
 use crate::proxy::request_body;
 use crate::proxy::upload_watch;
 use crate::proxy::upstream::{
-    AttemptTimer, ConnectionGuard, ExchangeDeadline, ExchangePermit, Upstreams, describe_error,
+    ConnectionGuard, CountedAttempts, ExchangeDeadline, ExchangePermit, Upstreams, describe_error,
 };
 use crate::proxy::upstream_service::UpstreamService;
 use crate::support::test_fault::{TestFault, is_injected};
@@ -53,13 +53,11 @@ pub struct ProxyContext {
     request_context: RequestContext,
     /// The deadline of the exchange; `None` before it begins.
     deadline: Option<ExchangeDeadline>,
-    attempts: Attempts,
+    attempts: CountedAttempts,
     /// What failed in the last attempt; `None` if nothing did, or if only Pingora knows.
     failure: Option<Failure>,
     /// The address of the server that the current attempt asks.
     server_address: String,
-    /// The attempt that is under way, if it asks a server and has no response yet.
-    attempt_timer: Option<AttemptTimer>,
     /// Watches the upstream connection while an exchange runs.
     connection_guard: Option<ConnectionGuard>,
     /// Whether the whole response of the upstream server has arrived.
@@ -110,23 +108,13 @@ impl Gateway {
         self.gate.render_metrics()
     }
 
-    /// Counts the attempt that is under way. It got a response if `failure` is `None`.
-    fn count_attempt(&self, ctx: &mut ProxyContext, failure: Option<Failure>) {
-        if let Some(timer) = ctx.attempt_timer.take() {
-            let attempt = timer.count(failure, &self.gate.state().metrics.upstream);
-            ctx.request_context.attempts.extend(attempt);
-        }
-    }
-
     /// Records the failure of an attempt. Returns true if another attempt follows.
     fn record_failure(&self, ctx: &mut ProxyContext, failure: Failure) -> bool {
         ctx.failure = Some(failure);
-        self.count_attempt(ctx, Some(failure));
-        let may_retry = ctx.attempts.may_retry(failure, ctx.is_past_deadline());
-        if may_retry {
-            self.gate.state().metrics.upstream.retries.inc();
-        }
-        may_retry
+        let is_past_deadline = ctx.is_past_deadline();
+        let metrics = &self.gate.state().metrics.upstream;
+        let ended = &mut ctx.request_context.attempts;
+        ctx.attempts.end_with_failure(failure, is_past_deadline, metrics, ended)
     }
 
     /// Begins the exchange with a server.
@@ -233,7 +221,9 @@ impl ProxyHttp for Gateway {
         }
         ctx.failure = None;
         ctx.server_address = peer._address.to_string();
-        ctx.attempt_timer = peer._address.as_inet().copied().map(AttemptTimer::start);
+        if let Some(server) = peer._address.as_inet() {
+            ctx.attempts.ask(*server);
+        }
         Ok(Box::new(peer))
     }
 
@@ -261,10 +251,10 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         ctx.attempts.mark_connected();
-        if let (false, Some(server), Some(timer)) =
-            (reused, peer._address.as_inet(), &ctx.attempt_timer)
+        if let (false, Some(server), Some(since)) =
+            (reused, peer._address.as_inet(), ctx.attempts.asked_since())
         {
-            self.upstreams.record_connection(*server, timer.started_at());
+            self.upstreams.record_connection(*server, since);
         }
         ctx.is_upstream_response_complete = false;
         ctx.connection_guard = ctx
@@ -325,7 +315,8 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         let is_final = StatusKind::from(response.status.as_u16()) == StatusKind::Final;
         if is_final {
-            self.count_attempt(ctx, None);
+            let metrics = &self.gate.state().metrics.upstream;
+            ctx.attempts.end_with_response(metrics, &mut ctx.request_context.attempts);
         }
         if is_final && let Some(deadline) = &mut ctx.deadline {
             deadline.restart_after_response_part();
@@ -400,7 +391,7 @@ impl ProxyHttp for Gateway {
         ctx.connection_guard = None;
         let failed = FailedExchange {
             failure: ctx.failure.unwrap_or_else(|| classify_error(error)),
-            attempts: ctx.attempts,
+            attempts: ctx.attempts.uncounted(),
             is_past_deadline: ctx.is_past_deadline(),
         };
         self.gate.answer_failure(session, error, &mut ctx.request_context, failed).await

@@ -4,9 +4,9 @@
 //! Owns the set of servers with their active and passive health checks, and the limits on
 //! concurrent exchanges. It judges no request: its callers hold a permit.
 
-mod attempt_timer;
 mod connection;
 mod connection_guard;
+mod counted_attempts;
 mod deadline;
 mod health_check;
 mod host_addresses;
@@ -35,10 +35,10 @@ use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
 use crate::support::time_limit::TimeLimit;
 
-pub use attempt_timer::AttemptTimer;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::{ConnectionGuard, GuardedSocket};
+pub use counted_attempts::CountedAttempts;
 pub use deadline::{DeadlinePassed, ExchangeDeadline};
 pub use health_check::describe_error;
 use health_check::{HealthClient, check_periodically, describe_connect_error};
