@@ -13,6 +13,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from ports import free_port
+
 TIMEOUT_SECONDS = 120.0
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
@@ -30,12 +32,6 @@ def cores():
 
 
 SERVER_CORES, LOAD_CORES = cores()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_until(what, poll, timeout=TIMEOUT_SECONDS):

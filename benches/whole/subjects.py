@@ -9,6 +9,8 @@ import itertools
 import re
 import subprocess
 
+from ports import free_port
+
 from . import machine, mix
 
 ALL_GATES = "key, origin, quota, table"
@@ -25,7 +27,7 @@ class Subject:
 
     def __init__(self, name, does, world, gates=True, tls=False):
         self.name, self.does, self.world, self.gates, self.tls = name, does, world, gates, tls
-        self.port = machine.free_port()
+        self.port = free_port()
         # The number distinguishes subjects of one name in different sections. A port does not: the
         # kernel may give a later section the same one.
         self.folder = world.folder / re.sub(
@@ -84,13 +86,13 @@ class Riskgate(Subject):
     def __init__(self, name, world, *, fast_path=True, log=False, keys="keys.toml", table="table",
                  plan=mix.LIMIT, upstream=9, workers=1, store="riskgate.db", tls=False, route=""):
         super().__init__(name, ALL_GATES + (", log" if log else ""), world, tls=tls)
-        self.workers, self.admin = workers, machine.free_port()
+        self.workers, self.admin = workers, free_port()
         self.log = self.folder / "access.log" if log else None
         self.config = self.folder / "riskgate.toml"
         # On a memory file system, so that the disk does not affect the comparison.
         self.config.write_text(f"""
 [listen]
-http = "127.0.0.1:{machine.free_port() if tls else self.port}"
+http = "127.0.0.1:{free_port() if tls else self.port}"
 {f'https = "127.0.0.1:{self.port}"' if tls else ""}
 admin = "127.0.0.1:{self.admin}"
 threads = {workers}

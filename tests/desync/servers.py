@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ports import free_port
 from soak import load, world
 
 FOLDER = Path(__file__).resolve().parent
@@ -60,7 +61,7 @@ class Server:
     """The server behind the gateways."""
 
     def __init__(self, name, folder, fault=""):
-        self.name, self.port = name, world.free_port()
+        self.name, self.port = name, free_port()
         self.log = Path(folder) / f"{name}.log"
         self.log.touch()
         environment = {**os.environ, "PATH": server_path(),
@@ -117,7 +118,7 @@ class Gateway(world.Gateway):
     def __init__(self, binary, folder, server_port, is_fast, is_screened):
         self.path, self.is_screened = "fast" if is_fast else "pingora", is_screened
         name = self.path + ("-screened" if is_screened else "")
-        self.https = world.free_port()
+        self.https = free_port()
         table = Path(folder) / "table"
         if not table.exists():
             table.mkdir()

@@ -8,9 +8,10 @@ import ctypes
 import json
 import re
 import signal
-import socket
 import subprocess
 import time
+
+from ports import free_port
 
 TIMEOUT_SECONDS = 30.0
 # How many calls one node may admit without a lease while the store is down.
@@ -20,12 +21,6 @@ _LIBC = ctypes.CDLL(None)
 
 def now():
     return time.monotonic()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def until(what, poll, timeout=TIMEOUT_SECONDS):

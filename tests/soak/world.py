@@ -13,6 +13,8 @@ import threading
 import time
 from pathlib import Path
 
+from ports import free_port
+
 from . import client
 
 TIMEOUT_SECONDS = 60.0
@@ -20,12 +22,6 @@ TIMEOUT_SECONDS = 60.0
 
 def now():
     return time.monotonic()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def until(what, poll, timeout=TIMEOUT_SECONDS):
