@@ -83,7 +83,7 @@ pub(super) async fn charge_and_screen<'h>(
 ) -> Result<Bytes, Option<Reply>> {
     let gate = &context.gate;
     let bytes = received.map_err(|error| match error.into_refusal() {
-        Ok(refusal) => Some(gate.finish_with_refusal(&refusal, ctx)),
+        Ok(refusal) => Some(gate.finish_with_refusal(&refusal, ctx).before_unread_body()),
         Err(_) => {
             ctx.set_aborted_outcome();
             None

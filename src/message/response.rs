@@ -262,6 +262,13 @@ impl Reply {
         if is_head_method { &NO_BODY } else { &self.body }
     }
 
+    /// The connection closes after this response, because the rest of the request's body is unread
+    /// and would be taken for the next request.
+    pub fn before_unread_body(mut self) -> Reply {
+        self.should_close = true;
+        self
+    }
+
     /// Returns true if the connection closes after this response.
     pub fn closes_connection(&self) -> bool {
         self.should_close

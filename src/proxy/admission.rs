@@ -95,7 +95,8 @@ pub(super) async fn admit_request(
             // What was not read is judged as such, or a slow body would pass every check.
             Err(HoldError::Fault(_)) if is_asked_by_proxy => HeldBody::Start(Bytes::new()),
             Err(error) => {
-                gate.refuse(&error.into_refusal()?, session, ctx).await?;
+                let reply = gate.finish_with_refusal(&error.into_refusal()?, ctx);
+                ctx.send_reply(&reply.before_unread_body(), session).await?;
                 return Ok(None);
             }
         },

@@ -156,6 +156,37 @@ fn a_slow_body_gets_408_and_is_not_counted() {
 }
 
 #[test]
+fn the_rest_of_a_body_that_is_refused_is_never_read_as_a_request() {
+    let upstream = MockUpstream::start();
+    let setup = Setup::new().set("listen.max_held_bytes", "1048576");
+    let (gateway, key) = start(setup, &upstream);
+    let open = |body: &[u8]| {
+        let mut connection = gateway.connect();
+        let fields = format!("Authorization: Bearer {key}\r\nContent-Length: 60001");
+        connection
+            .send(format!("POST /v1/signup HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n").as_bytes());
+        connection.send(body);
+        connection
+    };
+    let _first = open(&[b'b'; 60_000]);
+    wait_until("the first body has arrived", || {
+        gateway.sum_of_samples("riskgate_held_body_bytes", &[]) >= 60_000.0
+    });
+    let hidden = format!(
+        "POST /v1/hidden HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\
+         Content-Length: 0\r\n\r\n"
+    );
+    let mut body = hidden.into_bytes();
+    body.resize(9_000, b'b');
+    let mut second = open(&body);
+    let refused = second.read_response().expect("an answer").expect(500);
+    assert_eq!(refused.json()["error"], "upstream_unavailable");
+    assert_eq!(refused.header("connection"), Some("close"));
+    assert!(second.read_response().is_none(), "the connection is closed");
+    assert_eq!(upstream.request_count(), 0);
+}
+
+#[test]
 fn slow_bodies_of_one_client_take_its_share_and_no_more() {
     let upstream = MockUpstream::start();
     let setup =
