@@ -116,6 +116,7 @@ for set, number in ipairs(numbers) do
         replies[#replies + 1] = string.format('%.0f', charge_bucket(buckets, place, unpack(times)))
     end
     if #buckets > 0 then
+        for place = 4, #buckets, 4 do buckets[place] = math.ceil(buckets[place] / 1000) end
         written[#written + 1] = number
         written[#written + 1] = struct.pack(set_forms[#buckets / 4], now, unpack(buckets))
     elseif texts[set] then

@@ -117,6 +117,26 @@ fn requests_that_were_refilled_before_they_are_told_do_not_count() {
 }
 
 #[test]
+fn no_order_of_requests_refills_the_same_time_twice() {
+    const MILLISECOND: u64 = 1_000_000;
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    let told = |age: u64, left: u64| RateCharge {
+        first_request_age_ns: age * MILLISECOND,
+        until_full_ns: left * MILLISECOND,
+        ..charge(1, 400 * MILLISECOND)
+    };
+    tell(&mut store, &[told(0, 400)]);
+    // Requests that came before those, and are told later.
+    let until_full: Vec<u64> = (0..12).map(|_| tell(&mut store, &[told(450, 0)])[0]).collect();
+    // At most a second of the 5.2 that all of them need has refilled, and what passed meanwhile.
+    assert!(
+        (2_500 * MILLISECOND..=4_200 * MILLISECOND).contains(&until_full[11]),
+        "{until_full:?}"
+    );
+}
+
+#[test]
 fn a_statement_that_arrives_late_does_not_count_what_was_refilled_meanwhile() {
     const SECOND: u64 = 1_000_000_000;
     let server = RedisServer::start();
