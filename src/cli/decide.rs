@@ -70,11 +70,13 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let mut sources = LookupSources::of_config(&config);
     let table = sources.build_table()?;
     let found = sources.explain(&table, address.domain())?;
-    let mut judged = facts_of_address(&address, &found.answer, table.role_score());
+    let mut of_address = facts_of_address(&address, &found.answer, table.role_score());
     for (fact, number) in &args.counts {
-        judged.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
+        of_address.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
     }
-    judged.extend(facts_by_idna_2003(&typed, &table, sources.unix_now()));
+    let unknown_score = config.reloadable.unknown_score;
+    let by_idna_2003 = facts_by_idna_2003(&typed, &table, unknown_score, sources.unix_now());
+    let judged: Vec<AddressFacts> = by_idna_2003.into_iter().chain(of_address).collect();
     let rules = config.reloadable.decisions.rules();
     let strictest =
         decide_strictest(&judged, |facts| facts.for_rules(), route.name, rules, route.scores);

@@ -51,11 +51,17 @@ pub fn facts_of_address(
 
 /// Returns the facts about the domain that software with the IDNA of 2003 reads in a typed address,
 /// if that may be another one. It is looked up in the table alone: it is not counted, and the DNS
-/// is not asked about it.
-pub fn facts_by_idna_2003(text: &str, table: &Table, unix_now: i64) -> Option<AddressFacts> {
+/// is not asked about it. They belong before those of the address itself: of values that are judged
+/// alike, the last one counts, and it has the sign-up.
+pub fn facts_by_idna_2003(
+    text: &str,
+    table: &Table,
+    unknown_score: Option<Score>,
+    unix_now: i64,
+) -> Option<AddressFacts> {
     let read = by_idna_2003(&without_invisible_characters(text))?;
     let address = EmailAddress::parse_typed(&read).ok()?;
-    let lookup = table.lookup(address.domain(), unix_now);
+    let lookup = table.lookup(address.domain(), unix_now).with_unknown_score(unknown_score);
     Some(AddressFacts::of_domain(address.domain(), &lookup))
 }
 

@@ -70,6 +70,7 @@ impl Gate {
         let decision = self.decide_strictest(judged, route, scores, ctx);
         let decision = decision.ok_or(Refusal::Internal)?;
         let (action, decided) = (decision.action, &decision.value);
+        let sign_up = decision.sign_ups.first().copied();
         let facts = &decided.facts;
         let answer = json_in_order(&[
             ("action", json!(action.as_str())),
@@ -78,12 +79,12 @@ impl Gate {
             ("reasons", reasons),
             ("email", json!(address.masked())),
             ("domain", json!(address.domain().as_str())),
-            ("inbox", json!(facts.sign_up.map(|sign_up| sign_up.inbox.to_string()))),
+            ("inbox", json!(sign_up.map(|it| it.inbox.to_string()))),
             ("did_you_mean", json!(decided.suggestion.as_ref().map(SmolStr::as_str))),
         ]);
         let answer =
             format!("{},\"facts\":{}}}", &answer[..answer.len() - 1], render_facts(decided));
-        if let Some(sign_up) = facts.sign_up.filter(|_| question.count && action != Action::Block) {
+        if let Some(sign_up) = sign_up.filter(|_| question.count && action != Action::Block) {
             self.state.sign_ups.record_form(&[sign_up]);
         }
         ctx.verdict_reason = Some(facts.reason.as_str());

@@ -176,7 +176,7 @@ fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
 }
 
 /// Returns the fields that the proxy may copy for its server. Many proxies show a refusal to the
-/// client, so a refusal does not name the account.
+/// client, so a refusal names neither the account nor the rule nor the inbox.
 fn collect_facts(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static FieldName, SmolStr)> {
     let mut facts = Vec::new();
     let mut put = |field: &'static FieldName, value: &[u8]| {
@@ -186,7 +186,10 @@ fn collect_facts(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static Field
         write_identity_fields(key, &mut put);
     }
     let screened = ctx.screened.as_deref().and_then(ScreeningResult::facts_for_upstream);
-    if let Some(found) = screened {
+    if let Some(mut found) = screened {
+        if !is_admitted {
+            (found.rule, found.inbox) = (None, None);
+        }
         write_screening_fields(&found, &mut put);
     }
     facts

@@ -128,10 +128,10 @@ impl Gate {
         ctx: &RequestContext,
     ) -> Result<(EmailAddress, Vec<JudgedValue>), EmailError> {
         let address = EmailAddress::parse_typed(text)?;
-        let mut judged = self.judge_address(&address, client, wants_counts, table, ctx);
-        let facts = facts_by_idna_2003(text, table, ctx.unix_now());
-        judged.extend(facts.map(|facts| JudgedValue { facts, suggestion: None }));
-        Ok((address, judged))
+        let facts = facts_by_idna_2003(text, table, ctx.rules.unknown_score, ctx.unix_now());
+        let by_idna_2003 = facts.map(|facts| JudgedValue { facts, suggestion: None });
+        let judged = self.judge_address(&address, client, wants_counts, table, ctx);
+        Ok((address, by_idna_2003.into_iter().chain(judged).collect()))
     }
 
     /// Judges the address of a sign-up by this client: by its domain, and once more if its local

@@ -84,6 +84,22 @@ fn only_a_question_that_says_so_counts() {
 }
 
 #[test]
+fn another_reading_of_a_domain_takes_no_sign_up_from_the_address() {
+    let (gateway, key) = start();
+    // Software with the IDNA of 2003 reads other names in these.
+    for domain in ["großmüller-shop.de", "βόλος-κατάστημα.gr", "weiß-laden-neu.de"]
+    {
+        for earlier in 0..3 {
+            let question = json!({"email": format!("user{earlier}@{domain}"), "count": true});
+            let answer = assess(&gateway, &key, question);
+            assert_eq!(answer["inbox"].as_str().map(str::len), Some(32), "{domain}");
+            assert_eq!(answer["facts"]["domain"], answer["domain"]);
+            assert_eq!(answer["facts"]["domain_accounts_1h"], earlier, "{answer}");
+        }
+    }
+}
+
+#[test]
 fn a_page_of_a_browser_learns_nothing_of_other_sign_ups() {
     let (gateway, key) = start();
     let page_key = gateway.create_active_key("web", &["--origin", "https://app.example.com"]);
