@@ -78,11 +78,12 @@ impl ClientInfo<'_> {
         let is_own = self.traceparent.is_some()
             && name.eq_ignore_ascii_case(TRACEPARENT.as_str().as_bytes())
             || self.is_new_trace && name.eq_ignore_ascii_case(b"tracestate");
-        // Beside `Forwarded`, the trusted proxy sets no X-Forwarded field, so it is the client's.
         let is_passed_authorization =
             self.passes_authorization && name.eq_ignore_ascii_case(b"authorization");
-        (is_request_field_forwarded(name, self.is_trusted_proxy && !self.has_forwarded)
-            || is_passed_authorization)
+        // Beside `Forwarded`, the trusted proxy sets no X-Forwarded field, so it is the client's.
+        let is_of_client_beside_forwarded = self.has_forwarded && is_x_forwarded_field(name);
+        (is_request_field_forwarded(name, self.is_trusted_proxy) || is_passed_authorization)
+            && !is_of_client_beside_forwarded
             && !is_own
             && self
                 .key_header

@@ -43,13 +43,13 @@ impl KnownTime {
         unix_now >= EARLIEST_VALID_TIME && self.lower_bound().is_none_or(is_next)
     }
 
-    /// Returns true if the first reading of the store's clock can be accepted at once. If some node
-    /// had counted calls in a month, the reading may show:
-    /// - that month;
-    /// - an earlier month, if this machine's clock shows the same time;
-    /// - a later month, if it has begun by this machine's clock too;
-    /// - the next month, if this machine's clock is wrong because it shows a month before that
-    ///   month. The next month may have begun while no node ran.
+    /// Returns true if the first reading of the store's clock can be accepted at once. Let M be the
+    /// latest month in which a node had counted calls. The reading may show:
+    /// - M;
+    /// - a month before M, if this machine's clock shows the same time as the reading;
+    /// - a month after M, if it has begun by this machine's clock too;
+    /// - the month after M, if this machine's clock shows a month before M, and so is wrong. That
+    ///   month may have begun while no node ran.
     ///
     /// If no node had counted calls, the reading may show a month that has begun by this machine's
     /// clock. If that clock was never set, the reading may show any month.

@@ -171,6 +171,10 @@ fn the_server_is_told_what_trusted_proxies_report_in_forwarded() {
     // Proxies that report the client elsewhere may forward the client's `Forwarded`.
     assert_eq!(reported(&[chain], false), ["for: 192.0.2.1", "proto: http"]);
     assert_eq!(reported(&forged, false), ["for: 7.7.7.7, 192.0.2.1", "proto: gopher"]);
+    // What the proxy has found out of the client goes on.
+    let identified = [("Host", "asked.test"), ("X-Ssl-Client-Cert", "abc"), chain];
+    let seen = forwarded_fields_with(&identified, true, true);
+    assert!(seen.contains(&"x-ssl-client-cert: abc".to_owned()), "{seen:?}");
     let odd = ("Forwarded", "for=192.0.2.9;proto=\"a, b\"");
     assert_eq!(reported(&[odd], true), ["for: 192.0.2.9, 192.0.2.1", "proto: http"]);
     let unknown = ("Forwarded", "for=unknown;proto=https");

@@ -71,12 +71,13 @@ fn divide_turns(targets: &[ServerTarget]) -> Vec<SocketAddr> {
 }
 
 /// Returns the number of turns of each server in one round, at least 1. Equal weights give one turn
-/// each.
+/// each. Beside other weights, 0 stands for one turn of a long round (RFC 2782).
 fn scale_weights(targets: &[ServerTarget]) -> Vec<i64> {
     let weights: Vec<u32> = targets.iter().map(|target| u32::from(target.weight)).collect();
     let divisor = weights.iter().copied().fold(0, greatest_common_divisor).max(1);
     let total: u32 = weights.iter().map(|weight| weight / divisor).sum();
-    let scale = |weight: u32| match total > MAX_TURNS {
+    let has_zero_beside_others = total > 0 && weights.contains(&0);
+    let scale = |weight: u32| match total > MAX_TURNS || has_zero_beside_others {
         true => u64::from(weight / divisor) * u64::from(MAX_TURNS) / u64::from(total),
         false => u64::from(weight / divisor),
     };
@@ -121,6 +122,9 @@ mod tests {
         assert_eq!(count_turns(&weighted, &[1, 2]), [0, 0, 600]);
         let without_weight = [target(1, 0, 0), target(2, 0, 0)];
         assert_eq!(count_turns(&without_weight, &[]), [300, 300]);
+        let drained = [target(1, 0, 100), target(2, 0, 0)];
+        assert!(count_turns(&drained, &[])[1] <= 1);
+        assert_eq!(count_turns(&drained, &[1]), [0, 600]);
     }
 
     #[test]
