@@ -2,6 +2,7 @@
 
 use super::description::toml_text;
 use super::fault::ConfigFault;
+use super::raw_value::parse_duration;
 use super::settings::Settings;
 use crate::store::StoreUrl;
 
@@ -112,7 +113,10 @@ impl Settings {
             NotFalse(key) => flag(key) != Some(false),
             // A value in a file of its own counts too.
             Value(key) => raw(key).is_some_and(|raw| raw.as_text() != Some("")),
-            Not(key, value) => raw(key).is_none_or(|raw| raw.as_text() != Some(value)),
+            Not(key, value) => raw(key).and_then(|raw| raw.as_text()).is_none_or(|text| {
+                let duration = parse_duration(text);
+                text != *value && (duration.is_none() || duration != parse_duration(value))
+            }),
             // What a faulty address needs is not known.
             StoreOnServer | StoreWithTls | StoreWithSentinels if self.has_fault_of_store() => true,
             StoreOnServer => server.is_some(),

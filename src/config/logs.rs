@@ -11,10 +11,22 @@ impl Settings {
     /// Reads the target of the access log.
     pub fn read_log_target(&mut self) -> LogTarget {
         let path = self.path("log.path");
+        let hint = "remove this line: without it, the access log goes to standard output";
+        self.refuse_stream_as_file("log.path", hint);
         let max_bytes = self.optional_integer("log.max_bytes", 4_096..=1 << 50);
         let kept_files = self.integer("log.kept_files", 0..=1_000, 5) as u32;
         let rotation = max_bytes.map(|max_bytes| LogRotation { max_bytes, kept_files });
         LogTarget { path, rotation }
+    }
+
+    /// Reports words that other programs take for a standard stream, where a file would get this
+    /// name.
+    pub(super) fn refuse_stream_as_file(&mut self, key: &str, hint: &str) {
+        let text = self.values.get(key).and_then(|setting| setting.raw.as_text());
+        if let Some(found) = text.filter(|text| ["-", "stdout", "stderr"].contains(text)) {
+            let problem = format!("expected a file, but found {found:?}");
+            self.report_at_key(key, &problem, Some(hint.to_owned()));
+        }
     }
 
     /// Reads the form of the access log.

@@ -434,6 +434,11 @@ fn a_setting_without_effect_is_told_with_its_line() {
         ("[log]\nkept_files = 3\n", "2:1: log.kept_files: expected log.max_bytes"),
         ("[listen]\nhsts = \"365d\"\n", "2:1: listen.hsts: expected listen.https"),
         ("[upstream]\nhealth_path = \"/\"\nhealth_interval = \"0\"\n", "2:1: upstream.health_path"),
+        (
+            "[upstream]\nhealth_path = \"/\"\nhealth_interval = \"0s\"\n",
+            "2:1: upstream.health_path",
+        ),
+        ("[log]\npath = \"-\"\n", "2:1: log.path: expected a file, but found \"-\""),
         ("[authz]\nmode = \"block\"\n", "1:2: authz.path: expected a path such as /authz"),
         (
             "[store]\nurl = \"redis://a:1\"\ntls_ca = \"ca.pem\"\n",
@@ -851,6 +856,23 @@ fn a_rule_may_name_only_routes_that_decide() {
     let config = config.unwrap();
     let routes = config.reloadable.decisions.rules()[0].routes.as_deref();
     assert_eq!(routes, Some(&["/signup", "/authz", "assess"].map(str::to_owned)[..]));
+}
+
+#[test]
+fn a_faulty_file_of_the_webhook_secret_is_told_at_its_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret");
+    std::fs::write(&path, "no secret of this form\n").unwrap();
+    let found = messages_of(&format!(
+        "[webhook]\nurl = \"https://a.test/\"\nsecret_file = \"{}\"\n",
+        path.display()
+    ));
+    let expected = format!(
+        "3:1: webhook.secret_file: expected a file {} with whsec_ and the Base64",
+        path.display()
+    );
+    assert!(found.contains(&expected), "{found}");
+    assert!(found.contains("openssl rand -base64 32"), "{found}");
 }
 
 #[test]

@@ -71,8 +71,18 @@ impl Settings {
             return None;
         };
         let secret = setting.raw.as_text().and_then(WebhookSecret::parse);
-        if secret.is_none() {
-            self.report_hidden_fault(key, SECRET_SYNTAX);
+        let file_key = format!("{key}_file");
+        match self.values.get(&file_key).and_then(|setting| setting.raw.as_text()) {
+            _ if secret.is_some() => {}
+            Some(file) => {
+                let problem = format!(
+                    "expected a file {file} with {SECRET_SYNTAX}, but found something else"
+                );
+                let hint =
+                    format!("write one with: echo whsec_$(openssl rand -base64 32) > {file}");
+                self.report_at_key(&file_key, &problem, Some(hint));
+            }
+            None => self.report_hidden_fault(key, SECRET_SYNTAX),
         }
         secret
     }

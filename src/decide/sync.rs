@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::pseudonymizer::{InboxSecret, Pseudonymizer};
 use super::sign_ups::SignUps;
-use crate::model::sign_up::{SIGN_UP_SECONDS, SignUpEntry};
+use crate::model::sign_up::{SignUpEntry, kept_sign_up_times};
 use crate::store::{SignUpCursor, Store, StoreError, StoredInboxSecret};
 
 /// How long a new secret of a server is not used. If the server had lost an older one, another node
@@ -169,7 +169,7 @@ impl SignUpSync {
     }
 }
 
-/// Deletes the sign-ups that are too old. The one that was written last stays.
+/// Deletes the sign-ups that are too old, or of a clock that was ahead. The one that was written last stays.
 ///
 /// # Errors
 /// If the store did not answer.
@@ -179,8 +179,8 @@ pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreE
     const DELETIONS_PER_ROUND: usize = 50;
     for _ in 0..MAX_ROUNDS {
         let (page, _) = store.read_sign_ups_page(SignUpCursor::default())?;
-        let is_expired = |entry: &SignUpEntry| entry.at() < now - SIGN_UP_SECONDS;
-        if page.len() < 2 || !is_expired(&page[0]) {
+        let is_kept = |entry: &SignUpEntry| kept_sign_up_times(now).contains(&entry.at());
+        if page.len() < 2 || is_kept(&page[0]) {
             break;
         }
         (0..DELETIONS_PER_ROUND).try_for_each(|_| store.append_sign_ups(&[]))?;
@@ -209,7 +209,7 @@ fn keep_secret(store: &mut Store, known: &StoredInboxSecret) -> Result<Option<St
 mod tests {
     use super::*;
     use crate::model::believed_time::{BelievedTime, TimeTrust};
-    use crate::model::sign_up::{Pseudonym, SignUp, apply_deletions};
+    use crate::model::sign_up::{Pseudonym, SIGN_UP_SECONDS, SignUp, apply_deletions};
     use crate::store::{ChangeAuthor, RedisOptions, SignUpDeletion, StoreUrl};
 
     const NOW: i64 = 1_790_000_000;

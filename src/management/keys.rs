@@ -134,7 +134,12 @@ pub fn revoke_key(
     let now = store.now().unix_now;
     match store.changes_by(author).expire_or_revoke_key(id, None, Some(now)) {
         Err(StoreError::Conflict(_)) => {}
-        done => return Ok(done.map(|()| now)?),
+        done => {
+            done?;
+            // A key that was revoked before stays revoked since then.
+            let revoked_at = store.find_key(id)?.and_then(|row| row.revoked_at);
+            return Ok(revoked_at.unwrap_or(now));
+        }
     }
     let declared_keys = declared_keys()?;
     let Some(declared) = declared_keys.iter().find(|declared| declared.key.id == id) else {

@@ -21,9 +21,15 @@ pub struct SignUpOwner<'o> {
     pub accounts: &'o [&'o str],
 }
 
+/// Of so many accounts at most, sign-ups are deleted that no gateway has written yet: a deletion is
+/// written for each account.
+const MAX_DELETIONS_OF_UNWRITTEN: usize = 1_000;
+
 /// The pseudonyms of one inbox.
 struct InboxPseudonyms {
-    of_deployment: Pseudonym,
+    /// Those that gateways make now.
+    current: Vec<Pseudonym>,
+    /// Those that sign-ups in the store may have.
     all: HashSet<Pseudonym>,
 }
 
@@ -53,7 +59,7 @@ pub fn delete_sign_ups(
     let found = store.find_sign_ups(&inbox.all)?;
     // A gateway may know a sign-up that it has not written yet.
     let mut inboxes = found.inboxes.clone();
-    inboxes.insert(inbox.of_deployment);
+    inboxes.extend(inbox.current.into_iter().take(MAX_DELETIONS_OF_UNWRITTEN));
     let inboxes: Vec<Pseudonym> = inboxes.into_iter().collect();
     let deletion = SignUpDeletion { found: &found, inboxes: &inboxes };
     Ok(store.changes_by(author).delete_sign_ups(&deletion)?)
@@ -77,8 +83,9 @@ fn find_pseudonyms(
     };
     let pseudonymizer = Pseudonymizer::new(secret);
     // Under another secret, nothing would be found although something is kept.
-    if let Some(mark) = store.read_id_mark()?
-        && ![true, false].map(|by_account| pseudonymizer.id_mark(by_account)).contains(&mark)
+    let mark = store.read_id_mark()?;
+    if let Some(mark) = &mark
+        && ![true, false].map(|by_account| pseudonymizer.id_mark(by_account)).contains(mark)
     {
         return Err(ManagementFault::Conflict(
             "inbox.secret_file: expected the secret of the gateways of this store, but they make \
@@ -89,10 +96,10 @@ fn find_pseudonyms(
     let rules = InboxRules::built_in().map_err(|fault| ManagementFault::File(vec![fault]))?;
     let inbox = rules.canonical_inbox(owner.address);
     let of_deployment = pseudonymizer.inbox_id(&inbox, Scope::Deployment);
-    let of_accounts = owner
-        .accounts
-        .iter()
-        .map(|account| pseudonymizer.inbox_id(&inbox, Scope::Account(account)));
-    let all = of_accounts.chain([of_deployment]).collect();
-    Ok(InboxPseudonyms { of_deployment, all })
+    let of_account = |account: &&str| pseudonymizer.inbox_id(&inbox, Scope::Account(account));
+    let of_accounts: Vec<Pseudonym> = owner.accounts.iter().map(of_account).collect();
+    let all = of_accounts.iter().copied().chain([of_deployment]).collect();
+    let are_by_account = mark.is_some_and(|mark| mark == pseudonymizer.id_mark(true));
+    let current = if are_by_account { of_accounts } else { vec![of_deployment] };
+    Ok(InboxPseudonyms { current, all })
 }

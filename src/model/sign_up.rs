@@ -2,9 +2,19 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// How long a sign-up counts and is kept, in seconds.
 pub const SIGN_UP_SECONDS: i64 = 30 * 86_400;
+/// A sign-up whose time is later than now by more than this was made by a clock that was ahead, and
+/// is deleted. The clocks of nodes differ by less.
+const MAX_KEPT_AHEAD_SECONDS: i64 = 86_400;
+
+/// The times of the sign-ups that a store keeps at this time, in seconds since 1970.
+pub fn kept_sign_up_times(unix_now: i64) -> RangeInclusive<i64> {
+    let earliest = unix_now.saturating_sub(SIGN_UP_SECONDS);
+    earliest..=unix_now.saturating_add(MAX_KEPT_AHEAD_SECONDS)
+}
 
 /// The first 16 bytes of HMAC-SHA-256 (RFC 2104) of a value under the inbox secret. It stands for
 /// the value. Whoever doesn't know the secret can't compute it for a guessed value.

@@ -2,27 +2,28 @@
 --
 -- KEYS 1 a stream: each sign-up with its time in the field `at`, and its `pseudonyms`
 -- ARGV 1 how many sign-ups to keep: those written last,
---      2 sign-ups of an earlier Unix second are deleted; empty if none may be deleted by time,
---      3 how many of the oldest may be deleted by time; then the time and pseudonyms of each sign-up
+--      2 and 3 sign-ups of an earlier and of a later Unix second are deleted; empty if none may be
+--      deleted by time, 4 how many of those written first may be deleted by time; then the time and
+--      pseudonyms of each sign-up
 --
 -- The id of an entry is the number of the sign-up, so no clock changes the order. The last entry
 -- stays, because the next number follows from it.
 
 -- A user without this right fails here, where nothing was written. There is no entry 0-1.
 redis.call('XDEL', KEYS[1], '0-1')
-local stream, oldest_time = KEYS[1], tonumber(ARGV[2])
+local stream, earliest, latest = KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
 local number = last and tonumber(string.match(last[1], '^%d+')) or 0
-for at = 4, #ARGV, 2 do
+for at = 5, #ARGV, 2 do
     number = number + 1
     redis.call('XADD', stream, 'MAXLEN', ARGV[1], string.format('%.0f-0', number),
         'at', ARGV[at], 'pseudonyms', ARGV[at + 1])
 end
-if oldest_time then
+if earliest and latest then
     local last_id = string.format('%.0f-0', number)
-    for _, entry in ipairs(redis.call('XRANGE', stream, '-', '+', 'COUNT', ARGV[3])) do
+    for _, entry in ipairs(redis.call('XRANGE', stream, '-', '+', 'COUNT', ARGV[4])) do
         local time = tonumber(entry[2][2])
-        if time and time < oldest_time and entry[1] ~= last_id then
+        if time and (time < earliest or time > latest) and entry[1] ~= last_id then
             redis.call('XDEL', stream, entry[1])
         end
     end

@@ -6,7 +6,7 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::fill::{OnExisting, Staging};
 use super::reply::error_reply_text;
 use super::scripts::Script;
-use crate::model::sign_up::{SIGN_UP_SECONDS, SignUp};
+use crate::model::sign_up::{SignUp, kept_sign_up_times};
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::operations::sign_ups::SignUpBackend;
@@ -81,12 +81,16 @@ impl Redis {
     fn append_page(&mut self, page: &[SignUp]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
         let (now, max_deleted) = (self.clock.now(), page.len() + OLDEST_SIGN_UPS_PER_WRITE);
-        let oldest_time = now.unix_now.saturating_sub(SIGN_UP_SECONDS).to_string();
-        let oldest_time = if now.allows_deletion() { oldest_time } else { String::new() };
+        let kept_times = now.allows_deletion().then(|| kept_sign_up_times(now.unix_now));
+        let [earliest, latest] = match kept_times {
+            Some(times) => [times.start().to_string(), times.end().to_string()],
+            None => [String::new(), String::new()],
+        };
         let replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("EVALSHA").arg(&scripts[Script::AppendSignUps as usize]).arg(1);
-            pipeline.arg(SIGN_UPS_KEY).arg(MAX_SIGN_UPS).arg(&oldest_time).arg(max_deleted);
+            pipeline.arg(SIGN_UPS_KEY).arg(MAX_SIGN_UPS);
+            pipeline.arg(&earliest).arg(&latest).arg(max_deleted);
             for sign_up in page {
                 pipeline.arg(sign_up.at).arg(&encode_sign_up(sign_up)[..]);
             }

@@ -8,7 +8,7 @@ use super::audit::append_record;
 use super::connection::Sqlite;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::believed_time::BelievedTime;
-use crate::model::sign_up::{Pseudonym, SIGN_UP_SECONDS, SignUp};
+use crate::model::sign_up::{Pseudonym, SignUp, kept_sign_up_times};
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::operations::connection::ConnectionBackend as _;
@@ -125,24 +125,29 @@ fn delete_numbers(transaction: &Transaction<'_>, numbers: &[u64]) -> rusqlite::R
     numbers.iter().try_for_each(|number| delete.execute([to_i64_saturating(*number)]).map(drop))
 }
 
-/// Deletes those of the oldest sign-ups that are too many or too old. The last one stays.
+/// Deletes those of the sign-ups written first that are too many, too old, or of a clock that was
+/// ahead. The last one stays.
 fn delete_old_sign_ups(
     transaction: &Transaction<'_>,
     now: BelievedTime,
     max_deleted: usize,
 ) -> rusqlite::Result<()> {
-    let oldest_time = match now.allows_deletion() {
-        true => now.unix_now.saturating_sub(SIGN_UP_SECONDS),
-        false => i64::MIN,
+    let kept_times = match now.allows_deletion() {
+        true => kept_sign_up_times(now.unix_now),
+        false => i64::MIN..=i64::MAX,
     };
     let delete = "WITH newest AS (SELECT max(number) AS number FROM sign_up)
         DELETE FROM sign_up WHERE number IN (
             SELECT number FROM sign_up WHERE number < (SELECT number FROM newest)
             ORDER BY number LIMIT ?1
-        ) AND (at < ?2 OR number <= (SELECT number FROM newest) - ?3)";
+        ) AND (at NOT BETWEEN ?2 AND ?3 OR number <= (SELECT number FROM newest) - ?4)";
     let (max_deleted, max_kept) = (max_deleted as u64, MAX_SIGN_UPS as u64);
-    let arguments =
-        params![to_i64_saturating(max_deleted), oldest_time, to_i64_saturating(max_kept)];
+    let arguments = params![
+        to_i64_saturating(max_deleted),
+        kept_times.start(),
+        kept_times.end(),
+        to_i64_saturating(max_kept)
+    ];
     transaction.prepare_cached(delete)?.execute(arguments)?;
     Ok(())
 }

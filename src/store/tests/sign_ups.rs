@@ -137,6 +137,22 @@ fn old_sign_ups_are_deleted_by_settled_time_alone() {
 }
 
 #[test]
+fn sign_ups_of_a_clock_that_was_ahead_are_deleted_and_keep_no_old_ones() {
+    let now = TEST_TIME.unix_now;
+    on_both_stores(|location| {
+        let mut store = location.open();
+        let ahead: Vec<SignUp> = (0..150).map(|n| sign_up(n, now + 365 * DAY)).collect();
+        let old: Vec<SignUp> = (150..200).map(|n| sign_up(n, now - 40 * DAY)).collect();
+        let kept = [sign_up(200, now + DAY / 2), sign_up(201, now)];
+        store.set_time(BelievedTime { unix_now: now, trust: TimeTrust::Known });
+        store.append_sign_ups(&[&ahead[..], &old, &kept].concat()).unwrap();
+        store.set_time(BelievedTime { unix_now: now, trust: TimeTrust::Settled });
+        (0..3).for_each(|_| store.append_sign_ups(&[]).unwrap());
+        assert_eq!(read_from_start(&mut store), kept);
+    });
+}
+
+#[test]
 fn a_reader_goes_on_after_the_sign_up_of_its_cursor_was_deleted() {
     let now = TEST_TIME.unix_now;
     on_both_stores(|location| {

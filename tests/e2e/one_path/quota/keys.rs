@@ -74,6 +74,10 @@ fn a_revoked_key_is_refused_on_a_kept_connection_and_others_are_not() {
     let listed_key =
         listed.as_array().unwrap().iter().find(|row| row["id"] == id.as_str()).unwrap();
     assert!(listed_key["revoked_at"].is_string());
+    // Whoever revokes it again learns since when it has been revoked.
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let again = gateway.cli(&["keys", "revoke", &id, "--json"]).expect(0).json();
+    assert_eq!(again["revoked_at"], listed_key["revoked_at"]);
 }
 
 #[test]
