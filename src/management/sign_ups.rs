@@ -103,3 +103,43 @@ fn find_pseudonyms(
     let current = if are_by_account { of_accounts } else { vec![of_deployment] };
     Ok(InboxPseudonyms { current, all })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::sign_up::SignUpEntry;
+    use crate::store::{RedisOptions, SignUpCursor, StoreUrl};
+
+    #[test]
+    fn gateways_that_count_by_account_forget_what_they_have_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = StoreUrl::Sqlite(folder.path().join("riskgate.db"));
+        let mut store =
+            Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap();
+        let secret = InboxSecret::new(&[7; 32]).unwrap();
+        let pseudonymizer = Pseudonymizer::new(&secret);
+        let address = EmailAddress::parse("jane+a@gmail.com").unwrap();
+        let inbox = InboxRules::built_in().unwrap().canonical_inbox(&address);
+        let author = ChangeAuthor::riskgate("a test");
+        let mut delete = |by_account: bool| {
+            store.write_id_mark(&pseudonymizer.id_mark(by_account)).unwrap();
+            let accounts = &["one", "two"];
+            let owner = SignUpOwner { address: &address, secret_of_file: Some(&secret), accounts };
+            assert_eq!(delete_sign_ups(&mut store, &author, &owner).unwrap(), 0);
+            let (entries, _) = store.read_sign_ups_page(SignUpCursor::default()).unwrap();
+            let deleted = entries.iter().map(|entry| match entry {
+                SignUpEntry::Deletion(deletion) => deletion.inbox,
+                SignUpEntry::SignUp(_) => panic!("expected deletions alone"),
+            });
+            deleted.collect::<HashSet<Pseudonym>>()
+        };
+        let pseudonyms = |scopes: &[Scope<'_>]| -> HashSet<Pseudonym> {
+            scopes.iter().map(|scope| pseudonymizer.inbox_id(&inbox, *scope)).collect()
+        };
+        assert_eq!(delete(false), pseudonyms(&[Scope::Deployment]));
+        let of_accounts = pseudonyms(&[Scope::Account("one"), Scope::Account("two")]);
+        assert!(delete(true).is_superset(&of_accounts));
+    }
+}
