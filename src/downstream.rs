@@ -22,7 +22,7 @@ mod options;
 pub mod preamble;
 mod redirect;
 mod request_io;
-mod short_body;
+mod small_body;
 
 pub use app::DownstreamApp;
 pub use client_io::ClientIo;

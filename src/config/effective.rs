@@ -51,7 +51,7 @@ impl EffectiveSettings {
     /// tables has its prefix or its name in place of its index.
     pub fn describe_changes(&self, new: &EffectiveSettings) -> Vec<String> {
         let (old, new) = (self.by_shown_key(), new.by_shown_key());
-        let entries = |all: &BTreeMap<ShownKey, ShownValue>| -> BTreeSet<String> {
+        let entries = |all: &BTreeMap<ReadableSettingName, ShownValue>| -> BTreeSet<String> {
             all.keys().filter_map(|key| key.entry.clone()).collect()
         };
         let (old_entries, new_entries) = (entries(&old), entries(&new));
@@ -75,7 +75,7 @@ impl EffectiveSettings {
         changes
     }
 
-    fn by_shown_key(&self) -> BTreeMap<ShownKey, ShownValue> {
+    fn by_shown_key(&self) -> BTreeMap<ReadableSettingName, ShownValue> {
         let values: BTreeMap<&str, &str> = self
             .0
             .iter()
@@ -85,7 +85,7 @@ impl EffectiveSettings {
             text: setting.value.clone(),
             fingerprint: setting.secret_fingerprint.clone(),
         };
-        self.0.iter().map(|it| (ShownKey::of(&it.key, &values), value(it))).collect()
+        self.0.iter().map(|it| (ReadableSettingName::of(&it.key, &values), value(it))).collect()
     }
 
     /// Renders the settings as a config file, with the source of each value behind it. Settings
@@ -120,29 +120,29 @@ impl EffectiveSettings {
 
 /// A key as people know it. The same entry of an array may have another index in another config.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct ShownKey {
+struct ReadableSettingName {
     /// The entry of an array of tables, such as `upstream.route "/signup"`.
     entry: Option<String>,
     name: String,
 }
 
-impl ShownKey {
+impl ReadableSettingName {
     /// `values` are the values in TOML of all settings by key.
-    fn of(key: &str, values: &BTreeMap<&str, &str>) -> ShownKey {
+    fn of(key: &str, values: &BTreeMap<&str, &str>) -> ReadableSettingName {
         let parts: Vec<&str> = key.split('.').collect();
         let Some(at) = parts.iter().position(|part| part.parse::<usize>().is_ok()) else {
-            return ShownKey { entry: None, name: key.to_owned() };
+            return ReadableSettingName { entry: None, name: key.to_owned() };
         };
         let (array, entry) = (parts[..at].join("."), parts[..=at].join("."));
         let text = |name: &str| values.get(format!("{entry}.{name}").as_str()).copied();
         let shown = text("prefix")
             .or_else(|| text("name"))
             .map_or(entry.clone(), |name| format!("{array} {name}"));
-        ShownKey { entry: Some(shown), name: parts[at + 1..].join(".") }
+        ReadableSettingName { entry: Some(shown), name: parts[at + 1..].join(".") }
     }
 }
 
-impl fmt::Display for ShownKey {
+impl fmt::Display for ReadableSettingName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.entry {
             Some(entry) => write!(f, "{entry}: {}", self.name),

@@ -8,7 +8,7 @@ use super::variables::variable;
 /// How other variables of riskgate begin, in small letters.
 const NAME_OF_RISKGATE: &str = "riskgate_";
 /// What stands behind it in variables that the documents, the tests and Kubernetes define.
-const OTHER_VARIABLES: [&str; 5] = ["config", "key", "url", "binary", "home"];
+const TOLERATED_NAMES: [&str; 5] = ["config", "key", "url", "binary", "home"];
 const OTHER_VARIABLE_PREFIXES: [&str; 3] = ["test_", "service_", "port_"];
 
 impl Settings {
@@ -23,7 +23,7 @@ fn find_warning(name: &str, value: &str) -> Option<String> {
     let rest = rest.strip_prefix(NAME_OF_RISKGATE)?.trim_start_matches('_');
     // Kubernetes sets RISKGATE_PORT to such a URL for a service of this name.
     let is_of_kubernetes = value.starts_with("tcp://") || value.starts_with("udp://");
-    let is_other = OTHER_VARIABLES.contains(&rest)
+    let is_other = TOLERATED_NAMES.contains(&rest)
         || OTHER_VARIABLE_PREFIXES.iter().any(|prefix| rest.starts_with(prefix));
     if name == super::CONFIG_FILE_VARIABLE
         || is_of_kubernetes

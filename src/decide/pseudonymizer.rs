@@ -65,7 +65,7 @@ impl Pseudonymizer {
     }
 
     /// A text that two nodes have in common if and only if they make the same ids.
-    pub fn id_mark(&self, ids_are_by_account: bool) -> String {
+    pub fn inbox_id_mark(&self, ids_are_by_account: bool) -> String {
         let scope = if ids_are_by_account { "account" } else { "deployment" };
         self.pseudonym("ids", scope.as_bytes(), Scope::Deployment).to_string()
     }

@@ -52,9 +52,9 @@ impl SignUps {
         self.pseudonymizer.publish(Some(pseudonymizer));
     }
 
-    /// The [`Pseudonymizer::id_mark`] of this node; `None` until the secret is known.
-    pub fn id_mark(&self, ids_are_by_account: bool) -> Option<String> {
-        self.pseudonymizer.peek().as_ref().as_ref().map(|it| it.id_mark(ids_are_by_account))
+    /// The [`Pseudonymizer::inbox_id_mark`] of this node; `None` until the secret is known.
+    pub fn inbox_id_mark(&self, ids_are_by_account: bool) -> Option<String> {
+        self.pseudonymizer.peek().as_ref().as_ref().map(|it| it.inbox_id_mark(ids_are_by_account))
     }
 
     /// Whether the secret is known.

@@ -60,7 +60,7 @@ impl SignUpSync {
     ) -> Result<Option<String>, StoreError> {
         let mut problem = self.sync_secret(store, sign_ups, now)?;
         if problem.is_none()
-            && let Some(mark) = sign_ups.id_mark(ids_are_by_account)
+            && let Some(mark) = sign_ups.inbox_id_mark(ids_are_by_account)
         {
             problem = self.compare_ids(store, mark)?;
         }
@@ -99,7 +99,7 @@ impl SignUpSync {
         store: &mut Store,
         mark: String,
     ) -> Result<Option<String>, StoreError> {
-        let stored = store.read_id_mark()?;
+        let stored = store.read_inbox_id_mark()?;
         if stored.as_ref() == Some(&mark) {
             self.written_mark = Some(mark);
             return Ok(None);
@@ -116,7 +116,7 @@ impl SignUpSync {
                  your database no longer match, and sign-ups from before no longer count"
             );
         }
-        store.write_id_mark(&mark)?;
+        store.write_inbox_id_mark(&mark)?;
         self.written_mark = Some(mark);
         Ok(None)
     }
@@ -176,14 +176,14 @@ impl SignUpSync {
 pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreError> {
     /// How often a store is asked whether there are more. Each time, it deletes some hundreds.
     const MAX_ROUNDS: usize = 200;
-    const DELETIONS_PER_ROUND: usize = 50;
+    const DELETING_CALLS_PER_ROUND: usize = 50;
     for _ in 0..MAX_ROUNDS {
         let (page, _) = store.read_sign_ups_page(SignUpCursor::default())?;
         let is_kept = |entry: &SignUpEntry| kept_sign_up_times(now).contains(&entry.at());
         if page.len() < 2 || is_kept(&page[0]) {
             break;
         }
-        (0..DELETIONS_PER_ROUND).try_for_each(|_| store.append_sign_ups(&[]))?;
+        (0..DELETING_CALLS_PER_ROUND).try_for_each(|_| store.append_sign_ups(&[]))?;
     }
     Ok(())
 }
@@ -274,13 +274,13 @@ mod tests {
         let mut store = open(&folder);
         let (sign_ups, mut sync) = node(1, false);
         sync.sync_with_store(&mut store, &sign_ups, false, NOW).unwrap();
-        let mark = sign_ups.id_mark(false);
+        let mark = sign_ups.inbox_id_mark(false);
         let older = StoredInboxSecret { secret: [9; 32], created_at: NOW - 1 };
         store.keep_inbox_secret(&older).unwrap();
         for _ in 0..2 {
             let problem = sync.sync_with_store(&mut store, &sign_ups, false, NOW).unwrap();
             assert!(problem.unwrap().contains("another inbox secret, which is older"));
-            assert_eq!(sign_ups.id_mark(false), mark);
+            assert_eq!(sign_ups.inbox_id_mark(false), mark);
         }
     }
 

@@ -9,7 +9,7 @@
 //! request in the buffer for the Pingora path, without side effects. It never reads from or writes
 //! to a connection itself.
 
-use super::short_body::ShortBody;
+use super::small_body::SmallBody;
 use crate::exchange::closes_after_response;
 use crate::gate::{
     ConnectionFacts, Gate, GateDecision, Judgement, MatchedRoute, ParsedBytes, PlainHead,
@@ -66,7 +66,7 @@ pub struct ProxyRequest {
     pub wants_close: bool,
     /// The body, and the route that is charged for it; `None` for a request that is charged and has
     /// no body.
-    pub(super) uncharged: Option<(ShortBody, UnchargedRoute)>,
+    pub(super) uncharged: Option<(SmallBody, UnchargedRoute)>,
     /// Whether the header announces a body.
     pub announces_body: bool,
 }
@@ -92,7 +92,7 @@ pub enum NextAction {
     /// Forward a request to an upstream server. It is at the front of the bytes not consumed.
     Proxy(Box<ProxyRequest>),
     /// Send the buffered responses, and discard this body.
-    Discard(ShortBody),
+    Discard(SmallBody),
     /// Fall back to the Pingora path with the bytes not consumed.
     Fallback,
 }
@@ -181,7 +181,7 @@ impl FastPath {
     ) -> (usize, NextAction) {
         let (header, behind) = arrived.split_at(head.head_length);
         let max_bytes = self.request_limits.body_bytes;
-        let Some(body) = ShortBody::find(head.body, behind, max_bytes) else {
+        let Some(body) = SmallBody::find(head.body, behind, max_bytes) else {
             return (0, NextAction::Fallback);
         };
         let request = PlainRequest { head, header };

@@ -14,7 +14,7 @@ use super::fast_path::{FastPath, ProxyRequest};
 use super::fast_path_exchange::{
     ExchangeEnd, RequestToForward, charge_and_screen, exchange_with_server, send_reply,
 };
-use super::short_body::ShortBody;
+use super::small_body::SmallBody;
 use crate::exchange::closes_after_response;
 use crate::gate::{ParsedBytes, RequestContext, UnchargedRoute};
 use crate::message::response::Reply;
@@ -105,7 +105,7 @@ async fn receive_body(
     context: &ListenerContext,
     client_io: &mut ClientIo,
     head: ParsedBytes<'_>,
-    body: ShortBody,
+    body: SmallBody,
     route: UnchargedRoute,
     ctx: &mut RequestContext,
 ) -> Result<Bytes, Option<Reply>> {

@@ -259,14 +259,14 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Judgement<'r> {
         match self.match_route_and_pass_gates(request, ctx) {
-            Ok(matched) => self.charge_without_wait(matched, request, ctx),
+            Ok(matched) => self.judge_after_gates_without_wait(matched, request, ctx),
             Err(refusal) => Judgement::Decided(self.finish_decision(Err(refusal), ctx)),
         }
     }
 
     /// Judges the rest of a request that passed the gates before the quota, if it need not wait for
     /// the store.
-    fn charge_without_wait<'r>(
+    fn judge_after_gates_without_wait<'r>(
         &self,
         matched: MatchedRoute<'r>,
         request: &RequestParts<'r>,
@@ -286,7 +286,7 @@ impl Gate {
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
     ) -> GateDecision {
-        match self.charge_without_wait(matched, request, ctx) {
+        match self.judge_after_gates_without_wait(matched, request, ctx) {
             Judgement::Decided(decision) => decision,
             Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
         }

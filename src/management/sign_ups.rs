@@ -83,9 +83,9 @@ fn find_pseudonyms(
     };
     let pseudonymizer = Pseudonymizer::new(secret);
     // Under another secret, nothing would be found although something is kept.
-    let mark = store.read_id_mark()?;
+    let mark = store.read_inbox_id_mark()?;
     if let Some(mark) = &mark
-        && ![true, false].map(|by_account| pseudonymizer.id_mark(by_account)).contains(mark)
+        && ![true, false].map(|by_account| pseudonymizer.inbox_id_mark(by_account)).contains(mark)
     {
         return Err(ManagementFault::Conflict(
             "inbox.secret_file: expected the secret of the gateways of this store, but they make \
@@ -99,7 +99,7 @@ fn find_pseudonyms(
     let of_account = |account: &&str| pseudonymizer.inbox_id(&inbox, Scope::Account(account));
     let of_accounts: Vec<Pseudonym> = owner.accounts.iter().map(of_account).collect();
     let all = of_accounts.iter().copied().chain([of_deployment]).collect();
-    let are_by_account = mark.is_some_and(|mark| mark == pseudonymizer.id_mark(true));
+    let are_by_account = mark.is_some_and(|mark| mark == pseudonymizer.inbox_id_mark(true));
     let current = if are_by_account { of_accounts } else { vec![of_deployment] };
     Ok(InboxPseudonyms { current, all })
 }
@@ -124,7 +124,7 @@ mod tests {
         let inbox = InboxRules::built_in().unwrap().canonical_inbox(&address);
         let author = ChangeAuthor::riskgate("a test");
         let mut delete = |by_account: bool| {
-            store.write_id_mark(&pseudonymizer.id_mark(by_account)).unwrap();
+            store.write_inbox_id_mark(&pseudonymizer.inbox_id_mark(by_account)).unwrap();
             let accounts = &["one", "two"];
             let owner = SignUpOwner { address: &address, secret_of_file: Some(&secret), accounts };
             assert_eq!(delete_sign_ups(&mut store, &author, &owner).unwrap(), 0);

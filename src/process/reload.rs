@@ -36,7 +36,7 @@ use crate::keys::KeyRing;
 use crate::management::KnownOverrides;
 use crate::observe::process_log::ProcessLog;
 use crate::process::served_store::{ServedStore, ServedStoreFile};
-use crate::process::served_store_sockets::ServedStoreSockets;
+use crate::process::served_store_sockets::StoreNameSockets;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 
 use audit::AuditRecorder;
@@ -98,7 +98,7 @@ struct ReloadState {
 
 /// What tells commands which store a process serves: its sockets, and the file in its runtime
 /// directory, if it has one.
-pub type ServedStoreSigns = (ServedStoreSockets, Option<ServedStoreFile>);
+pub type ServedStoreSigns = (StoreNameSockets, Option<ServedStoreFile>);
 
 /// What a pass could not do, so that the next one tries it again.
 #[derive(Default)]

@@ -32,7 +32,7 @@ const LISTED_PREFIX: &str = "@riskgate-store/";
 
 /// The sockets that name the store of this process. Clones share the sockets.
 #[derive(Clone, Debug)]
-pub struct ServedStoreSockets(Arc<Mutex<Sockets>>);
+pub struct StoreNameSockets(Arc<Mutex<Sockets>>);
 
 #[derive(Debug)]
 struct Sockets {
@@ -54,10 +54,10 @@ pub struct NamedStore {
     pub is_draining: bool,
 }
 
-impl ServedStoreSockets {
+impl StoreNameSockets {
     /// The sockets of a process that serves this store. None is bound yet.
-    pub fn new(store: &StoreOptions) -> ServedStoreSockets {
-        ServedStoreSockets(Arc::new(Mutex::new(Sockets {
+    pub fn new(store: &StoreOptions) -> StoreNameSockets {
+        StoreNameSockets(Arc::new(Mutex::new(Sockets {
             address_hashes: hash_addresses(store),
             served: None,
             is_draining: false,
@@ -77,7 +77,7 @@ impl ServedStoreSockets {
     /// Lets the names tell that this process serves no longer, and still writes what it counted.
     ///
     /// # Errors
-    /// As [`ServedStoreSockets::update`].
+    /// As [`StoreNameSockets::update`].
     pub fn set_draining(&self) -> io::Result<()> {
         self.change(|sockets| sockets.is_draining = true)
     }

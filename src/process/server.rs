@@ -27,7 +27,7 @@ use crate::process::admin::AdminApp;
 use crate::process::admin::connection::AdminServerApp;
 use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES_LIMIT};
 use crate::process::reload::Reloader;
-use crate::process::served_store_sockets::ServedStoreSockets;
+use crate::process::served_store_sockets::StoreNameSockets;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
 use crate::process::upgrade::{Predecessor, RuntimeDir, SuccessorSocket};
 use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, Upstreams};
@@ -83,7 +83,7 @@ pub fn run(
     let gate = Gate::new(state, config.startup.startup_rules.clone());
     let connection_tracker =
         Arc::new(ConnectionTracker::new(config.startup.connection_limits.clone()));
-    let store_sockets = ServedStoreSockets::new(&config.startup.store);
+    let store_sockets = StoreNameSockets::new(&config.startup.store);
     let signs = (store_sockets.clone(), runtime_dir.as_ref().map(RuntimeDir::served_store_file));
     let reloader = reloader.with_served_store_signs(signs, &config.startup.store);
     let duplicate_sockets = sockets.try_clone()?;
@@ -136,7 +136,7 @@ fn open_socket_if_upgrading(
     config_sources: &ConfigSources,
 ) -> Result<Option<DirAndUpgradeSocket>, StartError> {
     match (start_mode, Config::read(config_sources)) {
-        (StartMode::Upgrade, Ok(config)) => open_upgrade_socket(&config).map(Some),
+        (StartMode::Upgrade, Ok(config)) => open_dir_and_upgrade_socket(&config).map(Some),
         _ => Ok(None),
     }
 }
@@ -288,7 +288,7 @@ fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
 
 /// Opens the runtime directory, which an upgrade requires, and the upgrade socket in it if a
 /// process serves from there.
-fn open_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, StartError> {
+fn open_dir_and_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, StartError> {
     let Some(path) = &config.startup.runtime_dir else {
         return Err(StartError::Config(vec![
             "config: process.runtime_dir: expected a directory shared with the process that serves, \

@@ -241,7 +241,7 @@ impl Lease {
         self.hot.waiting_calls.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn join_wait_queue(&self) -> WaitTicket<'_> {
+    pub(super) fn count_waiting_call(&self) -> WaitTicket<'_> {
         self.hot.waiting_calls.fetch_add(1, Ordering::Relaxed);
         WaitTicket { lease: self }
     }

@@ -178,7 +178,7 @@ impl Ledger {
         let store_deadline = self.shared.store_deadline;
         let max_deadlines = if calls == 1 { 1 } else { MAX_BATCH_TIME_IN_DEADLINES };
         let deadline = tokio::time::Instant::now() + store_deadline * max_deadlines;
-        let ticket = lease.join_wait_queue();
+        let ticket = lease.count_waiting_call();
         let Ok(_turn) = tokio::time::timeout_at(deadline, ticket.wait_for_turn()).await else {
             return self.charge_after_timeout(lease, month, calls);
         };

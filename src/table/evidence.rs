@@ -31,7 +31,10 @@ impl SourceDays {
 }
 
 /// The dates of the sources behind each answer.
-pub(super) fn find_source_days(meta: &TableMeta, answers: &[StoredAnswer]) -> Vec<SourceDays> {
+pub(super) fn find_newest_source_days(
+    meta: &TableMeta,
+    answers: &[StoredAnswer],
+) -> Vec<SourceDays> {
     let is_seen_list = |list: &&ListInfo| list.kind == ListKind::Seen.as_str();
     let with_seen_list: HashSet<&str> =
         meta.list.iter().filter(is_seen_list).filter_map(|list| list.source.as_deref()).collect();

@@ -7,7 +7,7 @@ use super::aligned_bytes::{self, AlignedBytes};
 use super::buckets;
 use super::build;
 use super::embedded_lists;
-use super::evidence::{SourceDays, find_source_days};
+use super::evidence::{SourceDays, find_newest_source_days};
 use super::fault::{TableFault, TableFaults};
 use super::layout::parts::{DecodedTable, ListInfo};
 use super::layout::sections::LengthPrefixedTexts;
@@ -148,7 +148,7 @@ impl Table {
         let mx = MxAnswerMap::new(&parts.meta.mx);
         let defers_to_rules = find_answers_yielding_to_rules(&parts);
         let role_score = find_role_score(&parts);
-        let source_days = find_source_days(&parts.meta, &parts.answers);
+        let source_days = find_newest_source_days(&parts.meta, &parts.answers);
         let mut table = Table {
             bytes,
             decoded_table: parts,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use crate::downstream::ConnectionTracker;
 use crate::gate::Gate;
 use crate::observe::process_log::ProcessLog;
-use crate::process::served_store_sockets::ServedStoreSockets;
+use crate::process::served_store_sockets::StoreNameSockets;
 use crate::process::upgrade::RuntimeDir;
 
 /// What a caller of `run` wants done when the process ends without a crash.
@@ -95,7 +95,7 @@ pub(super) struct UpgradeState {
     /// Duplicates of the listening sockets, by name.
     pub duplicate_sockets: Vec<(String, TcpListener)>,
     /// They tell commands which store this process serves.
-    pub store_sockets: ServedStoreSockets,
+    pub store_sockets: StoreNameSockets,
 }
 
 /// Writes this process's id to its runtime directory, so that a successor finds the process.

@@ -15,7 +15,7 @@ use crate::support::socket_reset::duplicate_fd;
 /// The most bytes that the kernel counts if a TLS server closes without a response: its alert has
 /// in TLS 1.2 a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The
 /// end of the connection counts as one byte more. Every HTTP response is longer.
-const MAX_TLS_CLOSE_BYTES: u64 = 32;
+const MAX_BYTES_WITHOUT_RESPONSE_OVER_TLS: u64 = 32;
 
 /// How often a guard looks whether the server takes what the client sends.
 const MIN_STALL_CHECK_PAUSE: Duration = Duration::from_millis(20);
@@ -83,7 +83,7 @@ impl ConnectionGuard {
         let Some(received) = socket.as_ref().and_then(Received::on) else { return true };
         let before = self.received_before;
         match self.is_tls {
-            true => received.bytes - before.bytes > MAX_TLS_CLOSE_BYTES,
+            true => received.bytes - before.bytes > MAX_BYTES_WITHOUT_RESPONSE_OVER_TLS,
             false => received.data_segments != before.data_segments,
         }
     }

@@ -18,10 +18,10 @@ pub trait InboxSecretBackend {
     fn read_inbox_secret(&mut self) -> Result<Option<StoredInboxSecret>, StoreError>;
 
     /// The mark of the ids that the node which started last makes. See
-    /// [`write_id_mark`](InboxSecretBackend::write_id_mark). `None` if the store has none.
-    fn read_id_mark(&mut self) -> Result<Option<String>, StoreError>;
+    /// [`write_inbox_id_mark`](InboxSecretBackend::write_inbox_id_mark). `None` if the store has none.
+    fn read_inbox_id_mark(&mut self) -> Result<Option<String>, StoreError>;
 
     /// Replaces the mark of the inbox ids: a text that two nodes have in common if and only if they
     /// make the same ids.
-    fn write_id_mark(&mut self, mark: &str) -> Result<(), StoreError>;
+    fn write_inbox_id_mark(&mut self, mark: &str) -> Result<(), StoreError>;
 }

@@ -11,7 +11,7 @@ use crate::store::operations::inbox_secret::InboxSecretBackend;
 /// [`ID_MARK_FIELD`].
 const INBOX_KEY: &str = "riskgate:{inbox}:secret";
 const SECRET_FIELD: &str = "secret";
-const ID_MARK_FIELD: &str = "id_mark";
+const ID_MARK_FIELD: &str = "inbox_id_mark";
 /// How often riskgate reads the secret again if another node changes it meanwhile.
 const MAX_SECRET_TRIES: usize = 8;
 const KEEP_OPERATION: &str = "keeping the inbox secret";
@@ -48,13 +48,13 @@ impl InboxSecretBackend for Redis {
         text.map(parse).transpose()
     }
 
-    fn read_id_mark(&mut self) -> Result<Option<String>, StoreError> {
+    fn read_inbox_id_mark(&mut self) -> Result<Option<String>, StoreError> {
         let mut read = redis::pipe();
         read.cmd("HGET").arg(INBOX_KEY).arg(ID_MARK_FIELD);
         self.query_last_reply("reading the mark of the inbox ids", &read)
     }
 
-    fn write_id_mark(&mut self, mark: &str) -> Result<(), StoreError> {
+    fn write_inbox_id_mark(&mut self, mark: &str) -> Result<(), StoreError> {
         let mut write = redis::pipe();
         write.cmd("HSET").arg(INBOX_KEY).arg(ID_MARK_FIELD).arg(mark);
         self.query_last_reply::<u64>("writing the mark of the inbox ids", &write).map(drop)

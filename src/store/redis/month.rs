@@ -17,7 +17,7 @@ use crate::store::rows::MonthRepair;
 
 const REPAIR_OPERATION: &str = "repairing the month";
 /// The field of the believed time of a gateway.
-const TIME_ANCHOR_FIELD: &str = "time";
+const BELIEVED_TIME_FIELD: &str = "time";
 
 impl TimeBackend for Redis {
     fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
@@ -39,14 +39,14 @@ impl TimeBackend for Redis {
 
     fn time_anchor(&mut self) -> Result<Option<TimeAnchor>, StoreError> {
         let mut read = redis::pipe();
-        read.cmd("HGET").arg(RING_META_KEY).arg(TIME_ANCHOR_FIELD);
+        read.cmd("HGET").arg(RING_META_KEY).arg(BELIEVED_TIME_FIELD);
         let text: Option<String> = self.query_last_reply("reading the time", &read)?;
         Ok(text.and_then(|text| TimeAnchor::parse(&text)))
     }
 
     fn remember_time(&mut self, anchor: &TimeAnchor) -> Result<(), StoreError> {
         let mut write = redis::pipe();
-        write.cmd("HSET").arg(RING_META_KEY).arg(TIME_ANCHOR_FIELD).arg(anchor.to_string());
+        write.cmd("HSET").arg(RING_META_KEY).arg(BELIEVED_TIME_FIELD).arg(anchor.to_string());
         self.query_with_retry("remembering the time", &write).map(drop)
     }
 

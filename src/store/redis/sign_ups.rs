@@ -28,9 +28,11 @@ type StreamEntry = (String, Vec<(String, Vec<u8>)>);
 impl SignUpBackend for Redis {
     fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
         if sign_ups.is_empty() && self.clock.now().allows_deletion() {
-            return self.append_page(&[]);
+            return self.append_page_and_delete_old(&[]);
         }
-        sign_ups.chunks(SIGN_UPS_PER_WRITE).try_for_each(|page| self.append_page(page))
+        sign_ups
+            .chunks(SIGN_UPS_PER_WRITE)
+            .try_for_each(|page| self.append_page_and_delete_old(page))
     }
 
     fn read_sign_up_entries(
@@ -78,7 +80,7 @@ impl SignUpBackend for Redis {
 
 impl Redis {
     /// Appends a page of sign-ups, and deletes some by time.
-    fn append_page(&mut self, page: &[SignUp]) -> Result<(), StoreError> {
+    fn append_page_and_delete_old(&mut self, page: &[SignUp]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
         let (now, max_deleted) = (self.clock.now(), page.len() + OLDEST_SIGN_UPS_PER_WRITE);
         let kept_times = now.allows_deletion().then(|| kept_sign_up_times(now.unix_now));

@@ -37,12 +37,12 @@ impl InboxSecretBackend for Sqlite {
         text.map(|text| StoredInboxSecret::from_stored_text(&text, &location)).transpose()
     }
 
-    fn read_id_mark(&mut self) -> Result<Option<String>, StoreError> {
+    fn read_inbox_id_mark(&mut self) -> Result<Option<String>, StoreError> {
         let failed = self.error_while("reading the mark of the inbox ids");
         read_meta_value(&self.connection, ID_MARK_KEY).map_err(failed)
     }
 
-    fn write_id_mark(&mut self, mark: &str) -> Result<(), StoreError> {
+    fn write_inbox_id_mark(&mut self, mark: &str) -> Result<(), StoreError> {
         const OPERATION: &str = "writing the mark of the inbox ids";
         let failed = self.error_while(OPERATION);
         let transaction = self.begin_write_transaction(OPERATION)?;

@@ -67,10 +67,10 @@ fn an_emptied_server_gets_its_secret_back() {
 fn the_mark_of_the_ids_is_replaced() {
     on_both_stores(|location| {
         let (mut one, mut other) = (location.open(), location.open());
-        assert_eq!(one.read_id_mark().unwrap(), None);
+        assert_eq!(one.read_inbox_id_mark().unwrap(), None);
         for mark in ["first", "second"] {
-            one.write_id_mark(mark).unwrap();
-            assert_eq!(other.read_id_mark().unwrap().as_deref(), Some(mark));
+            one.write_inbox_id_mark(mark).unwrap();
+            assert_eq!(other.read_inbox_id_mark().unwrap().as_deref(), Some(mark));
         }
     });
 }

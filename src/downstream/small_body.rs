@@ -14,7 +14,7 @@ use crate::proxy::request_body::{HoldError, MAX_HELD_BODY_BYTES};
 
 /// A body that is at the front of the bytes of a connection, or is still to arrive there.
 #[derive(Debug)]
-pub enum ShortBody {
+pub enum SmallBody {
     /// This many bytes. Some may still have to arrive.
     Length(usize),
     /// Chunks that have arrived.
@@ -25,7 +25,7 @@ pub enum ShortBody {
     },
 }
 
-impl ShortBody {
+impl SmallBody {
     /// Returns the body behind a header. `arrived` are the bytes behind the header so far. Returns
     /// `None` if the fast path does not receive it: it is longer than riskgate holds or than
     /// `max_bytes`, or in chunks that are malformed or have not arrived yet.
@@ -33,11 +33,11 @@ impl ShortBody {
         framing: RequestBodyFraming,
         arrived: &[u8],
         max_bytes: usize,
-    ) -> Option<ShortBody> {
+    ) -> Option<SmallBody> {
         let max_bytes = max_bytes.min(MAX_HELD_BODY_BYTES);
         match framing {
             RequestBodyFraming::Length(length) => {
-                (length <= max_bytes).then_some(ShortBody::Length(length))
+                (length <= max_bytes).then_some(SmallBody::Length(length))
             }
             RequestBodyFraming::Chunked => {
                 let (mut decoder, mut data) = (ChunkDecoder::new(ChunkSyntax::Strict), Vec::new());
@@ -45,7 +45,7 @@ impl ShortBody {
                 decoder.decode(&mut left, |part| data.extend_from_slice(part)).ok()?;
                 let is_short = decoder.is_complete() && data.len() <= max_bytes;
                 let encoded_length = arrived.len() - left.len();
-                is_short.then(|| ShortBody::Chunks { encoded_length, data: data.into() })
+                is_short.then(|| SmallBody::Chunks { encoded_length, data: data.into() })
             }
         }
     }
@@ -59,14 +59,14 @@ impl ShortBody {
         options: &BodyOptions,
     ) -> Result<Bytes, HoldError> {
         match self {
-            ShortBody::Length(length) => {
+            SmallBody::Length(length) => {
                 if client_io.read_buf.len() < length {
                     let deadline = Instant::now() + options.timeout;
                     receive_bytes(length, client_io, held, deadline).await?;
                 }
                 Ok(client_io.read_buf.split_to(length).freeze())
             }
-            ShortBody::Chunks { encoded_length, data } => {
+            SmallBody::Chunks { encoded_length, data } => {
                 drop(client_io.read_buf.split_to(encoded_length));
                 Ok(data)
             }
@@ -75,7 +75,7 @@ impl ShortBody {
 
     /// Receives the body until the deadline, and drops it. Returns false if it did not arrive.
     pub async fn discard(self, client_io: &mut ClientIo, deadline: Instant) -> bool {
-        let (ShortBody::Length(mut left) | ShortBody::Chunks { encoded_length: mut left, .. }) =
+        let (SmallBody::Length(mut left) | SmallBody::Chunks { encoded_length: mut left, .. }) =
             self;
         loop {
             let arrived = client_io.read_buf.len().min(left);
@@ -114,15 +114,15 @@ mod tests {
 
     #[test]
     fn only_a_short_body_whose_end_is_known_is_found() {
-        let length = |length| ShortBody::find(RequestBodyFraming::Length(length), b"", usize::MAX);
-        assert!(matches!(length(0), Some(ShortBody::Length(0))));
-        assert!(matches!(length(65_536), Some(ShortBody::Length(65_536))));
+        let length = |length| SmallBody::find(RequestBodyFraming::Length(length), b"", usize::MAX);
+        assert!(matches!(length(0), Some(SmallBody::Length(0))));
+        assert!(matches!(length(65_536), Some(SmallBody::Length(65_536))));
         assert!(length(65_537).is_none());
-        let chunks = |bytes: &[u8], max| ShortBody::find(RequestBodyFraming::Chunked, bytes, max);
+        let chunks = |bytes: &[u8], max| SmallBody::find(RequestBodyFraming::Chunked, bytes, max);
         assert!(chunks(b"5\r\nhello\r\n0\r\n\r\n", 4).is_none());
         let chunks = |bytes: &[u8]| chunks(bytes, 1 << 20);
         let found = chunks(b"5\r\nhello\r\n0\r\n\r\nGET");
-        let Some(ShortBody::Chunks { encoded_length: 15, data }) = found else {
+        let Some(SmallBody::Chunks { encoded_length: 15, data }) = found else {
             panic!("{found:?}");
         };
         assert_eq!(&data[..], b"hello");
