@@ -7,6 +7,7 @@
 mod admin;
 mod authz;
 mod client_rates;
+mod counterparts;
 mod decisions;
 mod description;
 mod dns;

@@ -9,7 +9,7 @@ use super::examples::find_example;
 use crate::config::nearest_name;
 
 /// Words of other programs that are no name of a command, each with what to do.
-const OTHER_COMMANDS: [(&[&str], &str); 5] = [
+const OTHER_COMMANDS: [(&[&str], &str); 8] = [
     (&["version"], "riskgate --version prints the version"),
     (&["start", "serve", "server", "up"], "`riskgate run` runs the gateway"),
     (
@@ -21,6 +21,36 @@ const OTHER_COMMANDS: [(&[&str], &str); 5] = [
         &["reload", "restart", "stop"],
         "a running gateway reads a changed config within two seconds, and SIGTERM ends it; \
          `riskgate check` says whether the config is good",
+    ),
+    (
+        &["plans", "plan"],
+        "the config has the plans: [plans] and pro = 10000; `riskgate accounts set NAME --plan \
+         pro` gives one to an account",
+    ),
+    (
+        &["users", "user", "customers", "consumers", "tenants"],
+        "`riskgate keys create --account NAME` makes an account, and `riskgate accounts list` \
+         shows all",
+    ),
+    (
+        &["metrics", "logs"],
+        "the metrics are at /metrics of listen.admin; a running gateway writes its logs to \
+         standard output and standard error",
+    ),
+];
+/// Options of other programs, each with what to do without it.
+const NO_OPTIONS: [(&[&str], &str); 3] = [
+    (
+        &["daemon", "daemonize", "detach", "background", "d", "foreground"],
+        "riskgate runs in the foreground; systemd or `&` runs it in the background",
+    ),
+    (
+        &["reload", "s", "signal"],
+        "a running gateway reads a changed config within two seconds, and SIGTERM ends it",
+    ),
+    (
+        &["verbose", "v", "debug", "log-level", "loglevel", "vv", "quiet", "q"],
+        "write [log] and level = \"debug\" in the config, or set RISKGATE__LOG__LEVEL=debug",
     ),
 ];
 
@@ -160,6 +190,10 @@ fn tip_for_option(
     let is_known = |own: &&str| has_option(command, own.split(' ').next().unwrap_or_default());
     if let Some(own) = own.find(is_known) {
         return Some(format!("write --{own}"));
+    }
+    let without = NO_OPTIONS.iter().find(|(others, _)| others.contains(&name));
+    if let Some((_, tip)) = without {
+        return Some((*tip).to_owned());
     }
     if error.get(ContextKind::SuggestedArg).is_some() {
         return None;

@@ -10,7 +10,7 @@ use super::description::{toml_duration, toml_list, toml_text};
 use super::raw_value::{RawValue, parse_duration, redact_urls_and_long_words};
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
-const OTHER_NAMES: [(&str, &[&str]); 90] = [
+const OTHER_NAMES: [(&str, &[&str]); 138] = [
     ("address", &["http", "url"]),
     ("bind", &["http"]),
     ("host", &["http", "url"]),
@@ -34,7 +34,7 @@ const OTHER_NAMES: [(&str, &[&str]); 90] = [
     ("redis", &["store"]),
     ("cache", &["store"]),
     ("path", &["prefix", "url"]),
-    ("file", &["url"]),
+    ("file", &["path", "url"]),
     ("location", &["prefix"]),
     ("method", &["methods"]),
     ("timeout", &["deadline"]),
@@ -73,7 +73,55 @@ const OTHER_NAMES: [(&str, &[&str]); 90] = [
     ("nameservers", &["resolvers"]),
     ("ratelimit", &["max_per_client"]),
     ("certs", &["certificate"]),
+    ("path_prefix", &["prefix"]),
+    ("prefix_path", &["prefix"]),
+    ("uri", &["prefix", "url"]),
+    ("paths", &["prefix"]),
+    ("allowed_origins", &["origins"]),
+    ("allow_origins", &["origins"]),
+    ("allow_origin", &["origins"]),
+    ("proxy_read_timeout", &["deadline"]),
+    ("read_timeout", &["deadline", "header_timeout"]),
+    ("response_timeout", &["deadline"]),
+    ("request_timeout", &["deadline", "header_timeout"]),
+    ("send_timeout", &["write_timeout"]),
+    ("client_max_body_size", &["max_body_bytes"]),
+    ("max_body_size", &["max_body_bytes"]),
+    ("body_limit", &["max_body_bytes"]),
+    ("max_request_body_size", &["max_body_bytes"]),
+    ("max_request_size", &["max_body_bytes"]),
+    ("worker_connections", &["max_connections"]),
+    ("maxconn", &["max_connections"]),
+    ("max_conns", &["max_connections"]),
+    ("worker_processes", &["threads"]),
+    ("nbthread", &["threads"]),
+    ("access_log", &["access"]),
+    ("filename", &["path"]),
+    ("health_check", &["health_path"]),
+    ("healthcheck", &["health_path"]),
+    ("health_uri", &["health_path"]),
+    ("server_name", &["tls_name"]),
+    ("sni", &["tls_name"]),
+    ("ca_file", &["tls_ca"]),
+    ("ca", &["tls_ca"]),
+    ("cafile", &["tls_ca"]),
+    ("upstream_host", &["host"]),
+    ("host_header", &["host"]),
+    ("real_ip_header", &["client_address"]),
+    ("set_real_ip_from", &["trusted_proxies"]),
+    ("trusted_ips", &["trusted_proxies"]),
+    ("ttl", &["keep"]),
+    ("refresh", &["interval"]),
+    ("every", &["interval"]),
+    ("schedule", &["interval"]),
+    ("period", &["interval"]),
+    ("log_level", &["level"]),
+    ("verbosity", &["level"]),
     // Words of values.
+    ("captcha", &["review"]),
+    ("challenge", &["review"]),
+    ("flag", &["review"]),
+    ("quarantine", &["review"]),
     ("monitor", &["shadow"]),
     ("observe", &["shadow"]),
     ("off", &["shadow"]),
@@ -140,6 +188,8 @@ fn nearest_by_words<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
         let has_all_but_one = words.len() > 2 && others.len() == words.len();
         has_all_but_one && shared + 1 == words.len()
             || candidate.strip_suffix(name).is_some_and(|before| before.ends_with('_'))
+            // Other servers say whose it is, as in `client_header_timeout`.
+            || others.len() > 1 && words.ends_with(&others)
     };
     let mut near = known.iter().filter(is_near);
     match (near.next(), near.next()) {
@@ -270,6 +320,11 @@ fn guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
         RawValue::List(items) => {
             let mut guesses: Vec<RawValue> = items.iter().take(1).cloned().collect();
             guesses.extend(guess_items(items));
+            let number = |item: &RawValue| item.as_text()?.trim_end_matches('%').parse().ok();
+            let numbers: Option<Vec<i64>> = items.iter().map(number).collect();
+            guesses.extend(
+                numbers.map(|all| RawValue::List(all.into_iter().map(RawValue::Integer).collect())),
+            );
             guesses
         }
         RawValue::Variable(_) | RawValue::Unsupported(_) => Vec::new(),
@@ -309,7 +364,7 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
 }
 
 /// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 24] = [
+const REWRITES: [fn(&str) -> Option<String>; 26] = [
     |text| Some(text.trim().to_owned()),
     // Quotes of a shell, of a text processor, or of JSON.
     |text| Some(text.trim_matches(is_quote).to_owned()),
@@ -337,6 +392,13 @@ const REWRITES: [fn(&str) -> Option<String>; 24] = [
     duration_or_rate,
     |text| duration_or_rate(&text.replace(',', ".")),
     sum_of_durations,
+    interval_of_cron,
+    // Calls in a month.
+    |text| {
+        let text = text.to_ascii_lowercase().replace(" per ", "/").replace("calls", "");
+        let number = text.strip_suffix("/month").or(text.strip_suffix("/mo")).unwrap_or(&text);
+        Some(number.trim().to_owned())
+    },
     // The path of a field.
     |text| text.strip_prefix("$.").map(str::to_owned),
     // The name of a module.
@@ -408,6 +470,20 @@ fn sum_of_durations(text: &str) -> Option<String> {
     let parts = starts.iter().zip(ends).map(|(start, end)| &text[*start..end]);
     let sum: Option<Duration> = parts.map(|part| parse_duration(&duration_or_rate(part)?)).sum();
     sum.filter(|_| starts.len() > 1).map(|sum| toml_duration(sum).trim_matches('"').to_owned())
+}
+
+/// Returns `6h` for `0 */6 * * *`, and `1d` for `30 4 * * *`.
+fn interval_of_cron(text: &str) -> Option<String> {
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let [minute, hour, "*", "*", "*"] = fields[..] else { return None };
+    let is_number = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit());
+    match (minute.strip_prefix("*/"), hour.strip_prefix("*/")) {
+        (Some(minutes), None) if hour == "*" && is_number(minutes) => Some(format!("{minutes}m")),
+        (None, Some(hours)) if is_number(minute) && is_number(hours) => Some(format!("{hours}h")),
+        (None, None) if is_number(minute) && hour == "*" => Some("1h".to_owned()),
+        (None, None) if is_number(minute) && is_number(hour) => Some("1d".to_owned()),
+        _ => None,
+    }
 }
 
 /// Returns `127.0.0.1:9000` for `http://127.0.0.1:9000/path`.

@@ -32,7 +32,16 @@ impl Settings {
     /// Reads `keys.header`; `None` if keys are in `Authorization` only.
     pub fn read_key_header(&mut self) -> Option<HeaderName> {
         let expected = "the name of a header field that has no other meaning, such as X-Api-Key";
-        self.parse_setting("keys.header", expected, |raw| parse_key_header(raw.as_text()?))
+        let header =
+            self.parse_setting("keys.header", expected, |raw| parse_key_header(raw.as_text()?));
+        let is_usual = self
+            .list_texts("keys.header")
+            .any(|text| text.get(..13).is_some_and(|it| it.eq_ignore_ascii_case("authorization")));
+        if is_usual {
+            let hint = "remove this line: riskgate reads Authorization: Bearer KEY without it";
+            self.hint_last_fault(Some(hint.to_owned()));
+        }
+        header
     }
 }
 

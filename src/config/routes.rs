@@ -13,6 +13,18 @@ use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
 /// The methods of a route that names none.
 const DEFAULT_METHODS: [&str; 2] = ["GET", "HEAD"];
 
+/// What people write for methods that no route can name, each with what to write.
+const OTHER_METHODS: [(&[&str], &str); 2] = [
+    (
+        &["*", "ANY", "ALL", "any", "all", "Any", "All"],
+        "write each method: [\"GET\", \"HEAD\", \"POST\", \"PUT\", \"PATCH\", \"DELETE\"]",
+    ),
+    (
+        &["OPTIONS", "CONNECT", "TRACE", "options", "connect", "trace"],
+        "leave OPTIONS, CONNECT and TRACE out: every route takes OPTIONS, and none the others",
+    ),
+];
+
 /// The deadline of a route that sets none.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -92,6 +104,13 @@ impl Settings {
         };
         let expected = "a list of methods such as [\"GET\", \"POST\"]";
         let methods = self.parse_list(&format!("{entry_key}.methods"), expected, methods);
+        let other_methods = self.list_texts(&format!("{entry_key}.methods")).find_map(|text| {
+            let other = OTHER_METHODS.iter().find(|(names, _)| names.contains(&text.as_str()))?;
+            Some(other.1.to_owned())
+        });
+        if methods.is_none() && other_methods.is_some() {
+            self.hint_last_fault(other_methods);
+        }
         self.note_default(toml_list(&DEFAULT_METHODS));
         let methods = match methods {
             Some(listed) => RouteMethods::Listed(listed),
@@ -138,10 +157,10 @@ fn expected_prefix(found: Option<&str>) -> &'static str {
              /v1/assess"
         }
         Some(text) if text.contains("://") => "a path such as /v1/signup, without scheme and host",
-        Some(text) if !text.starts_with('/') => "a path with a / at its start, such as /v1/signup",
-        Some(text) if text.contains(['*', ':', '{']) => {
+        Some(text) if text.contains(['*', ':', '{', '^', '$', '(', '\\']) => {
             "a path such as /v1/signup: all paths below it belong to it, without a pattern"
         }
+        Some(text) if !text.starts_with('/') => "a path with a / at its start, such as /v1/signup",
         Some(text) if text.contains(['?', '#']) => "a path such as /v1/signup, without a query",
         Some(text) if text.ends_with('/') => "a path without a / at its end, such as /v1/signup",
         Some(_) => "a path of letters, digits, -, ., _ and ~, such as /v1/signup",

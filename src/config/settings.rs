@@ -240,6 +240,12 @@ impl Settings {
         self.faults.extend(fault);
     }
 
+    /// Gives the last fault this hint in place of a guess.
+    pub(super) fn replace_hint(&mut self, hint: String) {
+        let fault = self.faults.pop().map(|fault| fault.with_hint(Some(hint)));
+        self.faults.extend(fault);
+    }
+
     /// Adds words to the hint of the last fault.
     pub(super) fn add_hint(&mut self, words: &str) {
         let fault = self.faults.pop().map(|fault| fault.with_more_hint(words));
@@ -755,6 +761,10 @@ impl Settings {
 
 /// Returns what to write for a name in place of the address of a listener.
 fn hint_for_listener(text: &str) -> Option<String> {
+    if text.starts_with("unix:") || text.starts_with('/') {
+        let hint = "write \"127.0.0.1:8080\": riskgate listens at no Unix socket";
+        return Some(hint.to_owned());
+    }
     let (name, port) = text.rsplit_once(':')?;
     let is_name =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c));
@@ -776,6 +786,9 @@ fn hint_for_store(setting: &RawSetting) -> Option<String> {
         let server = text.strip_prefix("redis:").unwrap_or(text);
         return Some(format!("write {}", toml_text(&format!("redis://{server}"))));
     }
+    if let Some(hint) = hint_for_scheme(text) {
+        return Some(hint);
+    }
     if text.starts_with("sqlite:~") {
         return Some(
             "write the whole path, such as sqlite:/home/me/x.db: no shell replaces ~".to_owned(),
@@ -785,6 +798,52 @@ fn hint_for_store(setting: &RawSetting) -> Option<String> {
     let is_path = !path.contains([':', '@', '?', '#']) && !path.contains("//");
     let is_file = path.ends_with(".db") || path.ends_with(".sqlite");
     (is_path && is_file).then(|| format!("write {}", toml_text(&format!("sqlite:{path}"))))
+}
+
+/// Returns what to write for the URL of another kind of store.
+fn hint_for_scheme(text: &str) -> Option<String> {
+    const IN_MEMORY: [&str; 5] = ["memory", ":memory:", "sqlite::memory:", "sqlite", "redis"];
+    if IN_MEMORY.contains(&text) || text.starts_with("memory:") {
+        return Some(
+            "write \"sqlite:state/riskgate.db\": a store is in a file, or on a server, \
+                     as redis://HOST:PORT"
+                .to_owned(),
+        );
+    }
+    if text.starts_with("sqlite:") && text.ends_with('/') {
+        return Some("write the path of a file, such as sqlite:state/riskgate.db".to_owned());
+    }
+    let scheme = text.split("://").next().filter(|it| it.len() < text.len())?;
+    let scheme = scheme.to_ascii_lowercase();
+    let is_one_of = |words: &[&str]| words.iter().any(|word| scheme.contains(word));
+    let has_several = text.split('@').next_back()?.contains(',');
+    let has_tls = is_one_of(&["rediss", "valkeys", "tls", "ssl"]);
+    let own = if has_tls { "rediss" } else { "redis" };
+    Some(match () {
+        () if is_one_of(&["cluster"]) => format!(
+            "write {own}://HOST:PORT of one server outside a cluster, or {own}+sentinel://…: \
+             riskgate speaks to no cluster"
+        ),
+        () if is_one_of(&["sentinel"]) && !scheme.ends_with("+sentinel") => {
+            format!("write {own}+sentinel://HOST:PORT,HOST:PORT/SERVICE")
+        }
+        () if matches!(scheme.as_str(), "redis" | "rediss") && has_several => format!(
+            "write one server, or for Sentinels {own}+sentinel://HOST:PORT,HOST:PORT/SERVICE"
+        ),
+        () if is_one_of(&["valkey", "keydb", "dragonfly", "redis"])
+            && !matches!(scheme.as_str(), "redis" | "rediss")
+            && !scheme.ends_with("+sentinel") =>
+        {
+            format!("write {own}://HOST:PORT; Valkey has the same scheme")
+        }
+        () if is_one_of(&["file"]) => "write sqlite:PATH".to_owned(),
+        () if is_one_of(&["postgres", "mysql", "maria", "mongo", "memcache", "etcd", "http"]) => {
+            "write redis://HOST:PORT of a Redis or Valkey server, or for one node \
+             sqlite:state/riskgate.db; there are no other stores"
+                .to_owned()
+        }
+        () => return None,
+    })
 }
 
 /// Returns true if the two addresses can't be bound at the same time. Port 0, which is any free

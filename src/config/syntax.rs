@@ -9,7 +9,8 @@ use super::fault::{ConfigFault, ConfigText};
 use super::hints::{is_curly_quote, is_quote};
 use super::raw_value::{RawValue, redact_urls_and_long_words};
 use super::settings::{RawSetting, Settings};
-use super::unknown_keys::{general, header_of_known, known_keys};
+use super::unknown_keys::{general, header_of_known, known_keys, meant_setting_of_variable};
+use super::variables::ENV_PREFIX;
 
 /// What the parser says of a name that a section has twice, and of a section.
 const DUPLICATE: &str = "duplicate key";
@@ -56,6 +57,12 @@ impl ConfigText {
         if text.starts_with('[') && text.chars().all(is_of_header) {
             return self.header_fault(&line, span, message);
         }
+        if let Some(fault) = self.fault_of_yaml(span.start) {
+            return fault;
+        }
+        if let Some(fault) = self.fault_in_open_list(&line) {
+            return fault;
+        }
         let first = |name: &str| self.first_line_of(name, line.start);
         let faulty = FaultyLine::parse(text, self.section_above(line.start));
         let finding = faulty.find_fault(message, first);
@@ -63,6 +70,66 @@ impl ConfigText {
         let found = finding.found.unwrap_or(message.to_owned());
         let problem = finding.problem.unwrap_or(format!("expected TOML, but found: {found}"));
         self.fault_with_excerpt(span.start, shown, place, &problem).with_hint(finding.hint)
+    }
+
+    /// The fault of a file of which all lines are YAML, told once.
+    fn fault_of_yaml(&self, offset: usize) -> Option<ConfigFault> {
+        let lines = self.text.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let is_yaml = |line: &str| {
+            let line = line.strip_prefix("- ").unwrap_or(line);
+            let name = line.split(':').next().unwrap_or_default().trim_matches(is_quote);
+            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            let has_name = line.ends_with(':') || line.contains(": ");
+            has_name && name.chars().all(is_name)
+        };
+        let (all, maps) = lines.fold((0, 0), |(all, maps), line| {
+            let is_other = matches!(line, "---" | "...") || line.starts_with("- ");
+            (all + usize::from(!is_other || is_yaml(line)), maps + usize::from(is_yaml(line)))
+        });
+        (maps > 1 && maps == all).then(|| {
+            let excerpt = ("…".to_owned(), 0..1);
+            let problem = "expected TOML, but found a file of YAML";
+            let fault = self.fault_with_excerpt(offset, excerpt.0, excerpt.1, problem);
+            fault.with_hint(Some(SECTIONS_AND_SETTINGS.to_owned()))
+        })
+    }
+
+    /// Returns the setting whose list begins in a line above and has not ended there.
+    fn open_list_above(&self, line_start: usize) -> Option<String> {
+        let mut before = self.text.get(..line_start)?.lines().rev().map(str::trim);
+        let first = before.find(|line| line.contains(['=', ']']) || line.starts_with('['))?;
+        let (name, value) = first.split_once('=')?;
+        let is_open = value.trim_start().starts_with('[') && !value.contains(']');
+        is_open.then(|| format!("{}.{}", self.section_above(line_start), name.trim()))
+    }
+
+    /// The fault of texts without quotes in a list over several lines.
+    fn fault_in_open_list(&self, line: &Range<usize>) -> Option<ConfigFault> {
+        let key = self.open_list_above(line.start).filter(|key| known_keys().contains(key))?;
+        let text = self.text.get(line.clone())?;
+        let items = text.split(" #").next()?.trim_end().trim_end_matches(']');
+        let indent = items.len() - items.trim_start().len();
+        let items = items.trim().trim_end_matches([',', ';']);
+        if items.is_empty() || items.contains(is_quote) || items.contains(['=', '{', '#']) {
+            return None;
+        }
+        let texts = items.split(',').map(|item| item.trim().to_owned());
+        let raw = RawValue::List(texts.map(RawValue::Text).collect());
+        let is_shown = redact_urls_and_long_words(items) == items;
+        let written = raw.to_redacted_string();
+        let quoted = written.trim_matches(['[', ']']);
+        let hint = match judge_value(&key, &raw) {
+            _ if !is_shown => "write each text of the list between quotes".to_owned(),
+            Some((_, Some(hint))) if hint.starts_with("write [") => hint,
+            _ => format!("write {quoted}: quotes stand around each text of the list"),
+        };
+        let shown = if is_shown { items } else { "…" };
+        let width = shown.chars().count();
+        let found = format!("expected TOML, but found: a text without quotes in {key}");
+        let shown = format!("  {shown}");
+        let fault = self.fault_with_excerpt(line.start + indent, shown, 2..2 + width, &found);
+        Some(fault.with_hint(Some(hint)))
     }
 
     /// Returns the name of the section of a line.
@@ -196,8 +263,9 @@ impl<'t> FaultyLine<'t> {
             let found = format!("{} again, first in line {first}", self.name);
             return Finding { found: Some(found), ..Finding::default() };
         }
-        let sources: [fn(&FaultyLine<'t>) -> Option<Finding>; 4] = [
+        let sources: [fn(&FaultyLine<'t>) -> Option<Finding>; 5] = [
             FaultyLine::find_other_characters,
+            FaultyLine::find_line_of_shell,
             FaultyLine::find_other_format,
             FaultyLine::find_other_separator,
             FaultyLine::find_unquoted_value,
@@ -263,11 +331,6 @@ impl<'t> FaultyLine<'t> {
                 let hint = "write a list between brackets, such as servers = [\"127.0.0.1:9000\"]";
                 Some(Finding::new("a list of YAML", hint))
             }
-            _ if line.starts_with("RISKGATE__") && line.contains('=') => {
-                let hint = "set it in the environment, or write its setting, such as [listen] and \
-                            http = \"0.0.0.0:8080\"";
-                Some(Finding::new("a variable of the environment", hint))
-            }
             _ if !line.contains(['=', '[', '"', '}'])
                 && !line.split(' ').next().unwrap_or_default().contains(':') =>
             {
@@ -280,6 +343,31 @@ impl<'t> FaultyLine<'t> {
             }
             _ => None,
         }
+    }
+
+    /// Finds a line of a shell or of a file of variables, such as `export NAME=value`.
+    fn find_line_of_shell(&self) -> Option<Finding> {
+        let line = self.text.trim();
+        let exported = line.strip_prefix("export ").or(line.strip_prefix("set "));
+        let (name, _) = exported.unwrap_or(line).split_once('=')?;
+        let name = name.trim();
+        let is_variable = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let has_form = if exported.is_some() { is_name } else { is_variable };
+        if name.is_empty() || !name.chars().all(has_form) {
+            return None;
+        }
+        let is_setting = known_keys().iter().any(|it| it.rsplit('.').next() == Some(name));
+        let meant = match is_setting {
+            true => Some(format!("{name} = …")),
+            false => meant_setting_of_variable(name),
+        };
+        let meant = meant.unwrap_or_else(|| "http = \"0.0.0.0:8080\" below [listen]".to_owned());
+        let hint = match name.starts_with(ENV_PREFIX) {
+            true => format!("set it in the environment, or write {meant}"),
+            false => format!("write {meant}, with texts between quotes"),
+        };
+        Some(Finding::new("a line of a shell or of a file of variables", hint))
     }
 
     /// Finds a `:` or a `==` in place of `=`, and a sign too many behind the value.

@@ -22,6 +22,18 @@ impl Settings {
             let is_url = text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some());
             (is_known && is_url && !rest.contains('@')).then(|| text.to_owned())
         });
+        let text = self.list_texts("traces.endpoint").next().filter(|_| endpoint.is_none());
+        if let Some(server) = text.filter(|text| !text.contains(['/', '@']) && text.contains(':')) {
+            let url = match protocol {
+                // The port of collectors for gRPC.
+                TraceProtocol::Http if server.ends_with(":4317") => {
+                    format!("\"http://{server}\", and protocol = \"grpc\"")
+                }
+                TraceProtocol::Http => format!("\"http://{server}/v1/traces\""),
+                TraceProtocol::Grpc => format!("\"http://{server}\""),
+            };
+            self.replace_hint(format!("write {url}"));
+        }
         let sample_one_in = self.integer("traces.sample_one_in", 1..=1_000_000_000, 100);
         let service_name = self.text("traces.service_name");
         self.note_default(toml_text("riskgate"));

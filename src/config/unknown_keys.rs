@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Config;
+use super::counterparts::{HEADERS, find_counterpart, find_in_section};
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
 use super::settings::Settings;
@@ -11,19 +12,6 @@ use super::variables::{ENV_PREFIX, variable};
 /// Sections of which a config may have several.
 const TABLE_ARRAYS: [&str; 5] =
     ["admin.token", "listen.certificate", "rule", "table.feed", "upstream.route"];
-
-/// What people expect in a section, and what riskgate has in its place.
-const EXPECTED_ELSEWHERE: [(&str, &[&str], &str); 1] = [(
-    "upstream.route",
-    &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
-    "all routes go to upstream.servers; for another service, run another riskgate, or let a \
-         proxy behind riskgate divide the paths",
-)];
-/// Sections of other files of riskgate, each with what to write in the config.
-const SECTIONS_OF_OTHER_FILES: [(&str, &str); 1] = [(
-    "key",
-    "write [[key]] into a file of its own, and name the file here: [keys] and file = \"keys.toml\"",
-)];
 
 /// The settings that a section alone may stand for.
 const MAIN_SETTINGS: [&str; 6] = ["http", "servers", "url", "token", "level", "path"];
@@ -125,9 +113,10 @@ impl Settings {
             let whole = format!("{}.", general(&key));
             let is_section = known.iter().any(|it| it.starts_with(&whole));
             let near = nearest_name(name, names_in(&general(section), &known));
-            let is_elsewhere = |near: &&str| *near != name && is_expected_elsewhere(section, name);
+            let counterpart = find_in_section(&general(section), name);
+            let is_elsewhere = |near: &&str| *near != name && counterpart.is_some();
             let near = near.filter(|near| !is_section && !is_elsewhere(near));
-            if let Some(near) = near {
+            if let Some(near) = near.or(counterpart.map(|it| it.setting)) {
                 let meant = format!("{section}.{near}");
                 self.faults.retain(|fault| !fault.is_of_missing(&meant));
             }
@@ -148,12 +137,6 @@ fn names_in<'k>(section: &str, known: &'k BTreeSet<String>) -> impl Iterator<Ite
     })
 }
 
-/// Whether people expect a setting in a section that has none like it.
-fn is_expected_elsewhere(section: &str, name: &str) -> bool {
-    let section = general(section);
-    EXPECTED_ELSEWHERE.iter().any(|(of, names, _)| *of == section && names.contains(&name))
-}
-
 /// Returns a hint for a setting whose name is near to none of its section.
 fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
     let section = general(section);
@@ -166,10 +149,11 @@ fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Opti
     if known.iter().any(|it| it.starts_with(&format!("{whole}."))) {
         return Some(format!("write a section, {}", header(&whole)));
     }
-    let expected_elsewhere =
-        EXPECTED_ELSEWHERE.iter().find(|(of, names, _)| *of == section && names.contains(&name));
-    if let Some((_, _, hint)) = expected_elsewhere {
-        return Some((*hint).to_owned());
+    if let Some(counterpart) = find_in_section(&section, name) {
+        return Some(counterpart.hint.to_owned());
+    }
+    if let Some(meant) = meant_setting_of_variable(name).filter(|_| section.is_empty()) {
+        return Some(format!("write {meant}"));
     }
     // In a section that is known, only those around it and in it are near.
     let is_near =
@@ -192,6 +176,9 @@ fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Opti
     }
     if let Some(inner) = nearest_section_in(&section, name, known) {
         return Some(format!("write a section, {}", header(&inner)));
+    }
+    if let Some(counterpart) = find_counterpart(&section, name) {
+        return Some(counterpart.hint.to_owned());
     }
     let names: Vec<&str> = names_in(&section, known).collect();
     match names.is_empty() {
@@ -222,9 +209,8 @@ fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
 
 fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
     let name = general(section);
-    let of_other_file = SECTIONS_OF_OTHER_FILES.iter().find(|(other, _)| *other == name);
-    if let Some((_, hint)) = of_other_file {
-        return (*hint).to_owned();
+    if let Some(counterpart) = find_in_section(HEADERS, &name) {
+        return counterpart.hint.to_owned();
     }
     let sections: BTreeSet<&str> =
         known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
@@ -245,6 +231,9 @@ fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
             "" => format!("did you mean {}?", header(near)),
             _ => format!("did you mean {}?", header(&format!("{parent}.{near}"))),
         };
+    }
+    if let Some(counterpart) = find_counterpart("", last) {
+        return counterpart.hint.to_owned();
     }
     // A section may lack the name of the one that it is in, or have one that it does not need.
     let last_name = |section: &str| section.rsplit('.').next().unwrap_or_default().to_owned();
@@ -296,6 +285,16 @@ pub(super) fn known_keys() -> BTreeSet<String> {
     let mut settings = Settings::of_each_section();
     Config::from_settings(None, &mut settings);
     settings.descriptions.iter().map(|description| general(&description.key)).collect()
+}
+
+/// Returns a setting and its section for a name as the environment has it, such as `http = … below
+/// [listen]` for `LISTEN_HTTP` and `RISKGATE__LISTEN__HTTP`.
+pub(super) fn meant_setting_of_variable(name: &str) -> Option<String> {
+    let words = name.to_ascii_lowercase();
+    let words = words.strip_prefix("riskgate_").unwrap_or(&words).trim_matches('_');
+    let meant = meant_setting(words, &known_keys()).filter(|_| words.contains('_'))?;
+    let (section, name) = meant.rsplit_once('.')?;
+    Some(format!("{name} = … below {}", header(section)))
 }
 
 /// Returns the setting that words with a `_` between them stand for, such as `store.url` for

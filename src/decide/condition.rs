@@ -246,6 +246,7 @@ impl<'t> Scanner<'t> {
         let other = OTHER_FACTS.iter().find(|(words, _)| words.contains(&word.as_str()));
         let negation = is_negation.then_some("== false behind the fact instead");
         let meant = negation.or(other.map(|(_, own)| *own)).map(str::to_owned);
+        let meant = turn_around(self.text).or(meant);
         ConditionFault { candidates: &FACT_NAMES, meant, ..fault(at, expected) }
     }
 
@@ -284,7 +285,8 @@ impl<'t> Scanner<'t> {
                 ConditionFault { meant, ..fault(at.start..second.end, expected) }
             }
             None => {
-                let meant = find(found).map(str::to_owned);
+                let range = || found.eq_ignore_ascii_case("between").then(|| range_of(self.text));
+                let meant = find(found).map(str::to_owned).or_else(|| range().flatten());
                 ConditionFault { meant, ..fault(at, expected) }
             }
         })
@@ -299,7 +301,7 @@ impl<'t> Scanner<'t> {
             let rest = self.text[self.at..].trim().trim_matches(['(', ')', '{', '}']);
             let is_of_list = |c: char| is_literal_char(c) || matches!(c, ',' | ' ');
             let is_list = !rest.is_empty() && rest.chars().all(is_of_list);
-            let meant = is_list.then(|| format!("[{rest}]"));
+            let meant = range_of(self.text).or_else(|| is_list.then(|| format!("[{rest}]")));
             let fault = fault(self.at..self.text.len(), "a list such as [a, b]");
             return Err(ConditionFault { meant, ..fault });
         }
@@ -332,6 +334,51 @@ impl<'t> Scanner<'t> {
             false => Ok(Literal { text: &self.text[at.clone()], at, is_quoted: false }),
         }
     }
+}
+
+/// Returns the conditions that `10 < risk_score < 80` or `80 <= risk_score` is meant for.
+fn turn_around(text: &str) -> Option<String> {
+    let mut scanner = Scanner { text, at: 0 };
+    let mut words = Vec::new();
+    while scanner.skip_blanks() < text.len() {
+        let signs = scanner.take_while(is_sign_char);
+        let word = match signs.is_empty() {
+            true => scanner.take_while(|c| is_literal_char(c) || c == '"'),
+            false => signs,
+        };
+        let is_end = word.is_empty();
+        words.push(&text[word]);
+        if is_end {
+            return None;
+        }
+    }
+    let (value, sign, fact, rest) = match words[..] {
+        [value, sign, fact] => (value, sign, fact, None),
+        [value, sign, fact, second, other] => (value, sign, fact, Some((second, other))),
+        _ => return None,
+    };
+    let mirrored = [("<", ">"), ("<=", ">="), (">", "<"), (">=", "<="), ("==", "=="), ("!=", "!=")];
+    let sign = mirrored.iter().find(|(one, _)| *one == sign)?.1;
+    Fact::parse(fact)?;
+    let first = format!("{fact} {sign} {value}");
+    Some(match rest {
+        None => first,
+        Some((second, other)) => format!("\"{first}\", \"{fact} {second} {other}\""),
+    })
+}
+
+/// Returns the conditions that a range such as `risk_score in 10..80` or `risk_score between 10
+/// and 80` is meant for.
+fn range_of(text: &str) -> Option<String> {
+    let (fact, range) = text.trim().split_once(' ')?;
+    let is_word =
+        |word: &&str| !word.is_empty() && !matches!(*word, "in" | "between" | "and" | "to");
+    let mut numbers = range.split(|c: char| !is_word_char(c)).filter(is_word);
+    let (from, to) = (numbers.next()?, numbers.next()?);
+    let is_number = |word: &str| word.parse::<u32>().is_ok();
+    let is_list = range.contains(',') && !range.contains("between");
+    let is_range = numbers.next().is_none() && is_number(from) && is_number(to) && !is_list;
+    is_range.then(|| format!("\"{fact} >= {from}\", \"{fact} <= {to}\""))
 }
 
 fn is_word_char(c: char) -> bool {

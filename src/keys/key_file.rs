@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::fault::{RingError, RingFault};
 use super::token::{MIN_KEY_LEN, Token, hide_keys, sha256};
 use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
@@ -28,6 +29,9 @@ const FIELDS: [&str; 11] = [
     "expires",
     "revoked",
 ];
+
+/// The fields that are times.
+const TIMES: [&str; 3] = ["created", "expires", "revoked"];
 
 const HOW_TO_HASH: &str = "write hash = \"sha256:…\" with the digits of: printf %s \"$KEY\" | sha256sum; or env = \"NAME\"";
 
@@ -169,6 +173,34 @@ pub fn read_key_file(
     if faults.is_empty() { Ok(keys) } else { Err(faults) }
 }
 
+/// Returns the fault of a plan in the key file at its place; `None` if the fault is another one, or
+/// if the file has no such plan any more.
+pub fn locate_plan_fault(path: &Path, error: &RingError) -> Option<KeyFileError> {
+    let (account, plan, hint) = match error {
+        RingError::Fault(RingFault::UnknownPlan { account, found, .. }) => {
+            let hint = "write one of them, or a line for this plan below [plans] of the config";
+            (account, found, hint)
+        }
+        RingError::ConflictingPlans { account, second, .. } => {
+            (account, second, "write the plan in one key of the account, or the same in each")
+        }
+        _ => return None,
+    };
+    let text = read_regular_text(path, MAX_KEY_FILE_BYTES).ok()?;
+    memory::check_available(PARSE_BYTES_PER_BYTE * text.len() as u64).ok()?;
+    let raw: RawKeyFile = toml::from_str(&text).ok()?;
+    let keys = raw.key.iter().map(Spanned::get_ref);
+    let mut plans =
+        keys.filter(|key| key.account.get_ref() == account).filter_map(|it| it.plan.as_ref());
+    let place = plans.find(|it| it.get_ref() == plan)?;
+    let name = path.display().to_string();
+    let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
+    let reader = KeyFileReader { path_text: &name, text: &text, line_ends, env_var: &|_| None };
+    let shown = quote_unless_key(plan);
+    let fault = reader.fault_at_value("plan", place.span().start, &shown, error.to_string());
+    Some(KeyFileError { hint: Some(hint.to_owned()), ..fault })
+}
+
 struct KeyFileReader<'a> {
     path_text: &'a str,
     text: &'a str,
@@ -216,7 +248,7 @@ impl KeyFileReader<'_> {
         let start = offset - before.len();
         let whole = self.text.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
         let is_header = whole.starts_with('[')
-            && whole.chars().all(|c| c.is_ascii_alphabetic() || "[]".contains(c));
+            && whole.chars().all(|c| c.is_ascii_alphanumeric() || "[]._- ".contains(c));
         let name = whole.split('=').next().unwrap_or_default().trim();
         let other = OTHER_FIELDS.iter().find(|(others, _)| others.contains(&name));
         let shown = match FIELDS.contains(&name) || other.is_some() {
@@ -232,6 +264,10 @@ impl KeyFileReader<'_> {
         let hint = match other {
             _ if is_other_header => Some("write [[key]]".to_owned()),
             Some((_, hint)) => Some((*hint).to_owned()),
+            // A time of TOML.
+            None if TIMES.contains(&name) && message.starts_with("invalid type: map") => {
+                Some(format!("write {name} = \"2027-01-01T00:00:00Z\", between quotes"))
+            }
             None if message.starts_with("unknown field") => {
                 Some(format!("a key has {}", FIELDS.join(", ")))
             }
@@ -521,6 +557,28 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_that_does_not_exist_is_reported_at_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.toml");
+        let key = |id: &str, plan: &str| {
+            format!("[[key]]\nid = {id:?}\naccount = \"acme\"\nplan = {plan:?}\nenv = \"A\"\n")
+        };
+        std::fs::write(&path, key("a", "pro") + &key("b", "gold")).unwrap();
+        let [account, known, found] = ["acme", "free, pro", "gold"].map(str::to_owned);
+        let fault = RingFault::UnknownPlan { account, known, found };
+        let located = locate_plan_fault(&path, &fault.into()).unwrap().to_text();
+        let expected = "keys.toml:9:8: account acme: expected one of the plans free, pro, but \
+                        found \"gold\"\n  |\n9 | plan = \"gold\"\n  |        ^^^^^^ write one of them";
+        assert!(located.contains(expected), "{located}");
+        let [account, first, second] = ["acme", "pro", "gold"].map(str::to_owned);
+        let fault = RingError::ConflictingPlans { account, first, second };
+        let located = locate_plan_fault(&path, &fault).unwrap().to_string();
+        assert!(located.contains("keys.toml:9:8: account acme: expected one plan"), "{located}");
+        std::fs::write(&path, "# none any more\n").unwrap();
+        assert_eq!(locate_plan_fault(&path, &fault), None);
+    }
+
+    #[test]
     fn a_fault_shows_its_line_and_what_to_write_and_no_key() {
         let head = "[[key]]\nid = \"a\"\naccount = \"acme\"\n";
         let key = "rg_0123456789abcdefghijABCDEFGHIJ01";
@@ -546,6 +604,11 @@ mod tests {
                     "a".repeat(64)
                 ),
                 "^ write \"https://a.test\"",
+            ),
+            ("[web-1]\naccount = \"a\"\n".into(), "1 | [web-1]\n  | ^^^^^^^ write [[key]]"),
+            (
+                format!("{head}env = \"A\"\nexpires = 2027-01-01\n"),
+                "^^^^^^^ write expires = \"2027-01-01T00:00:00Z\", between quotes",
             ),
             ("[key]\nid = \"a\"\n".into(), "1 | [key]\n  | ^^^^^ write [[key]]"),
             (format!("{head}{key} = 1\n"), "4 | …\n  | ^"),

@@ -21,6 +21,7 @@ mod ledger;
 mod month;
 pub(super) mod options;
 mod overrides;
+mod protocol_probe;
 mod quota_events;
 pub(super) mod rates;
 mod reply;

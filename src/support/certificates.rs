@@ -144,7 +144,9 @@ fn read_certified_key(
         let is_encrypted = contains_pem(&text, "ENCRYPTED");
         let found = match contains_pem(&text, "CERTIFICATE") {
             true => "a certificate",
-            false if is_encrypted => "a key with a passphrase",
+            false if is_encrypted => {
+                "a key with a passphrase; write it without: openssl pkey -in OLD -out NEW"
+            }
             false => "something else",
         };
         CertificateFault::new(&files.key, EXPECTED_KEY, found).of_key()
@@ -207,6 +209,13 @@ pub fn read_pem_certificates(
         Ok(_) if contains_pem(&text, "PRIVATE KEY") => {
             Err(CertificateFault::new(path, expected, A_KEY))
         }
+        // How a file of DER or PKCS#12 begins.
+        Ok(_) if text.starts_with(&[0x30, 0x82]) => Err(CertificateFault::new(
+            path,
+            expected,
+            "DER or PKCS#12; write it as PEM: openssl x509 -inform der -in OLD -out NEW, or \
+             openssl pkcs12 -nodes -in OLD -out NEW",
+        )),
         Ok(_) => Err(CertificateFault::new(path, expected, "none")),
         Err(error) => Err(CertificateFault::new(path, expected, error)),
     }

@@ -243,7 +243,10 @@ pub(super) fn parse_name<'t>(
 ) -> Result<(Cow<'t, str>, DnsName), TableFault> {
     let name = DnsName::parse(&text).map_err(|error| {
         let error = error.to_string();
-        let expected = error.strip_prefix("expected ").unwrap_or(&error);
+        let expected = match text.starts_with(['*', '.']) {
+            true => "a name without *., because it stands for the names below it too",
+            false => error.strip_prefix("expected ").unwrap_or(&error),
+        };
         TableFault::expected(context.format_location(column), expected, quote_excerpt(&text))
     })?;
     let canonical = match name.as_str() == text {

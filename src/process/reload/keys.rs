@@ -16,7 +16,7 @@ use super::watch::{FileWatch, InputWatches, UNSETTLED};
 use super::write_back::WriteBack;
 use crate::config::Config;
 use crate::gate::GateState;
-use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, read_key_file};
+use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, locate_plan_fault, read_key_file};
 use crate::quota::Ledger;
 use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreError};
 use crate::support::counted::Counted;
@@ -203,11 +203,16 @@ impl KeyRingUpdater {
         let declared = declared.map_err(|faults| {
             faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         });
+        let describe = |error: RingError| {
+            let path = self.key_file_watch.first_path();
+            let located = path.and_then(|path| locate_plan_fault(path, &error));
+            located.map_or_else(|| error.to_string(), |fault| fault.to_string())
+        };
         let built = declared.and_then(|declared| match &self.rows {
             Some(rows) => KeyRing::check_key_file(rows, &declared, plans)
                 .map(|()| KeyRing::build(rows, &declared, plans, &state.ledger))
                 .map(|ring| (declared, Some(ring)))
-                .map_err(|error| error.to_string()),
+                .map_err(describe),
             None => Ok((declared, None)),
         });
         self.key_file_error = match built {

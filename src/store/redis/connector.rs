@@ -10,6 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::options::RedisOptions;
+use super::protocol_probe::{MIN_PATIENCE, find_other_protocol};
 use super::reply::info_field;
 use super::sentinels::{NamedServer, Sentinels};
 use crate::store::error::StoreError;
@@ -84,7 +85,7 @@ impl Connector {
         match self {
             Connector::Server(client) => match client.get_connection_with_timeout(timeout) {
                 Ok(connection) => Ok(Connected { connection, named: None }),
-                Err(error) => Err(describe(&error, timeout)),
+                Err(error) => Err(describe_with_probe(&error, client, timeout)),
             },
             Connector::Sentinels { url, tls, sentinels } => {
                 let deadline = Instant::now() + timeout;
@@ -122,6 +123,18 @@ fn describe(error: &redis::RedisError, timeout: Duration) -> String {
     match error.is_timeout() {
         true => format!("no answer within {} ms", timeout.as_millis()),
         false => error.to_string(),
+    }
+}
+
+/// Says why the connection to a server failed, and whether the server speaks another protocol, if
+/// there is time to ask.
+fn describe_with_probe(error: &redis::RedisError, client: &Client, timeout: Duration) -> String {
+    let found = describe(error, timeout);
+    let address = client.get_connection_info().addr();
+    let is_patient = timeout >= MIN_PATIENCE && !error.is_connection_refusal();
+    match is_patient.then(|| find_other_protocol(address)).flatten() {
+        Some(other) => format!("{found}: {other}"),
+        None => found,
     }
 }
 

@@ -122,6 +122,7 @@ fn each_fault_of_a_list_says_where_and_what_was_expected() {
         ("a..com", "a.txt:1: expected labels of 1 to 63 characters, but found \"a..com\""),
         ("user@a.com", "a.txt:1: expected a domain without @, /, :, spaces"),
         ("1.2.3.4", "a.txt:1: expected a domain name, not an IP address"),
+        ("*.discardmail.com", "a.txt:1: expected a name without *., because it stands for"),
         ("discardmail.*", "a.txt:1: expected labels of letters, digits"),
         ("a.com b.com", "a.txt:1: expected one name and vote letters of sources.toml (ab)"),
         ("a.com az", "a.txt:1: expected one name and vote letters of sources.toml (ab)"),

@@ -180,6 +180,10 @@ fn words_of_other_programs_lead_to_the_command() {
         ("keys create acme", "tip: write --account acme"),
         ("accounts set acme --frobnicate", "tip: `riskgate accounts set` has --config, --plan"),
         ("check riskgate.toml", "tip: write -c riskgate.toml"),
+        ("plans set pro 5000", "tip: the config has the plans: [plans] and pro = 10000"),
+        ("consumers list", "tip: `riskgate keys create --account NAME` makes an account"),
+        ("run --daemon", "tip: riskgate runs in the foreground"),
+        ("run --log-level debug", "tip: write [log] and level = \"debug\" in the config"),
         ("decide a@b.test", "expected - alone, because the address comes from standard input"),
     ] {
         let ran = run_command(Command::new(BINARY).args(line.split(' '))).expect(2);

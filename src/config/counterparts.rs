@@ -1,0 +1,265 @@
+//! What people know from other servers, and what riskgate has in its place.
+//!
+//! Only names that are near to no setting of riskgate are here; `hints` has the near ones.
+
+/// Names of settings and sections that riskgate does not have.
+pub struct Counterpart {
+    /// The section in which the names have this meaning, or [`HEADERS`]; empty: anywhere.
+    section: &'static str,
+    /// The names; anywhere, names that begin with this word too. None: every name without a hint.
+    names: &'static [&'static str],
+    /// What to write, or why nothing is to be written.
+    pub hint: &'static str,
+    /// The setting of the section that a person has written in this way; it is not missing then.
+    pub setting: &'static str,
+}
+
+/// In place of a section: the names of sections.
+pub const HEADERS: &str = "[]";
+
+const fn in_section(
+    section: &'static str,
+    names: &'static [&'static str],
+    hint: &'static str,
+) -> Counterpart {
+    Counterpart { section, names, hint, setting: "" }
+}
+
+const fn anywhere(names: &'static [&'static str], hint: &'static str) -> Counterpart {
+    in_section("", names, hint)
+}
+
+const NO_REWRITE: &str = "riskgate forwards each path as it is; let your service, or a proxy behind riskgate, rewrite \
+     paths, and remove this line";
+const WRITE_CERTIFICATE: &str = "write [[listen.certificate]], and below it chain = \"…\" and key = \"…\", with the paths of PEM files";
+
+const COUNTERPARTS: [Counterpart; 27] = [
+    in_section(
+        "upstream.route",
+        &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
+        "all routes go to upstream.servers; for another service, run another riskgate, or let a \
+         proxy behind riskgate divide the paths",
+    ),
+    Counterpart {
+        section: "upstream.route",
+        names: &["regex", "regexp", "pattern", "match", "matches", "expression", "rule", "glob"],
+        hint: "write prefix = \"/v1/signup\" and no pattern: the route has this path and all below it",
+        setting: "prefix",
+    },
+    in_section("log", &["output", "destination", "target"], LOG_OUTPUT),
+    in_section("log", &["sampling", "sample", "sample_rate"], "riskgate logs each request"),
+    in_section(
+        "admin",
+        &["username", "user", "password", "basic_auth", "htpasswd"],
+        "the operator's page asks for a token and no password; write token_file = \"…\", the path \
+         of a file with a token of 16 characters or more",
+    ),
+    in_section(
+        "store",
+        &["username", "user", "password", "db", "database", "port", "auth"],
+        "write it into url, as redis://USER:PASSWORD@HOST:PORT/DATABASE; a file with this URL may \
+         stand in url_file",
+    ),
+    in_section(
+        "store",
+        &["cluster", "nodes", "hosts", "addresses", "sentinels", "master_name", "master"],
+        "write url = \"redis+sentinel://HOST:PORT,HOST:PORT/SERVICE\" for Sentinels, or \
+         redis://HOST:PORT for one server; riskgate speaks to no cluster",
+    ),
+    in_section(
+        "table",
+        &["allow", "deny", "block", "allowlist", "denylist", "blocklist", "whitelist", "blacklist"],
+        "run `riskgate table allow DOMAIN` or `riskgate table deny DOMAIN`, or write a file of \
+         them: overrides = \"overrides.csv\"",
+    ),
+    // The names of sections.
+    in_section(
+        HEADERS,
+        &["key"],
+        "write [[key]] into a file of its own, and name the file here: [keys] and file = \
+         \"keys.toml\"",
+    ),
+    in_section(HEADERS, &["plan"], "write a line for each plan below [plans], such as pro = 10000"),
+    in_section(
+        HEADERS,
+        &["accounts", "account", "users", "consumers", "consumer", "tenants", "customers"],
+        "the store has the accounts; `riskgate keys create --account NAME --plan PLAN` makes one",
+    ),
+    // The names of both.
+    anywhere(
+        &["acme", "letsencrypt", "autohttps", "autocert", "autotls", "certbot", "certresolver"],
+        "riskgate fetches no certificates; let certbot write them, and name its files: \
+         [[listen.certificate]], and below it chain = \"…\" and key = \"…\"",
+    ),
+    anywhere(
+        &[
+            "ratelimit",
+            "ratelimits",
+            "ratelimiting",
+            "limits",
+            "limit",
+            "throttle",
+            "throttling",
+            "rps",
+            "rpm",
+            "burst",
+            "perip",
+            "sticktable",
+        ],
+        "write max_per_client = \"60/m\" below [[upstream.route]] or [keys]: so many requests of \
+         one client; below [plans] are the calls of an account in a month",
+    ),
+    anywhere(
+        &["cors", "origins", "origin", "allowedorigins", "alloworigins", "alloworigin"],
+        "origins belong to keys: riskgate keys create --account NAME --origin \
+         https://app.example.com; or to a route without a key: origins = \
+         [\"https://app.example.com\"] below [[upstream.route]]",
+    ),
+    anywhere(
+        &["metrics", "prometheus", "statsd"],
+        "the metrics are at /metrics of listen.admin; write admin = \"127.0.0.1:9090\" below \
+         [listen]",
+    ),
+    anywhere(
+        &[
+            "sslcertificate",
+            "sslcertificatekey",
+            "tlscert",
+            "tlskey",
+            "sslcert",
+            "sslkey",
+            "certfile",
+            "keyfile",
+            "tlscertfile",
+            "tlskeyfile",
+            "crt",
+            "pem",
+        ],
+        WRITE_CERTIFICATE,
+    ),
+    anywhere(
+        &[
+            "ciphers",
+            "ciphersuites",
+            "sslciphers",
+            "sslprotocols",
+            "tlsversion",
+            "tlsminversion",
+            "mintlsversion",
+            "minversion",
+            "tlsversions",
+            "curves",
+        ],
+        "riskgate speaks TLS 1.2 and 1.3 with the ciphers of rustls; remove this line",
+    ),
+    anywhere(
+        &[
+            "lbpolicy",
+            "balance",
+            "balancing",
+            "loadbalancing",
+            "loadbalancer",
+            "lb",
+            "weight",
+            "weights",
+            "leastconn",
+            "roundrobin",
+            "sticky",
+            "strategy",
+            "algorithm",
+        ],
+        "riskgate uses upstream.servers in turn; for weights, name an SRV record there, such as \
+         \"_check._tcp.internal\"; remove this line",
+    ),
+    anywhere(
+        &["healthcheck", "healthchecks", "healthuri", "checkinterval", "probe", "livenessprobe"],
+        "write health_path = \"/health\", and health_interval if needed, below [upstream]",
+    ),
+    anywhere(
+        &[
+            "rewrite",
+            "stripprefix",
+            "strippath",
+            "replacepath",
+            "addprefix",
+            "rewritetarget",
+            "prefixrewrite",
+            "stripuri",
+        ],
+        NO_REWRITE,
+    ),
+    anywhere(
+        &["retries", "retry", "maxretries", "numretries", "circuitbreaker", "retrypolicy"],
+        "riskgate tries another server once by itself, and eject_for below [upstream] says how \
+         long it leaves one out; remove this line",
+    ),
+    anywhere(
+        &[
+            "headers",
+            "addheader",
+            "proxysetheader",
+            "requestheaders",
+            "responseheaders",
+            "setheader",
+            "customheaders",
+            "headerup",
+        ],
+        "riskgate sets no fields of your own; let a proxy in front of riskgate, or your service, set them, and \
+         remove this line",
+    ),
+    anywhere(
+        &["gzip", "compress", "compression", "brotli", "zstd", "encode"],
+        "riskgate compresses nothing; let your service, or a proxy in front, and remove this line",
+    ),
+    anywhere(
+        &["websocket", "websockets", "upgrade"],
+        "riskgate forwards no WebSockets; let a proxy in front serve their paths, and remove this \
+         line",
+    ),
+    anywhere(
+        &["jwt", "oauth", "oauth2", "oidc", "basicauth", "htpasswd"],
+        "riskgate knows clients by their API keys alone: riskgate keys create --account NAME; key \
+         = false below [[upstream.route]] asks for none",
+    ),
+    anywhere(
+        &["pid", "pidfile", "daemon", "daemonize", "uid", "gid", "chroot"],
+        "riskgate runs in the foreground as the user that starts it, such as in a service of \
+         systemd; remove this line",
+    ),
+    Counterpart {
+        section: "keys",
+        names: &[],
+        hint: "keys are made with `riskgate keys create --account NAME`, or stand as [[key]] in a \
+               file of their own: file = \"keys.toml\"; [keys] itself has file, header, \
+               max_per_client and prefix",
+        setting: "",
+    },
+];
+const LOG_OUTPUT: &str = "the access log goes to standard output, or with path = \"…\" to a file, and the log of the \
+     process to standard error";
+
+/// Returns what riskgate has in place of a name in just this section, even if the name is near to
+/// that of a setting.
+pub fn find_in_section(section: &str, name: &str) -> Option<&'static Counterpart> {
+    COUNTERPARTS
+        .iter()
+        .find(|it| !it.section.is_empty() && it.section == section && it.names.contains(&name))
+}
+
+/// Returns what riskgate has in place of a name that is near to none of its section.
+pub fn find_counterpart(section: &str, name: &str) -> Option<&'static Counterpart> {
+    let squashed = squash(name);
+    let first = squash(name.split(['_', '-']).next().unwrap_or_default());
+    let is_meant = |own: &&str| squashed == *own || first == *own;
+    let anywhere = || {
+        let mut all = COUNTERPARTS.iter().filter(|it| it.section.is_empty());
+        all.find(|it| it.names.iter().any(&is_meant))
+    };
+    let rest = || COUNTERPARTS.iter().find(|it| it.names.is_empty() && it.section == section);
+    find_in_section(section, name).or_else(anywhere).or_else(rest)
+}
+
+/// Returns a name in lower case without what stands between its words.
+fn squash(name: &str) -> String {
+    name.to_ascii_lowercase().replace(['_', '-'], "")
+}
