@@ -55,7 +55,7 @@ const NO_OPTIONS: [(&[&str], &str); 3] = [
 ];
 
 /// Names of commands in other programs, each with those that riskgate may have in that place.
-const OTHER_NAMES: [(&[&str], &[&str]); 17] = [
+const OTHER_NAMES: [(&[&str], &[&str]); 19] = [
     (&["add", "new", "generate", "gen", "issue", "make", "mint"], &["create", "allow", "init"]),
     (&["ls", "show", "get", "all", "describe"], &["list", "show", "lookup", "inspect"]),
     (
@@ -73,6 +73,8 @@ const OTHER_NAMES: [(&[&str], &[&str]); 17] = [
     (&["migrate", "move", "clone"], &["copy"]),
     (&["update", "change", "edit", "modify", "limit", "plan"], &["set", "update"]),
     (&["compile", "generate", "make"], &["build"]),
+    (&["validate", "verify", "test", "lint"], &["check"]),
+    (&["print", "dump", "view", "cat", "get"], &["show"]),
     (&["stats", "calls", "quota"], &["usage"]),
     (&["logs", "log", "history", "journal"], &["audit"]),
     (&["score", "assess", "judge", "explain"], &["decide"]),
@@ -86,7 +88,7 @@ const OTHER_OPTIONS: [(&[&str], &str); 9] = [
     (&["name", "user", "customer", "id", "owner"], "account NAME"),
     (&["domain", "domains", "origins", "host"], "origin https://app.example.com"),
     (&["ttl", "expiry", "expire", "expires-in", "valid-for"], "expires 90d"),
-    (&["quota", "calls", "max"], "limit 1000"),
+    (&["quota", "calls", "max", "plan-limit", "monthly-limit"], "limit 1000"),
     (&["comment", "reason", "message"], "note TEXT"),
     (&["output", "format", "o"], "json"),
 ];
@@ -136,6 +138,12 @@ fn tip_for_command(root: &Command, path: &str, parent: &Command, name: &str) -> 
     if let Some((_, tip)) = other {
         return (*tip).to_owned();
     }
+    let ends_account = path == "accounts" && ["delete", "rm", "remove", "del"].contains(&name);
+    if ends_account {
+        return "an account stays; `riskgate accounts set NAME --limit 0` refuses its calls, and \
+                `riskgate keys revoke ID` ends a key"
+            .to_owned();
+    }
     let near = meant_command(parent, name).map(|it| format!("{path} {it}"));
     let meant = near.or_else(|| {
         let mut all = Vec::new();
@@ -179,6 +187,12 @@ fn tip_for_option(
     error: &clap::Error,
 ) -> Option<String> {
     let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let without = || NO_OPTIONS.iter().find(|(others, _)| others.contains(&name));
+    if path.is_empty()
+        && let Some((_, tip)) = without()
+    {
+        return Some((*tip).to_owned());
+    }
     if command.has_subcommands() {
         let inner = command.get_subcommands().find(|inner| has_option(inner, name))?;
         let inner = format!("{path} {}", inner.get_name());
@@ -191,8 +205,7 @@ fn tip_for_option(
     if let Some(own) = own.find(is_known) {
         return Some(format!("write --{own}"));
     }
-    let without = NO_OPTIONS.iter().find(|(others, _)| others.contains(&name));
-    if let Some((_, tip)) = without {
+    if let Some((_, tip)) = without() {
         return Some((*tip).to_owned());
     }
     if error.get(ContextKind::SuggestedArg).is_some() {

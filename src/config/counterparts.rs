@@ -29,11 +29,12 @@ const fn anywhere(names: &'static [&'static str], hint: &'static str) -> Counter
     in_section("", names, hint)
 }
 
-const NO_REWRITE: &str = "riskgate forwards each path as it is; let your service, or a proxy behind riskgate, rewrite \
-     paths, and remove this line";
-const WRITE_CERTIFICATE: &str = "write [[listen.certificate]], and below it chain = \"…\" and key = \"…\", with the paths of PEM files";
+const NO_REWRITE: &str = "riskgate forwards each path as it is; let your service, or a proxy \
+                          behind riskgate, rewrite paths, and remove this line";
+const WRITE_CERTIFICATE: &str = "write [[listen.certificate]], and below it chain = \"…\" and \
+                                 key = \"…\", with the paths of PEM files";
 
-const COUNTERPARTS: [Counterpart; 27] = [
+const COUNTERPARTS: [Counterpart; 42] = [
     in_section(
         "upstream.route",
         &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
@@ -43,7 +44,8 @@ const COUNTERPARTS: [Counterpart; 27] = [
     Counterpart {
         section: "upstream.route",
         names: &["regex", "regexp", "pattern", "match", "matches", "expression", "rule", "glob"],
-        hint: "write prefix = \"/v1/signup\" and no pattern: the route has this path and all below it",
+        hint: "write prefix = \"/v1/signup\" and no pattern: the route has this path and all below \
+               it",
         setting: "prefix",
     },
     in_section("log", &["output", "destination", "target"], LOG_OUTPUT),
@@ -71,6 +73,87 @@ const COUNTERPARTS: [Counterpart; 27] = [
         &["allow", "deny", "block", "allowlist", "denylist", "blocklist", "whitelist", "blacklist"],
         "run `riskgate table allow DOMAIN` or `riskgate table deny DOMAIN`, or write a file of \
          them: overrides = \"overrides.csv\"",
+    ),
+    in_section(
+        "listen",
+        &["http3", "quic", "h3", "alt_svc"],
+        "riskgate speaks HTTP/2 over TLS by itself, and without TLS with h2c = true; it has no \
+         HTTP/3",
+    ),
+    in_section(
+        "upstream",
+        &["keepalive", "keepalive_requests", "max_fails", "fail_timeout", "fails", "slow_start"],
+        "riskgate keeps connections for idle_timeout, and leaves a server that refuses one out for \
+         eject_for; remove this line",
+    ),
+    in_section(
+        "upstream.route",
+        &["priority", "order", "weight", "rank"],
+        "remove this line: the route with the longest prefix serves a path",
+    ),
+    in_section(
+        "upstream.route",
+        &["quota", "monthly_limit", "plan", "cost"],
+        "each account has one limit for all routes, by its plan below [plans]; counts = false \
+         leaves the calls of this route out",
+    ),
+    in_section(
+        "log",
+        &["rotate", "rotation", "max_files", "compress", "max_age", "keep"],
+        "write max_bytes = 100000000, at which a new file begins, and kept_files = 7",
+    ),
+    in_section(
+        "table.feed",
+        &["format", "parser", "content_type"],
+        "riskgate reads a list with a domain in each line; kind and tier say what its domains are; \
+         remove this line",
+    ),
+    in_section(
+        "rule",
+        &["else", "otherwise", "default", "unless"],
+        "write a rule below this one, without if: the first rule that holds decides",
+    ),
+    in_section(
+        "rule",
+        &["priority", "order", "weight", "rank"],
+        "remove this line and order the rules: the first one that holds decides",
+    ),
+    in_section(
+        "admin",
+        &["allow", "deny", "allow_ips", "ip_whitelist", "allowed_ips", "allowlist", "cidr"],
+        "a token guards these pages; for fewer addresses, write admin = \"ADDRESS:PORT\" of an \
+         inner network below [listen]",
+    ),
+    in_section(
+        "webhook",
+        &["events", "event", "on", "triggers"],
+        "write thresholds = [80, 100]: riskgate sends a message when an account has spent so many \
+         percent of its limit",
+    ),
+    in_section(
+        "dns",
+        &["ttl", "timeout", "cache", "cache_ttl", "min_ttl", "max_ttl"],
+        "remove this line: a learned fact holds for the TTL of the DNS",
+    ),
+    in_section(
+        "drain",
+        &["timeout", "time", "wait", "max", "period"],
+        "write grace = \"30s\", the time for requests in flight, or delay, the time before it",
+    ),
+    in_section(
+        HEADERS,
+        &["frontend", "frontends", "entrypoints", "listeners", "listener", "http"],
+        "write [listen]",
+    ),
+    in_section(
+        HEADERS,
+        &["routes", "route", "locations", "location", "routers", "paths"],
+        "write [[upstream.route]]",
+    ),
+    in_section(
+        HEADERS,
+        &["upstreams", "services", "service", "clusters", "pools", "backends"],
+        "write [upstream] and servers = [\"127.0.0.1:9000\"]: there is one group of servers",
     ),
     // The names of sections.
     in_section(
@@ -204,8 +287,8 @@ const COUNTERPARTS: [Counterpart; 27] = [
             "customheaders",
             "headerup",
         ],
-        "riskgate sets no fields of your own; let a proxy in front of riskgate, or your service, set them, and \
-         remove this line",
+        "riskgate sets no fields of your own; let a proxy in front of riskgate, or your service, \
+         set them, and remove this line",
     ),
     anywhere(
         &["gzip", "compress", "compression", "brotli", "zstd", "encode"],
@@ -235,8 +318,8 @@ const COUNTERPARTS: [Counterpart; 27] = [
         setting: "",
     },
 ];
-const LOG_OUTPUT: &str = "the access log goes to standard output, or with path = \"…\" to a file, and the log of the \
-     process to standard error";
+const LOG_OUTPUT: &str = "the access log goes to standard output, or with path = \"…\" to a \
+                          file, and the log of the process to standard error";
 
 /// Returns what riskgate has in place of a name in just this section, even if the name is near to
 /// that of a setting.

@@ -10,7 +10,7 @@ use super::description::{toml_duration, toml_list, toml_text};
 use super::raw_value::{RawValue, parse_duration, redact_urls_and_long_words};
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
-const OTHER_NAMES: [(&str, &[&str]); 138] = [
+const OTHER_NAMES: [(&str, &[&str]); 147] = [
     ("address", &["http", "url"]),
     ("bind", &["http"]),
     ("host", &["http", "url"]),
@@ -117,6 +117,15 @@ const OTHER_NAMES: [(&str, &[&str]); 138] = [
     ("period", &["interval"]),
     ("log_level", &["level"]),
     ("verbosity", &["level"]),
+    ("tls_skip_verify", &["tls_verify"]),
+    ("ssl_verify", &["tls_verify"]),
+    ("insecure", &["tls_verify"]),
+    ("skip_verify", &["tls_verify"]),
+    ("endpoint", &["url"]),
+    ("webhook_url", &["url"]),
+    ("grace_period", &["grace"]),
+    ("shutdown_timeout", &["grace"]),
+    ("idle_timeout", &["keepalive_timeout"]),
     // Words of values.
     ("captcha", &["review"]),
     ("challenge", &["review"]),

@@ -818,6 +818,7 @@ fn hint_for_scheme(text: &str) -> Option<String> {
     let is_one_of = |words: &[&str]| words.iter().any(|word| scheme.contains(word));
     let has_several = text.split('@').next_back()?.contains(',');
     let has_tls = is_one_of(&["rediss", "valkeys", "tls", "ssl"]);
+    let is_redis = matches!(scheme.as_str(), "redis" | "rediss");
     let own = if has_tls { "rediss" } else { "redis" };
     Some(match () {
         () if is_one_of(&["cluster"]) => format!(
@@ -827,11 +828,22 @@ fn hint_for_scheme(text: &str) -> Option<String> {
         () if is_one_of(&["sentinel"]) && !scheme.ends_with("+sentinel") => {
             format!("write {own}+sentinel://HOST:PORT,HOST:PORT/SERVICE")
         }
-        () if matches!(scheme.as_str(), "redis" | "rediss") && has_several => format!(
+        () if is_redis && has_several => format!(
             "write one server, or for Sentinels {own}+sentinel://HOST:PORT,HOST:PORT/SERVICE"
         ),
+        () if is_redis && text.split('@').next_back()?.contains('?') => format!(
+            "write {own}://HOST:PORT/DATABASE without a ?, with the number of the database behind /"
+        ),
+        () if is_redis
+            && text.rsplit_once('@').is_some_and(|(user, _)| {
+                user.split_once("://").is_some_and(|(_, it)| it.contains(['/', '#', '?', '@']))
+            }) =>
+        {
+            "write %2F for /, %23 for #, %3F for ? and %40 for @ in the user and the password"
+                .to_owned()
+        }
         () if is_one_of(&["valkey", "keydb", "dragonfly", "redis"])
-            && !matches!(scheme.as_str(), "redis" | "rediss")
+            && !is_redis
             && !scheme.ends_with("+sentinel") =>
         {
             format!("write {own}://HOST:PORT; Valkey has the same scheme")

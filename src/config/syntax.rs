@@ -320,6 +320,11 @@ impl<'t> FaultyLine<'t> {
                 hint: Some("write # before a comment".to_owned()),
                 ..Finding::default()
             }),
+            _ if ["include ", "import ", "!include"].iter().any(is_comment) => {
+                let hint = "write all settings into this file: riskgate reads one file, and \
+                            variables such as RISKGATE__LISTEN__HTTP";
+                Some(Finding::new("an include", hint))
+            }
             _ if line.starts_with('{') => Some(Finding::new("JSON", SECTIONS_AND_SETTINGS)),
             _ if line.starts_with('<') => {
                 Some(Finding::new("a tag in < and >", SECTIONS_AND_SETTINGS))

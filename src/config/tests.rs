@@ -308,7 +308,6 @@ fn typical_mistakes_get_the_right_hint() {
 fn names_of_other_servers_get_what_riskgate_has_in_their_place() {
     let plain = str::to_owned;
     let route = |rest: &str| format!("[[upstream.route]]\n{rest}\n");
-    let store = |url: &str| format!("[store]\nurl = {url:?}\n");
     assert_hints(&[
         (plain("[rate_limit]\nrpm = 60\n"), "write max_per_client = \"60/m\" below [[upstream"),
         (plain("[limits]\nrps = 10\n"), "write max_per_client"),
@@ -324,6 +323,22 @@ fn names_of_other_servers_get_what_riskgate_has_in_their_place() {
         (plain("[upstream]\nproxy_read_timeout = \"9s\"\n"), "did you mean `deadline`?"),
         (plain("[listen]\nclient_header_timeout = \"9s\"\n"), "did you mean `header_timeout`?"),
         (plain("[listen]\nclient_max_body_size = 9\n"), "did you mean `max_body_bytes`?"),
+        (plain("[frontend]\nbind = \"*:80\"\n"), "write [listen]"),
+        (plain("[[routes]]\nuri = \"/a\"\n"), "write [[upstream.route]]"),
+        (plain("[upstreams.api]\nservers = []\n"), "there is one group of servers"),
+        (plain("[listen]\nhttp3 = true\n"), "it has no HTTP/3"),
+        (plain("[listen]\nidle_timeout = \"9s\"\n"), "did you mean `keepalive_timeout`?"),
+        (route("prefix = \"/a\"\npriority = 1"), "the route with the longest prefix"),
+        (plain("[upstream]\nkeepalive = 32\n"), "keeps connections for idle_timeout"),
+        (plain("[upstream]\ntls_skip_verify = true\n"), "did you mean `tls_verify`?"),
+        (plain("[log]\nrotate = \"daily\"\n"), "write max_bytes = 100000000"),
+        (plain("[webhook]\nevents = [\"a\"]\n"), "write thresholds = [80, 100]"),
+        (plain("[dns]\nttl = 300\n"), "holds for the TTL of the DNS"),
+        (plain("[drain]\ntimeout = 30\n"), "write grace = \"30s\""),
+        (plain("[admin]\nallow = [\"10.0.0.0/8\"]\n"), "a token guards these pages"),
+        (plain("[[rule]]\nname = \"a\"\nthen = \"pass\"\nelse = 1\n"), "a rule below this one"),
+        (plain("[[rule]]\nname = \"a\"\nthen = \"pass\"\npriority = 1\n"), "order the rules"),
+        (route("prefix = \"/a\"\nquota = 100"), "each account has one limit for all routes"),
         (plain("[[plan]]\nname = \"pro\"\n"), "a line for each plan below [plans]"),
         (plain("[store]\npassword = \"s3cr3t\"\n"), "write it into url"),
         (plain("[admin]\npassword = \"s3cr3t\"\n"), "write token_file"),
@@ -338,6 +353,17 @@ fn names_of_other_servers_get_what_riskgate_has_in_their_place() {
         (route("prefix = \"/a\"\nstrip_prefix = true"), "forwards each path as it is"),
         (route("prefix = \"^/a$\""), "without a pattern"),
         (route("prefix = \"/a\"\nmethods = [\"OPTIONS\"]"), "leave OPTIONS"),
+    ]);
+}
+
+/// URLs and values of other servers.
+#[test]
+fn values_of_other_servers_get_what_riskgate_has_in_their_place() {
+    let plain = str::to_owned;
+    let store = |url: &str| format!("[store]\nurl = {url:?}\n");
+    assert_hints(&[
+        (store("redis://a:6379/?db=2"), "the number of the database behind /"),
+        (store("redis://u:s3cr3t/x#@a"), "write %2F for /"),
         (store("redis+cluster://a:1,b:1"), "speaks to no cluster"),
         (store("rediss-cluster://a:1"), "write rediss://HOST:PORT of one server"),
         (store("redis-sentinel://a:1/m"), "write redis+sentinel://HOST:PORT,HOST:PORT/SERVICE"),
@@ -645,19 +671,6 @@ fn what_is_no_toml_gets_what_was_meant() {
     for (text, place, hint) in [
         ("[listen]\nhttp: \"127.0.0.1:8080\"\n", "2:7", "write http = …"),
         ("listen:\n", "1:8", "write [listen]"),
-        ("listen:\n  http: \"127.0.0.1:8080\"\n", "1:8", "write sections and settings"),
-        ("# a\n\nlog:\n  access: true\n", "3:5", "found a file of YAML"),
-        ("---\nupstream:\n  servers:\n    - 10.0.0.7:9000\n", "1:4", "found a file of YAML"),
-        ("LISTEN_HTTP=0.0.0.0:8080\n", "1:16", "write http = … below [listen]"),
-        ("export STORE_URL=redis://a\n", "1:8", "write url = … below [store]"),
-        ("[listen]\nexport http=a\n", "2:8", "write http = …, with texts between quotes"),
-        ("[upstream]\nservers = [\n  10.0.0.7:9000,\n]\n", "3:3", "write \"10.0.0.7:9000\""),
-        (
-            "[listen]\ntrusted_proxies = [\n  \"10.0.0.0/8\",\n  ::1/128 # six\n]\n",
-            "4:3",
-            "write \"::1/128\"",
-        ),
-        ("[upstream]\nservers = [\n  http://a:1,\n]\n", "3:3", "write [\"a:1\"]"),
         ("{\"listen\": {}}\n", "1:1", "write sections and settings"),
         ("// mine\n", "1:4", "write # before a comment"),
         ("[log]\nlevel == \"info\"\n", "2:8", "write level = …, without the = behind it"),
@@ -706,6 +719,31 @@ fn what_is_no_toml_gets_what_was_meant() {
         ("[log]\naccess = true\naccess = true\n", "3:1", "access again, first in line 2"),
         (listen, "4:2", "write its settings below line 1, and remove this line"),
         (feeds, "3:8", "write [[table.feed]] here and in line 1"),
+    ] {
+        let faults = read_config_text(text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        assert!(faults[0].starts_with(&format!("riskgate.toml:{place}: ")), "{text}: {faults:#?}");
+        assert!(faults[0].contains(hint) && faults[0].contains('^'), "{text}: {faults:#?}");
+    }
+}
+
+#[test]
+fn yaml_lines_of_a_shell_and_open_lists_get_what_was_meant() {
+    for (text, place, hint) in [
+        ("listen:\n  http: \"127.0.0.1:8080\"\n", "1:8", "write sections and settings"),
+        ("# a\n\nlog:\n  access: true\n", "3:5", "found a file of YAML"),
+        ("---\nupstream:\n  servers:\n    - 10.0.0.7:9000\n", "1:4", "found a file of YAML"),
+        ("include \"conf.d/a.toml\"\n", "1:9", "riskgate reads one file"),
+        ("LISTEN_HTTP=0.0.0.0:8080\n", "1:16", "write http = … below [listen]"),
+        ("export STORE_URL=redis://a\n", "1:8", "write url = … below [store]"),
+        ("[listen]\nexport http=a\n", "2:8", "write http = …, with texts between quotes"),
+        ("[upstream]\nservers = [\n  10.0.0.7:9000,\n]\n", "3:3", "write \"10.0.0.7:9000\""),
+        (
+            "[listen]\ntrusted_proxies = [\n  \"10.0.0.0/8\",\n  ::1/128 # six\n]\n",
+            "4:3",
+            "write \"::1/128\"",
+        ),
+        ("[upstream]\nservers = [\n  http://a:1,\n]\n", "3:3", "write [\"a:1\"]"),
     ] {
         let faults = read_config_text(text).unwrap_err();
         assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
@@ -834,6 +872,8 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
         ("'risk_score >= \"80\"'", "4:36:", "write only the digits"),
         ("\"risk_score >= 80%\"", "4:38:", "write the number without %"),
         ("\"is_role\"", "4:29:", "write == true behind it"),
+        ("\"domain ends in .ru\"", "4:29:", "rules have no patterns"),
+        ("\"reason == 'safe'\"", "4:32:", "write safe, without quotes"),
         ("\"10 < risk_score < 80\"", "4:22:", "write \"risk_score > 10\", \"risk_score < 80\""),
         ("\"80<=risk_score\"", "4:22:", "write risk_score >= 80"),
         ("\"safe == reason\"", "4:22:", "write reason == safe"),

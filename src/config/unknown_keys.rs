@@ -93,7 +93,9 @@ impl Settings {
         for section in sections {
             let name = general(&section);
             let hint = match (self.is_only_implied(&section), self.is_in_braces(&section)) {
-                (true, _) => format!("write {} above it", header(&name)),
+                (true, _) if find_in_section(HEADERS, &name).is_none() => {
+                    format!("write {} above it", header(&name))
+                }
                 (false, true) if known.contains(&name) => {
                     let name = name.rsplit('.').next().unwrap_or_default();
                     format!("write texts without braces, such as {name} = [\"…\"]")

@@ -29,7 +29,7 @@ const OTHER_FACTS: [(&[&str], &str); 4] = [
 ];
 
 const NO_PATTERNS: &str = "== or in, with whole names: rules have no patterns";
-const OTHER_OPERATORS: [(&str, &str); 33] = [
+const OTHER_OPERATORS: [(&str, &str); 36] = [
     ("contains", NO_PATTERNS),
     ("like", NO_PATTERNS),
     ("matches", NO_PATTERNS),
@@ -39,6 +39,9 @@ const OTHER_OPERATORS: [(&str, &str); 33] = [
     ("ends_with", NO_PATTERNS),
     ("ends with", NO_PATTERNS),
     ("starts with", NO_PATTERNS),
+    ("ends", NO_PATTERNS),
+    ("starts", NO_PATTERNS),
+    ("regex", NO_PATTERNS),
     ("~", NO_PATTERNS),
     ("=~", NO_PATTERNS),
     ("=", "=="),
@@ -329,7 +332,11 @@ impl<'t> Scanner<'t> {
         match at.is_empty() {
             true => {
                 let rest = at.start..self.text.len();
-                Err(fault(rest, "a number, true, false, a word or a quoted text"))
+                let text = self.text[rest.clone()].trim();
+                let inner = text.strip_prefix('\'').and_then(|it| it.strip_suffix('\''));
+                let meant = inner.map(|it| format!("{it}, without quotes"));
+                let expected = "a number, true, false, a word or a quoted text";
+                Err(ConditionFault { meant, ..fault(rest, expected) })
             }
             false => Ok(Literal { text: &self.text[at.clone()], at, is_quoted: false }),
         }

@@ -36,13 +36,21 @@ const TIMES: [&str; 3] = ["created", "expires", "revoked"];
 const HOW_TO_HASH: &str = "write hash = \"sha256:…\" with the digits of: printf %s \"$KEY\" | sha256sum; or env = \"NAME\"";
 
 /// Names that people write in place of fields, each with what to write.
-const OTHER_FIELDS: [(&[&str], &str); 7] = [
+const OTHER_FIELDS: [(&[&str], &str); 9] = [
     (&["key", "token", "api_key", "secret", "value", "password"], HOW_TO_HASH),
     (&["name", "key_id", "kid"], "write id"),
     (&["sha256", "digest", "key_hash", "hashed_key"], "write hash"),
     (&["user", "owner", "customer", "tenant", "organization"], "write account"),
     (&["origin", "allowed_origins", "cors", "domains"], "write origins"),
     (&["expiry", "expires_at", "expire", "expiration", "ttl"], "write expires"),
+    (
+        &["limit", "monthly_limit", "quota", "rate_limit", "max_per_client"],
+        "a plan has the limit: write plan = \"pro\", or run `riskgate accounts set NAME --limit N`",
+    ),
+    (
+        &["enabled", "active", "disabled", "status", "valid"],
+        "remove this line; a key that is no longer valid has revoked = \"2027-01-01T00:00:00Z\"",
+    ),
     (&["description", "comment", "note"], "write label"),
 ];
 
@@ -218,6 +226,15 @@ impl KeyFileReader<'_> {
         (line + 1, self.text.get(start..offset).unwrap_or_default())
     }
 
+    /// Whether the file begins as one of JSON or YAML.
+    fn is_other_format(&self) -> bool {
+        let lines = self.text.lines().map(str::trim);
+        let first = lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#'));
+        first.is_some_and(|line| {
+            line.starts_with(['{', '-']) || line.ends_with(':') || line.trim_end() == "["
+        })
+    }
+
     fn location(&self, offset: usize) -> String {
         let (line, before) = self.line_and_text_before(offset);
         format!("{}:{line}:{}", self.path_text, before.chars().count() + 1)
@@ -268,6 +285,11 @@ impl KeyFileReader<'_> {
             None if TIMES.contains(&name) && message.starts_with("invalid type: map") => {
                 Some(format!("write {name} = \"2027-01-01T00:00:00Z\", between quotes"))
             }
+            None if self.is_other_format() => Some(
+                "write a file of TOML: [[key]], and below it id = \"web-1\", account = \"acme\" \
+                 and hash = \"sha256:…\""
+                    .to_owned(),
+            ),
             None if message.starts_with("unknown field") => {
                 Some(format!("a key has {}", FIELDS.join(", ")))
             }
@@ -275,6 +297,9 @@ impl KeyFileReader<'_> {
         };
         let message = match is_other_header {
             true => "expected [[key]], but found another section".to_owned(),
+            false if self.is_other_format() => {
+                "expected a file of TOML, but found JSON or YAML".to_owned()
+            }
             false => reword_message(name, &message),
         };
         KeyFileError { hint, excerpt, ..KeyFileError::in_content(self.location(offset), message) }
@@ -413,6 +438,9 @@ fn can_be_shown(text: &str) -> bool {
 
 /// Returns what to write for an origin with a path, or without its scheme.
 fn hint_for_origin(text: &str) -> Option<String> {
+    if text == "*" {
+        return Some("leave origins out: a key without them is for all origins".to_owned());
+    }
     let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
     let host = rest.split(['/', '?', '#']).next()?;
     let origin = format!("{scheme}://{host}");
@@ -605,6 +633,14 @@ mod tests {
                 ),
                 "^ write \"https://a.test\"",
             ),
+            (format!("{head}limit = 5\n"), "^^^^^ a plan has the limit: write plan = \"pro\""),
+            (format!("{head}enabled = true\n"), "^^^^^^^ remove this line"),
+            (
+                format!("{head}hash = \"sha256:{}\"\norigins = [\"*\"]\n", "a".repeat(64)),
+                "^^^ leave origins out",
+            ),
+            ("{\"keys\": []}\n".into(), "1 | …\n  | ^ write a file of TOML: [[key]]"),
+            ("keys:\n  - id: a\n".into(), "write a file of TOML: [[key]]"),
             ("[web-1]\naccount = \"a\"\n".into(), "1 | [web-1]\n  | ^^^^^^^ write [[key]]"),
             (
                 format!("{head}env = \"A\"\nexpires = 2027-01-01\n"),

@@ -156,7 +156,13 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
     let authority = CertificateAuthority::new(setup.path("").as_path());
     let (chain, key) = authority.issue_certificate("first", "DNS:gate.test");
     let (_, other) = authority.issue_certificate("second", "DNS:gate.test");
+    let (der, locked) = (setup.path("first.der"), setup.path("locked.pem"));
+    std::fs::write(&der, [0x30, 0x82, 0x01, 0x0a, 0x02, 0x82]).unwrap();
+    let block = "ENCRYPTED PRIVATE KEY-----";
+    std::fs::write(&locked, format!("-----BEGIN {block}\nMIIB\n-----END {block}\n")).unwrap();
     for (files, expected) in [
+        ((der, key.clone()), "but found DER or PKCS#12; write it as PEM: openssl x509"),
+        ((chain.clone(), locked), "a key with a passphrase; write it without: openssl pkey"),
         (
             (chain.clone(), other),
             "key: expected the key of the certificate, but found another key than that of",
