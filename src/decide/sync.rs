@@ -169,7 +169,8 @@ impl SignUpSync {
     }
 }
 
-/// Deletes the sign-ups that are too old, or of a clock that was ahead. The one that was written last stays.
+/// Deletes the sign-ups that are too old, or of a clock that was ahead. The one that was written
+/// last stays.
 ///
 /// # Errors
 /// If the store did not answer.

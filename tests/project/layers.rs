@@ -113,6 +113,7 @@ const CRATES: [(&str, &[&str]); 42] = [
             "cli/output",
             "cli/author",
             "store/sqlite/open",
+            "support/memory",
             "support/peer_close",
         ],
     ),
