@@ -17,8 +17,8 @@ pub trait InboxSecretBackend {
     /// The secret of the store; `None` if it has none.
     fn read_inbox_secret(&mut self) -> Result<Option<StoredInboxSecret>, StoreError>;
 
-    /// The mark of the ids that the node which started last makes; `None` if the store has none. See
-    /// [`write_inbox_id_mark`](InboxSecretBackend::write_inbox_id_mark).
+    /// The mark of the ids that the node which started last makes; `None` if the store has none.
+    /// See [`write_inbox_id_mark`](InboxSecretBackend::write_inbox_id_mark).
     fn read_inbox_id_mark(&mut self) -> Result<Option<String>, StoreError>;
 
     /// Replaces the mark of the inbox ids: a text that two nodes have in common if and only if they
