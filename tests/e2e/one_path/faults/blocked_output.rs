@@ -135,7 +135,7 @@ fn if_nothing_reads_stdout_the_gateway_still_serves_reloads_and_stops() {
 fn a_failed_start_writes_every_config_fault_but_does_not_wait_for_a_reader() {
     let setup = Setup::new();
     let config = setup.path("broken.toml");
-    let faults = 2_000;
+    let faults = 500;
     let text: String = (0..faults).map(|at| format!("unknown_{at} = 1\n")).collect();
     std::fs::write(&config, text).unwrap();
     let start = |stderr: Stdio| {
