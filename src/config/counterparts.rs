@@ -133,7 +133,7 @@ const COUNTERPARTS: [Counterpart; 42] = [
     in_section(
         "dns",
         &["ttl", "timeout", "cache", "cache_ttl", "min_ttl", "max_ttl"],
-        "remove this line: a learned fact holds for the TTL of the DNS",
+        "remove this line: the TTLs of the DNS say how long a learned fact counts",
     ),
     in_section(
         "drain",

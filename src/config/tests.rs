@@ -333,7 +333,7 @@ fn names_of_other_servers_get_what_riskgate_has_in_their_place() {
         (plain("[upstream]\ntls_skip_verify = true\n"), "did you mean `tls_verify`?"),
         (plain("[log]\nrotate = \"daily\"\n"), "write max_bytes = 100000000"),
         (plain("[webhook]\nevents = [\"a\"]\n"), "write thresholds = [80, 100]"),
-        (plain("[dns]\nttl = 300\n"), "holds for the TTL of the DNS"),
+        (plain("[dns]\nttl = 300\n"), "say how long a learned fact counts"),
         (plain("[drain]\ntimeout = 30\n"), "write grace = \"30s\""),
         (plain("[admin]\nallow = [\"10.0.0.0/8\"]\n"), "a token guards these pages"),
         (plain("[[rule]]\nname = \"a\"\nthen = \"pass\"\nelse = 1\n"), "a rule below this one"),
