@@ -62,6 +62,8 @@ pub struct ProxyContext {
     connection_guard: Option<ConnectionGuard>,
     /// Whether the whole response of the upstream server has arrived.
     is_upstream_response_complete: bool,
+    /// Whether only the end of the server's connection ends the response.
+    does_response_end_with_connection: bool,
     /// The permit for this request's exchange; `None` before and after the exchange.
     exchange_permit: Option<ExchangePermit>,
     /// The bytes of the response's body that were passed to the client.
@@ -136,6 +138,21 @@ impl ProxyContext {
         self.deadline.is_some_and(|deadline| deadline.has_passed())
     }
 
+    /// Returns true if the response must fail because its server is late: the guard has ended the
+    /// connection, or does so now. A response with a length or chunks is complete, or Pingora sees
+    /// that it isn't. So it may go on if the server has sent all, and the client is late.
+    fn must_fail_response(&self) -> bool {
+        let is_for_body_part = self.deadline.is_some_and(|deadline| deadline.is_for_body_part());
+        match is_for_body_part {
+            true => self.does_response_end_with_connection && self.has_guard_ended_exchange(),
+            false => self.is_past_deadline(),
+        }
+    }
+
+    fn has_guard_ended_exchange(&self) -> bool {
+        self.connection_guard.as_ref().is_some_and(ConnectionGuard::has_ended_exchange)
+    }
+
     /// Tells the guard of the connection that the deadline has changed.
     fn move_deadline_of_guard(&self) {
         if let (Some(guard), Some(deadline)) = (&self.connection_guard, &self.deadline) {
@@ -156,11 +173,11 @@ impl ProxyContext {
     }
 }
 
-/// Returns true if a body may follow this response header.
-fn may_response_have_body(session: &Session, response: &ResponseHeader) -> bool {
+/// Returns where the body of this response ends.
+fn body_framing(session: &Session, response: &ResponseHeader) -> BodyFraming {
     let is_head_method = session.req_header().method == http::Method::HEAD;
-    ResponseFraming::of_header(response).map_or(true, |framing| {
-        framing.body(response.status.as_u16(), is_head_method) != BodyFraming::Empty
+    ResponseFraming::of_header(response).map_or(BodyFraming::UntilClose, |framing| {
+        framing.body(response.status.as_u16(), is_head_method)
     })
 }
 
@@ -291,9 +308,7 @@ impl ProxyHttp for Gateway {
             || ctx.connection_guard.as_ref().is_none_or(ConnectionGuard::has_received_bytes);
         let failure = match classify_error(&error) {
             _ if upload_watch::is_too_slow() => Failure::RequestBody(BodyFault::TooSlow),
-            _ if ctx.connection_guard.as_ref().is_some_and(ConnectionGuard::has_ended_exchange) => {
-                Failure::TimedOut
-            }
+            _ if ctx.has_guard_ended_exchange() => Failure::TimedOut,
             Failure::BrokenResponse if !has_response_begun => Failure::ClosedEarly {
                 is_reused: reused,
                 is_repeatable: is_idempotent && is_body_kept,
@@ -322,7 +337,9 @@ impl ProxyHttp for Gateway {
             deadline.restart_after_response_part();
             ctx.move_deadline_of_guard();
         }
-        ctx.is_upstream_response_complete = is_final && !may_response_have_body(session, response);
+        let framing = body_framing(session, response);
+        ctx.is_upstream_response_complete = is_final && framing == BodyFraming::Empty;
+        ctx.does_response_end_with_connection = framing == BodyFraming::UntilClose;
         ctx.drop_connection_guard_if_complete(session);
         self.gate.response_filter(session, response, &mut ctx.request_context)
     }
@@ -367,7 +384,7 @@ impl ProxyHttp for Gateway {
         }
         // After the deadline the response must fail, so that a truncated body doesn't look
         // complete.
-        if ctx.is_past_deadline() {
+        if ctx.must_fail_response() {
             return Err(Error::new_up(ErrorType::ReadTimedout));
         }
         if let Some(deadline) = &mut ctx.deadline {

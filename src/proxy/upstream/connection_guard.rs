@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pingora::protocols::l4::ext::get_tcp_info;
+use rustix::io::ioctl_fionread;
 use tokio::sync::watch;
 
 use super::deadline::ExchangeEndTime;
@@ -17,9 +18,9 @@ use crate::support::socket_reset::duplicate_fd;
 /// end of the connection counts as one byte more. Every HTTP response is longer.
 const MAX_BYTES_WITHOUT_RESPONSE_OVER_TLS: u64 = 32;
 
-/// How often a guard looks whether the server takes what the client sends.
+/// How often a guard looks at least whether the server takes what the client sends.
 const MIN_STALL_CHECK_PAUSE: Duration = Duration::from_millis(20);
-/// See [`MIN_STALL_CHECK_PAUSE`].
+/// How often a guard looks at most whether one side takes what the other one sends.
 const MAX_STALL_CHECK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Watches the connection of one exchange. At the deadline, if there is one, it shuts the
@@ -99,6 +100,14 @@ async fn wait_until_passed(mut current: watch::Receiver<ExchangeEndTime>, socket
         match end_time {
             ExchangeEndTime::At(Some(deadline)) if deadline <= Instant::now() => return,
             ExchangeEndTime::At(Some(deadline)) => tokio::time::sleep_until(deadline.into()).await,
+            ExchangeEndTime::AtIfServerIsSilent(deadline) if deadline > Instant::now() => {
+                tokio::time::sleep_until(deadline.into()).await;
+            }
+            ExchangeEndTime::AtIfServerIsSilent(_) if socket.has_unread_bytes() => {
+                // The sender lives as long as the timer.
+                let _ = tokio::time::timeout(MAX_STALL_CHECK_PAUSE, current.changed()).await;
+            }
+            ExchangeEndTime::AtIfServerIsSilent(_) => return,
             ExchangeEndTime::IfServerTakesNothingFor(Some(limit)) => {
                 stalled = match (socket.acknowledged_if_more_is_due(), stalled) {
                     (None, _) => None,
@@ -148,6 +157,12 @@ impl GuardedSocket {
     /// or if the guard is gone.
     pub fn has_sent_everything(&self) -> bool {
         self.acknowledged_if_more_is_due().is_none()
+    }
+
+    /// Returns true if the server has sent bytes that nobody has read; false if the guard is gone.
+    fn has_unread_bytes(&self) -> bool {
+        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        socket.as_ref().is_some_and(|it| ioctl_fionread(it).is_ok_and(|bytes| bytes > 0))
     }
 
     /// Returns how many bytes the kernel of the server has acknowledged; `None` if it has all bytes

@@ -13,6 +13,8 @@ pub struct ExchangeDeadline {
     limit: TimeLimit,
     /// When the time began to run; `None` while the client sends.
     since: Option<Instant>,
+    /// Whether the time runs for a part of the response's body.
+    is_for_body_part: bool,
 }
 
 /// When an exchange ends, as its guard sees it.
@@ -20,6 +22,9 @@ pub struct ExchangeDeadline {
 pub enum ExchangeEndTime {
     /// At this time; never if `None`.
     At(Option<Instant>),
+    /// At this time, if everything that the server has sent was read by then. Bytes of the server
+    /// that nobody has read wait for the client, so the server is not late.
+    AtIfServerIsSilent(Instant),
     /// While the client sends: once the server has not taken what arrived for this long; never if
     /// `None`.
     IfServerTakesNothingFor(Option<Duration>),
@@ -33,7 +38,7 @@ impl ExchangeDeadline {
     /// The deadline of an exchange whose request was complete at `since`; `None` if the client is
     /// still sending.
     pub fn new(limit: TimeLimit, since: Option<Instant>) -> ExchangeDeadline {
-        ExchangeDeadline { limit, since }
+        ExchangeDeadline { limit, since, is_for_body_part: false }
     }
 
     /// Starts the time, because the request is complete.
@@ -46,7 +51,13 @@ impl ExchangeDeadline {
     pub fn restart_after_response_part(&mut self) {
         if let (TimeLimit::EachPart(_), Some(since)) = (self.limit, &mut self.since) {
             *since = Instant::now();
+            self.is_for_body_part = true;
         }
+    }
+
+    /// Whether the time runs for a part of the response's body, and not for the whole exchange.
+    pub fn is_for_body_part(&self) -> bool {
+        self.is_for_body_part
     }
 
     /// The longest time that the server gets; `None` without a limit.
@@ -64,9 +75,10 @@ impl ExchangeDeadline {
 
     /// When the exchange ends.
     pub fn end_time(&self) -> ExchangeEndTime {
-        match self.since {
-            Some(_) => ExchangeEndTime::At(self.at()),
-            None => ExchangeEndTime::IfServerTakesNothingFor(self.longest_wait()),
+        match (self.since, self.at()) {
+            (Some(_), Some(at)) if self.is_for_body_part => ExchangeEndTime::AtIfServerIsSilent(at),
+            (Some(_), at) => ExchangeEndTime::At(at),
+            (None, _) => ExchangeEndTime::IfServerTakesNothingFor(self.longest_wait()),
         }
     }
 

@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::harness::http2_frames::{
+    DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, SETTINGS, WINDOW_UPDATE, encode_frame,
+    encode_request_fields,
+};
 use crate::harness::{
     Gateway, MockUpstream, Setup, Step, get, request, response_bytes, wait_until,
 };
@@ -70,6 +74,69 @@ fn each_part_of_a_response_has_the_whole_deadline() {
         let answer = gateway.send_request(&request).expect(200);
         assert!(!answer.is_complete, "the last parts never came");
     }
+}
+
+/// Waits longer than the deadline of the route, as a client that a person has paused.
+fn pause_longer_than_the_deadline() {
+    std::thread::sleep(Duration::from_millis(2_500));
+}
+
+#[test]
+fn a_client_may_pause_a_download_for_longer_than_the_deadline() {
+    // Downloads that are in the kernel's buffers, in riskgate's, and in the server's.
+    let lengths: Vec<usize> = (0..12).map(|step| (1 << 20) * (1 + step)).collect();
+    let upstream = MockUpstream::with_script(|request| {
+        let target = request.request_line().split(' ').nth(1).unwrap().to_owned();
+        let length: usize = target.rsplit('/').next().unwrap().parse().unwrap();
+        vec![Step::Send(response_bytes(200, "", &"x".repeat(length)))]
+    });
+    let route = "[[upstream.route]]\nprefix = \"/app\"\nkey = false\ndeadline = \"1s\"\n";
+    let gateway = Setup::new().append_toml(route).with_upstreams(&[upstream.address]).start();
+    std::thread::scope(|scope| {
+        for &length in &lengths {
+            let mut client = gateway.connect();
+            scope.spawn(move || {
+                let target = format!("/app/{length}");
+                client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+                client.wait_for_bytes();
+                pause_longer_than_the_deadline();
+                let answer = client.read_response().unwrap().expect(200);
+                assert!(answer.is_complete, "a download of {length} bytes was cut");
+                assert_eq!(answer.body.len(), length);
+            });
+        }
+    });
+}
+
+#[test]
+fn an_http2_client_may_open_its_window_after_the_deadline() {
+    let upstream = MockUpstream::with_script(|_| {
+        vec![Step::Send(response_bytes(200, "", &"x".repeat(100_000)))]
+    });
+    let route = "[[upstream.route]]\nprefix = \"/app\"\nkey = false\ndeadline = \"1s\"\n";
+    let setup = Setup::new().append_toml(route).set("listen.h2c", "true");
+    let gateway = setup.with_upstreams(&[upstream.address]).start();
+    let mut frames = FrameClient::open(gateway.http);
+    // 4 is SETTINGS_INITIAL_WINDOW_SIZE.
+    assert!(frames.try_send(&encode_frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])));
+    let block = encode_request_fields("GET", "/app/file", "", &[]);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
+    assert_eq!(frames.read_status(1), 200);
+    pause_longer_than_the_deadline();
+    for stream in [0, 1] {
+        let increment = 1_000_000_u32.to_be_bytes();
+        assert!(frames.try_send(&encode_frame(WINDOW_UPDATE, 0, stream, &increment)));
+    }
+    let (mut received, mut has_ended) = (0, false);
+    while !has_ended {
+        let (kind, flags, stream, payload) = frames.read_frame().expect("a frame");
+        if stream == 1 {
+            assert_eq!(kind, DATA, "the stream was cut after {received} bytes");
+            received += payload.len();
+            has_ended = flags & END_STREAM != 0;
+        }
+    }
+    assert_eq!(received, 100_000);
 }
 
 #[test]
