@@ -2,6 +2,7 @@
 //!
 //! Parses TOML into rows, or reports every fault with its line. This module opens no store.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -9,6 +10,7 @@ use toml::Spanned;
 
 use super::fault::{RingError, RingFault};
 use super::token::{MIN_KEY_LEN, Token, hide_keys, sha256};
+use crate::model::month::parse_rfc3339;
 use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
 use crate::support::excerpt::Excerpt;
@@ -171,13 +173,15 @@ pub fn read_key_file(
     })?;
     let mut keys = Vec::new();
     let mut faults = Vec::new();
+    let mut found = FoundKeys::default();
     for key in raw.key {
-        match reader.parse_key(key) {
+        let start = key.span().start;
+        let parsed = reader.parse_key(key);
+        match parsed.and_then(|it| reader.check_once(&mut found, it, start)) {
             Ok(key) => keys.push(key),
             Err(fault) => faults.push(fault),
         }
     }
-    reader.check_duplicates(&keys, &mut faults);
     if faults.is_empty() { Ok(keys) } else { Err(faults) }
 }
 
@@ -401,9 +405,9 @@ impl KeyFileReader<'_> {
         value: Option<&Spanned<String>>,
     ) -> Result<Option<i64>, KeyFileError> {
         let Some(value) = value else { return Ok(None) };
-        match value.get_ref().parse::<jiff::Timestamp>() {
-            Ok(time) => Ok(Some(time.as_second())),
-            Err(_) => {
+        match parse_rfc3339(value.get_ref()) {
+            Some(time) => Ok(Some(time)),
+            None => {
                 let found = quote_unless_key(value.get_ref());
                 let expected = format!("a time such as 2027-01-01T00:00:00Z, but found {found}");
                 Err(self.field_fault(field, value, &expected))
@@ -411,17 +415,36 @@ impl KeyFileReader<'_> {
         }
     }
 
-    fn check_duplicates(&self, keys: &[DeclaredKey], faults: &mut Vec<KeyFileError>) {
-        let mut ids = std::collections::HashSet::new();
-        let mut digests = std::collections::HashSet::new();
-        for DeclaredKey { key, .. } in keys {
-            if !ids.insert(&key.id) || !digests.insert(key.digest) {
-                let message =
-                    format!("key {}: expected once, but its id or key is used twice", key.id);
-                faults.push(KeyFileError::in_content(self.path_text.to_owned(), message));
-            }
-        }
+    /// Passes a key on whose section begins at the byte `start`.
+    ///
+    /// # Errors
+    /// If an earlier section has the same id, or the same key.
+    fn check_once(
+        &self,
+        found: &mut FoundKeys,
+        declared: DeclaredKey,
+        start: usize,
+    ) -> Result<DeclaredKey, KeyFileError> {
+        let id = &declared.key.id;
+        let with_id = found.starts_by_id.insert(id.clone(), start);
+        let with_digest = found.starts_by_digest.insert(declared.key.digest, start);
+        let (what, first, hint) = match (with_id, with_digest) {
+            (None, None) => return Ok(declared),
+            (_, Some(first)) => ("this key", first, "leave one of both out"),
+            (Some(first), None) => ("this id", first, "give each key an id of its own"),
+        };
+        let line = self.line_and_text_before(first).0;
+        let message = format!("key {id}: expected {what} once, but line {line} has it already");
+        let fault = KeyFileError::in_content(self.location(start), message);
+        Err(KeyFileError { hint: Some(hint.to_owned()), ..fault })
     }
+}
+
+/// Where the sections of the keys begin that were read so far.
+#[derive(Default)]
+struct FoundKeys {
+    starts_by_id: HashMap<String, usize>,
+    starts_by_digest: HashMap<[u8; 32], usize>,
 }
 
 /// Quotes a text of the file, unless the text may be a key.
@@ -581,7 +604,19 @@ mod tests {
             assert!(found.starts_with(fault) && !found.contains(key), "{found}");
         }
         let twice = format!("{head}env = \"WEB_KEY\"\n{head}env = \"WEB_KEY\"\n");
-        assert!(read_keys_from_text(&twice).unwrap_err()[0].contains("expected once"));
+        let faults = read_keys_from_text(&twice).unwrap_err();
+        let fault = "keys.toml:5:1: key a: expected this key once, but line 1 has it already; leave \
+                     one of both out";
+        assert_eq!(faults, [fault]);
+        let hash = "0".repeat(64);
+        let twice = format!("{head}env = \"WEB_KEY\"\n{head}hash = \"sha256:{hash}\"\n");
+        let faults = read_keys_from_text(&twice).unwrap_err();
+        let fault = "keys.toml:5:1: key a: expected this id once, but line 1 has it already; give \
+                     each key an id of its own";
+        assert_eq!(faults, [fault]);
+        let never = format!("{head}env = \"WEB_KEY\"\nexpires = \"9999-12-31T23:59:59Z\"\n");
+        let expires_at = read_keys_from_text(&never).unwrap()[0].key.expires_at;
+        assert_eq!(expires_at, Some(253_402_207_200), "9999-12-30T22:00:00Z");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::fault::ManagementFault;
 use crate::config::parse_duration;
 use crate::model::believed_time::BelievedTime;
-use crate::model::month::format_rfc3339;
+use crate::model::month::{format_rfc3339, parse_rfc3339};
 
 /// The expiry of a key: a time, or seconds from now.
 pub enum Expiry {
@@ -22,9 +22,9 @@ impl Expiry {
         if let Some(duration) = parse_duration(text).filter(|duration| duration.as_secs() > 0) {
             return Ok(Expiry::After(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
         }
-        match text.parse::<jiff::Timestamp>() {
-            Ok(time) => Ok(Expiry::At(time.as_second())),
-            Err(_) => Err(ManagementFault::invalid(
+        match parse_rfc3339(text) {
+            Some(time) => Ok(Expiry::At(time)),
+            None => Err(ManagementFault::invalid(
                 "expires",
                 "90d or a time such as 2027-01-01T00:00:00Z",
                 format!("{text:?}"),

@@ -78,7 +78,8 @@ pub fn set_override(
     check_new_override(&new, now)?;
     check_file_has_no_row(inputs, &name, |row| row.is_exact == new.is_exact)?;
     take_over_default_file(store, inputs, author)?;
-    let known = KnownOverrides::read(store, inputs)?.unwrap_or_default();
+    // Setting an override is the way out for an operator whose store has lost others.
+    let known = KnownOverrides::read_remaining(store, inputs)?;
     // If the table can't be built even without the new row, gateways would not apply the row.
     Table::build(&known.add_to(inputs), now)?;
     if request.action == OverrideAction::Deny && !request.is_forced {

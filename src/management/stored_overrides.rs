@@ -68,6 +68,27 @@ impl KnownOverrides {
         inputs: &TableInputs,
     ) -> Result<Option<KnownOverrides>, StoreError> {
         let Some(stored) = store.stored_overrides()? else { return Ok(None) };
+        KnownOverrides::of_stored(store, inputs, stored).map(Some)
+    }
+
+    /// Reads the overrides that a store has, even if it has lost others. There are none if the
+    /// store is not initialized.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn read_remaining(
+        store: &mut Store,
+        inputs: &TableInputs,
+    ) -> Result<KnownOverrides, StoreError> {
+        let Some(stored) = store.remaining_overrides()? else { return Ok(Self::default()) };
+        KnownOverrides::of_stored(store, inputs, stored)
+    }
+
+    fn of_stored(
+        store: &mut Store,
+        inputs: &TableInputs,
+        stored: StoredOverrides,
+    ) -> Result<KnownOverrides, StoreError> {
         let StoredOverrides { version, rows, mut damaged } = stored;
         let is_readable = |row: &&StoredOverride| {
             OverrideListRow::parse(&row.text)
@@ -83,7 +104,7 @@ impl KnownOverrides {
             default_file: DefaultFile::InUse,
         };
         known.look_at_default_file(store, inputs)?;
-        Ok(Some(known))
+        Ok(known)
     }
 
     /// Reads the overrides of the store of a config, which may not exist. Creates no store.

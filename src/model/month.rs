@@ -90,9 +90,17 @@ pub fn format_rfc3339(unix_seconds: i64) -> String {
     format!("{:.0}Z", to_date_time(unix_seconds))
 }
 
-/// Parses a time in RFC 3339. Returns it in seconds since 1970.
+/// Parses a time in RFC 3339. Returns it in seconds since 1970. The last 26 hours of the year 9999,
+/// which stand for "never" in some programs, become the last time that jiff knows.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
-    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
+    let is_time = |text: &str| text.parse::<jiff::Timestamp>().is_ok();
+    match text.parse::<jiff::Timestamp>() {
+        Ok(time) => Some(time.as_second()),
+        Err(_) if text.starts_with("9999-") && is_time(&text.replacen("9999", "9998", 1)) => {
+            Some(jiff::Timestamp::MAX.as_second())
+        }
+        Err(_) => None,
+    }
 }
 
 /// Formats milliseconds since 1970 in RFC 3339, in UTC: `2026-11-21T03:47:00.123Z`.

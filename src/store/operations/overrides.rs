@@ -16,6 +16,11 @@ pub trait OverrideBackend {
     /// some.
     fn stored_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError>;
 
+    /// Reads the overrides that the store has, even if it has lost others.
+    fn remaining_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError> {
+        self.stored_overrides()
+    }
+
     /// Reads the overrides of a domain, the exact one first.
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError>;
 

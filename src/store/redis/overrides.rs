@@ -24,17 +24,7 @@ const MAX_READS: u32 = 8;
 
 impl OverrideBackend for Redis {
     fn overrides_version(&mut self) -> Result<Option<OverridesVersion>, StoreError> {
-        type MetaFields = (Option<String>, Option<String>);
-        let mut read = redis::pipe();
-        read.cmd("MULTI");
-        read.cmd("HMGET").arg(RING_META_KEY).arg("store_id").arg("overrides");
-        read.cmd("HLEN").arg(OVERRIDES);
-        read.cmd("EXEC");
-        let reply = self.query_with_retry_within(READ_OPERATION, self.timeout, &read)?.pop();
-        let ((store_id, text), found): (MetaFields, u64) =
-            self.parse_reply(READ_OPERATION, reply.unwrap_or(redis::Value::Nil))?;
-        let Some(store_id) = store_id else { return Ok(None) };
-        let version = OverridesVersion::parse(store_id, text.as_deref());
+        let Some((version, found)) = self.read_version_and_count()? else { return Ok(None) };
         match version.filter(|version| version.count == found) {
             Some(version) => Ok(Some(version)),
             None => Err(StoreError::Unusable {
@@ -46,16 +36,14 @@ impl OverrideBackend for Redis {
     }
 
     fn stored_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError> {
-        let mut reads = 1;
-        loop {
-            let Some(version) = self.overrides_version()? else { return Ok(None) };
-            let (rows, damaged) = self.scan_overrides()?;
-            // If the overrides keep changing, the next version is read soon.
-            if self.overrides_version()?.as_ref() == Some(&version) || reads == MAX_READS {
-                return Ok(Some(StoredOverrides { version, rows, damaged }));
-            }
-            reads += 1;
-        }
+        self.read_overrides_of_one_version(Redis::overrides_version)
+    }
+
+    fn remaining_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError> {
+        self.read_overrides_of_one_version(|store| {
+            let read = store.read_version_and_count()?;
+            Ok(read.map(|(version, _)| version.unwrap_or_default()))
+        })
     }
 
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
@@ -129,6 +117,41 @@ impl OverrideBackend for Redis {
 }
 
 impl Redis {
+    /// Reads the version, and counts the rows in the same step. `None` if the store is not
+    /// initialized. The version is `None` if riskgate did not write it.
+    fn read_version_and_count(
+        &mut self,
+    ) -> Result<Option<(Option<OverridesVersion>, u64)>, StoreError> {
+        type MetaFields = (Option<String>, Option<String>);
+        let mut read = redis::pipe();
+        read.cmd("MULTI");
+        read.cmd("HMGET").arg(RING_META_KEY).arg("store_id").arg("overrides");
+        read.cmd("HLEN").arg(OVERRIDES);
+        read.cmd("EXEC");
+        let reply = self.query_with_retry_within(READ_OPERATION, self.timeout, &read)?.pop();
+        let ((store_id, text), found): (MetaFields, u64) =
+            self.parse_reply(READ_OPERATION, reply.unwrap_or(redis::Value::Nil))?;
+        let Some(store_id) = store_id else { return Ok(None) };
+        Ok(Some((OverridesVersion::parse(store_id, text.as_deref()), found)))
+    }
+
+    /// Reads all overrides, between two reads of the same version.
+    fn read_overrides_of_one_version(
+        &mut self,
+        read_version: impl Fn(&mut Redis) -> Result<Option<OverridesVersion>, StoreError>,
+    ) -> Result<Option<StoredOverrides>, StoreError> {
+        let mut reads = 1;
+        loop {
+            let Some(version) = read_version(self)? else { return Ok(None) };
+            let (rows, damaged) = self.scan_overrides()?;
+            // If the overrides keep changing, the next version is read soon.
+            if read_version(self)?.as_ref() == Some(&version) || reads == MAX_READS {
+                return Ok(Some(StoredOverrides { version, rows, damaged }));
+            }
+            reads += 1;
+        }
+    }
+
     /// The two fields of a domain, that of the exact override first, and their values.
     fn read_fields(
         &mut self,

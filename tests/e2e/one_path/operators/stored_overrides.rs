@@ -86,9 +86,13 @@ fn the_last_good_overrides_stay_while_the_store_is_down() {
     server.run(&["HDEL", "riskgate:{ring}:overrides", "bad.example.com subtree"]);
     wait_until("the loss is told", says_so);
     assert!(is_denied(&gateway, &key, "bad.example.com"), "lost rows stay in force here");
+    gateway.cli(&["table", "deny", "worse.example.com"]).expect(0);
+    wait_until("what the operator writes ends the fault", || !says_so());
+    assert!(!is_denied(&gateway, &key, "bad.example.com"), "what the store has counts again");
+    assert!(is_denied(&gateway, &key, "worse.example.com"));
     server.run(&["FLUSHALL"]);
     std::thread::sleep(Duration::from_millis(1_500));
-    assert!(is_denied(&gateway, &key, "bad.example.com"), "an empty server changes nothing");
+    assert!(is_denied(&gateway, &key, "worse.example.com"), "an empty server changes nothing");
 }
 
 /// A setup whose default file of overrides has the rows of [`FILE`], as earlier versions wrote it.
