@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use super::entry::NO_ANSWER;
 use super::layout::parts::ListInfo;
 use super::seen_days::SeenDays;
 use super::source_packages::{self, SourcePackage};
@@ -25,6 +26,9 @@ pub struct TableAnswer<'t> {
     pub(super) table: &'t Table,
     /// The index of the answer in the table.
     pub(super) answer_index: u16,
+    /// The index of the answer whose fields an override lays over this one; [`NO_ANSWER`] if none
+    /// does.
+    pub(super) fields_laid_over: u16,
     /// Whether a DNS fact that riskgate learned decided the answer.
     pub(super) is_from_dns_fact: bool,
     /// Whether the DNS has a mail host for the name, even if the answer does not depend on it.
@@ -77,6 +81,7 @@ impl Table {
             matched_name_offset,
             table: self,
             answer_index,
+            fields_laid_over: NO_ANSWER,
             is_from_dns_fact: false,
             has_mail_host: false,
             seen_days: SeenDays::default(),
@@ -94,7 +99,9 @@ impl<'t> TableAnswer<'t> {
     /// quote of the domain.
     pub fn json_tail(&self) -> Cow<'t, str> {
         let answer = usize::from(self.answer_index);
-        match self.verdict == self.table.decoded_table.answers[answer].verdict {
+        let is_as_stored = self.fields_laid_over == NO_ANSWER
+            && self.verdict == self.table.decoded_table.answers[answer].verdict;
+        match is_as_stored {
             true => Cow::Borrowed(&self.table.json_tail_by_answer[answer]),
             false => Cow::Owned(self.verdict.render_json_tail(self.mail_service_label)),
         }
@@ -114,6 +121,28 @@ impl<'t> TableAnswer<'t> {
                 _ => {}
             }
         }
+        self
+    }
+
+    /// This answer with the fields that the override of the answer `index` sets, beside reason and
+    /// score. No fields if `index` is [`NO_ANSWER`].
+    pub(super) fn with_fields_laid_over(mut self, index: u16) -> Self {
+        let Some(stored) = self.table.decoded_table.answers.get(usize::from(index)) else {
+            return self;
+        };
+        let fields = stored.laid_over;
+        if fields.is_free_provider {
+            self.verdict.is_free_provider = stored.verdict.is_free_provider;
+            // No mail domain is that of a company and of a free provider.
+            self.verdict.is_corporate_email &= !self.verdict.is_free_provider;
+        }
+        if fields.is_corporate_email {
+            self.verdict.is_corporate_email = stored.verdict.is_corporate_email;
+        }
+        if fields.label {
+            self.mail_service_label = label_of_answer(&self.table.decoded_table, stored);
+        }
+        self.fields_laid_over = index;
         self
     }
 
@@ -209,9 +238,12 @@ impl<'t> TableAnswer<'t> {
     /// The rule, lists and sources behind the answer.
     pub fn explain(&self) -> AnswerOrigin<'t> {
         let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
+        let answers = &self.table.decoded_table.answers;
+        let laid_over = answers.get(usize::from(self.fields_laid_over));
+        let list_bits = answer.list_bits | laid_over.map_or(0, |it| it.list_bits);
         let lists: Vec<&ListInfo> = (0..)
             .zip(self.table.lists())
-            .filter(|(number, _)| answer.list_bits >> number & 1 == 1)
+            .filter(|(number, _)| list_bits >> number & 1 == 1)
             .map(|(_, list)| list)
             .collect();
         let has_voted = |source: &SourcePackage| {

@@ -13,6 +13,7 @@ use super::entry::{
 };
 use super::look_alikes::{LookAlike, read_look_alike};
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
+use super::rules::OverrideFields;
 use super::seen_days::SeenDays;
 use super::similar_names::{SuffixState, TypedName};
 use super::source_packages::SECONDS_PER_DAY;
@@ -56,9 +57,7 @@ impl Table {
         };
         if let Some(row) = found.filter(|row| row.answer != NO_ANSWER) {
             return match self.answer_yields_to_unlisted_rules[usize::from(row.answer)] {
-                true => self
-                    .apply_unlisted_rules(domain, registrable_start)
-                    .unwrap_or_else(|| self.make_answer_of_row(row)),
+                true => self.apply_rules_below_row(domain, registrable_start, row, now),
                 false => self.make_answer_of_row(row),
             };
         }
@@ -68,8 +67,29 @@ impl Table {
             && let Some(row) =
                 self.find_row_above_registrable(name, registrable_start.unwrap_or(0), tld_flags)
         {
-            return self.make_answer_of_row(row);
+            let judges_no_name = self.answer_yields_to_unlisted_rules[usize::from(row.answer)]
+                && self.fields_laid_over_by(row.answer).is_any();
+            return match judges_no_name {
+                true => self.apply_rules_below_row(domain, registrable_start, row, now),
+                false => self.make_answer_of_row(row),
+            };
         }
+        self.answer_unlisted_name(domain, registrable_start, tld_flags, now)
+    }
+
+    /// The fields that the override behind an answer lays over what rules and DNS facts say.
+    fn fields_laid_over_by(&self, answer_index: u16) -> OverrideFields {
+        self.decoded_table.answers[usize::from(answer_index)].laid_over
+    }
+
+    /// The answer for a name without a row.
+    fn answer_unlisted_name(
+        &self,
+        domain: &Domain,
+        registrable_start: Option<usize>,
+        tld_flags: u8,
+        now: i64,
+    ) -> TableAnswer<'_> {
         let is_tld_list_recent =
             self.decoded_table.meta.tlds_date.is_some_and(|date| {
                 now < date.saturating_add(MAX_TLD_LIST_AGE_DAYS * SECONDS_PER_DAY)
@@ -79,6 +99,36 @@ impl Table {
         }
         self.apply_unlisted_rules(domain, registrable_start)
             .unwrap_or_else(|| self.make_answer(ANSWER_UNKNOWN, None))
+    }
+
+    /// The answer for a name whose row does not judge it. If the row is that of an override alone,
+    /// the name is judged as one without a row. The fields of an override are laid over the answer.
+    fn apply_rules_below_row(
+        &self,
+        domain: &Domain,
+        registrable_start: Option<usize>,
+        row: MatchedRow,
+        now: i64,
+    ) -> TableAnswer<'_> {
+        let stored = &self.decoded_table.answers[usize::from(row.answer)];
+        if !stored.laid_over.is_any() {
+            return self
+                .apply_unlisted_rules(domain, registrable_start)
+                .unwrap_or_else(|| self.make_answer_of_row(row));
+        }
+        match stored.is_known_or_cleared || stored.vote_bits != 0 {
+            true => self
+                .apply_unlisted_rules(domain, registrable_start)
+                .map(|answer| answer.with_fields_laid_over(row.answer))
+                .unwrap_or_else(|| self.make_answer_of_row(row)),
+            false => {
+                let name = domain.as_str();
+                let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
+                let tld_flags = self.tld_flags.flags_of(&name[tld_at..]);
+                self.answer_unlisted_name(domain, registrable_start, tld_flags, now)
+                    .with_fields_laid_over(row.answer)
+            }
+        }
     }
 
     /// The answer of the rules for unlisted names, if one applies.
@@ -140,8 +190,10 @@ impl Table {
 
     /// The answer of a row that matched.
     fn make_answer_of_row(&self, row: MatchedRow) -> TableAnswer<'_> {
+        let has_fields = self.fields_laid_over_by(row.answer).is_any();
         TableAnswer {
             seen_days: row.seen_days,
+            fields_laid_over: if has_fields { row.answer } else { NO_ANSWER },
             ..self.make_answer(row.answer, Some(row.name_offset))
         }
     }

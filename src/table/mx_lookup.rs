@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::answer::TableAnswer;
-use super::entry::{ANSWER_NO_MAIL, ANSWER_PARKED};
+use super::entry::{ANSWER_NO_MAIL, ANSWER_PARKED, NO_ANSWER};
 use super::manifest::ListKind;
 use super::mx::{IMPLICIT_MX, MxAnswerIndexes, rule_for_special_mx};
 use super::table_data::Table;
@@ -57,7 +57,8 @@ impl Table {
 }
 
 impl TableAnswer<'_> {
-    /// Whether DNS records may change the answer. They may if no list and no override decided it.
+    /// Whether DNS records may change the answer. They may if no list decided it, and no override
+    /// that sets reason or score.
     pub fn is_undecided_by_lists(&self) -> bool {
         match self.verdict.rule {
             Rule::LookAlike
@@ -90,7 +91,7 @@ impl TableAnswer<'_> {
             Some(number) => TableAnswer {
                 is_from_dns_fact: true,
                 has_mail_host: rule_for_special_mx(mx_value).is_none(),
-                ..self.table.make_answer(number, None)
+                ..self.table.make_answer(number, None).with_fields_laid_over(self.fields_laid_over)
             },
             None => TableAnswer { has_mail_host: true, ..self },
         }
@@ -119,6 +120,7 @@ impl TableAnswer<'_> {
         match addresses.iter().find_map(find_answer) {
             Some(number) => {
                 let raised = self.table.make_answer(number, None);
+                let raised = raised.with_fields_laid_over(self.fields_laid_over);
                 match raised.verdict.score > self.verdict.score {
                     true => TableAnswer { is_from_dns_fact: true, has_mail_host: true, ..raised },
                     false => self,
@@ -144,9 +146,16 @@ impl TableAnswer<'_> {
         }
     }
 
+    /// Whether all lists behind the answer are of this kind. An override that sets neither reason
+    /// nor score does not count.
     fn is_only_in_lists_of_kind(&self, kind: ListKind) -> bool {
         let lists = self.table.decoded_table.answers[usize::from(self.answer_index)].list_bits;
+        let has_fields = self.fields_laid_over != NO_ANSWER;
         let mut numbered = (0..).zip(self.table.lists());
-        numbered.all(|(number, list)| lists >> number & 1 == 0 || list.kind == kind.as_str())
+        numbered.all(|(number, list)| {
+            lists >> number & 1 == 0
+                || list.kind == kind.as_str()
+                || has_fields && list.kind == ListKind::Override.as_str()
+        })
     }
 }

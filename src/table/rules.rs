@@ -98,6 +98,39 @@ pub(super) struct StoredAnswer {
     pub is_protected_in_manifest_lists: bool,
     /// Whether a list says that the name is real.
     pub is_known_or_cleared: bool,
+    /// The fields of an override that leaves the verdict to rules for unlisted names and to DNS
+    /// facts.
+    pub laid_over: OverrideFields,
+}
+
+/// Which fields an override sets beside reason and score.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct OverrideFields {
+    pub is_free_provider: bool,
+    pub is_corporate_email: bool,
+    pub label: bool,
+}
+
+impl OverrideFields {
+    /// Whether the override sets one of these fields.
+    pub(super) fn is_any(self) -> bool {
+        self.is_free_provider || self.is_corporate_email || self.label
+    }
+}
+
+impl OverrideRow<'_> {
+    /// Whether the override decides the verdict: it sets the reason or the score.
+    fn decides_verdict(&self) -> bool {
+        self.reason.is_some() || self.score.is_some()
+    }
+
+    fn fields(&self) -> OverrideFields {
+        OverrideFields {
+            is_free_provider: self.is_free_provider.is_some(),
+            is_corporate_email: self.is_corporate_email.is_some(),
+            label: self.label_number.is_some(),
+        }
+    }
 }
 
 /// Decides the answer. The first rule that applies gives reason and score. The override then
@@ -116,8 +149,10 @@ pub(super) fn decide_answer(
     let mut label =
         if facts.label_number == 0 { facts.mx_label_number } else { facts.label_number };
     let mut lists = facts.list_bits;
+    // A label of the lists says what the name is, so nothing else judges it.
+    let laid_over = override_row.filter(|it| !it.decides_verdict() && label == 0);
     if let Some(override_row) = override_row {
-        if override_row.reason.is_some() || override_row.score.is_some() {
+        if override_row.decides_verdict() {
             rule = Rule::Override;
         }
         reason = override_row.reason.unwrap_or(reason);
@@ -146,6 +181,7 @@ pub(super) fn decide_answer(
         is_in_manifest_lists: has(IN_MANIFEST_LISTS_BIT),
         is_protected_in_manifest_lists: has(PROTECTED_IN_MANIFEST_BIT),
         is_known_or_cleared: has(KNOWN_OR_CLEARED_BIT),
+        laid_over: laid_over.map(OverrideRow::fields).unwrap_or_default(),
     }
 }
 

@@ -327,14 +327,14 @@ fn find_role_score(parts: &DecodedTable) -> Score {
 }
 
 /// For each answer, whether the rules for unlisted names take precedence over it. They do if no
-/// rule decided the answer, it has no label, and no list of kind `known` is behind it.
+/// rule decided the answer, no list gave it a label, and no list of kind `known` is behind it.
 fn find_answers_yielding_to_rules(parts: &DecodedTable) -> Vec<bool> {
     let is_known_list = |list: &ListInfo| list.kind == ListKind::Known.as_str();
     let real_name_lists = (0..).zip(&parts.meta.list).filter(|(_, list)| is_known_list(list));
     let real_name_lists = real_name_lists.fold(0u64, |lists, (number, _)| lists | 1 << number);
     let has_no_facts = |answer: &StoredAnswer| {
         answer.verdict.rule == Rule::Unknown
-            && answer.label_number == 0
+            && (answer.label_number == 0 || answer.laid_over.label)
             && answer.list_bits & real_name_lists == 0
     };
     parts.answers.iter().map(has_no_facts).collect()

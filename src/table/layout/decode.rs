@@ -12,7 +12,7 @@ use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
 use crate::table::entry::{NO_ANSWER, NameEntry, RULES_OF_FIXED_ANSWERS};
 use crate::table::fault::TableFault;
-use crate::table::rules::StoredAnswer;
+use crate::table::rules::{OverrideFields, StoredAnswer};
 use crate::table::seen_days::{Day, SeenDays};
 
 fn decode_answer(
@@ -35,9 +35,14 @@ fn decode_answer(
         is_in_manifest_lists: flags & 4 != 0,
         is_protected_in_manifest_lists: flags & 8 != 0,
         is_known_or_cleared: flags & 16 != 0,
+        laid_over: OverrideFields {
+            is_free_provider: flags & 32 != 0,
+            is_corporate_email: flags & 64 != 0,
+            label: flags & 128 != 0,
+        },
     };
     let has_known_lists = answer.list_bits.checked_shr(list_count as u32).unwrap_or(0) == 0;
-    let is_valid = answer.label_number as usize <= label_count && has_known_lists && flags < 32;
+    let is_valid = answer.label_number as usize <= label_count && has_known_lists;
     is_valid.then_some(answer)
 }
 

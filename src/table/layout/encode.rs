@@ -145,7 +145,10 @@ fn encode_answer(answer: &StoredAnswer) -> [u8; ANSWER_BYTES] {
         | u8::from(verdict.is_corporate_email) << 1
         | u8::from(answer.is_in_manifest_lists) << 2
         | u8::from(answer.is_protected_in_manifest_lists) << 3
-        | u8::from(answer.is_known_or_cleared) << 4;
+        | u8::from(answer.is_known_or_cleared) << 4
+        | u8::from(answer.laid_over.is_free_provider) << 5
+        | u8::from(answer.laid_over.is_corporate_email) << 6
+        | u8::from(answer.laid_over.label) << 7;
     out[3] = verdict.rule as u8;
     out[4..8].copy_from_slice(&answer.label_number.to_le_bytes());
     out[8..16].copy_from_slice(&answer.list_bits.to_le_bytes());

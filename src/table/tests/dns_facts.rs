@@ -1,7 +1,7 @@
 //! DNS facts about names in no list.
 
 use super::support::{load_faults, load_lists, look_up, try_load_lists};
-use crate::model::verdict::{Rule, VerdictSource};
+use crate::model::verdict::{Rule, Verdict, VerdictSource};
 use crate::table::{Table, TableLocation};
 
 const RULES_IN_MANIFEST: (&str, &str) = (
@@ -163,7 +163,6 @@ fn no_mx_fact_changes_an_answer_of_a_list_or_an_override() {
         "labelled.eu.cc",
         "city.gov",
         "word.com",
-        "label.word.eu.cc",
     ] {
         let found = look_up(&table, name);
         assert!(!found.is_undecided_by_lists(), "{name}");
@@ -177,6 +176,61 @@ fn no_mx_fact_changes_an_answer_of_a_list_or_an_override() {
             assert_eq!(with.verdict_source(), found.verdict_source());
         }
     }
+}
+
+#[test]
+fn an_override_of_other_fields_leaves_the_verdict_to_rules_and_dns_facts() {
+    let row = |name: &str| format!("{name},subtree,,,true,,Mine\n");
+    let names = ["plain.com", "my-tempmail.com", "gmial.com", "eu.cc", "shop.eu.cc", "nosuchtld"];
+    let overrides = names.map(row).concat() + "flags.com,exact,,,,true,\nnone.com,exact,,,,,-\n";
+    let lists = [
+        RULES_IN_MANIFEST,
+        MX_LABELS_FILE,
+        ("tlds.txt", "com\ncc\n"),
+        ("free-subdomains.txt", "eu.cc\n"),
+        ("known.txt", "real-tempmail.com\n"),
+        ("a.txt", "listed.com\n"),
+    ];
+    let without = load_lists(&lists);
+    let more = "real-tempmail.com,exact,,,true,,\nlisted.com,exact,,,true,,\n";
+    let all = overrides + more;
+    let table = load_lists(&[&lists[..], &[("overrides.csv", all.as_str())]].concat());
+    for name in [
+        "plain.com",
+        "a.plain.com",
+        "my-tempmail.com",
+        "gmial.com",
+        "shop.eu.cc",
+        "other.eu.cc",
+        "a.nosuchtld",
+        "real-tempmail.com",
+        "listed.com",
+    ] {
+        for mx in [None, Some("."), Some("mx.bad.host"), Some("mx.good.host")] {
+            let look_up_with_mx = |table| {
+                let found = look_up(table, name);
+                let found = mx.map_or(found, |mx| found.apply_mx_fact(mx));
+                (
+                    found.verdict,
+                    found.mail_service_label.map(str::to_owned),
+                    found.json_tail().into(),
+                )
+            };
+            let (expected, _, _): (_, _, String) = look_up_with_mx(&without);
+            let (found, label, json) = look_up_with_mx(&table);
+            let expected =
+                Verdict { is_free_provider: true, is_corporate_email: false, ..expected };
+            assert_eq!(found, expected, "{name} {mx:?}");
+            assert!(json.contains("\"is_free_provider\":true"), "{name} {mx:?}: {json}");
+            let is_labelled = !["real-tempmail.com", "listed.com"].contains(&name);
+            assert!(!is_labelled || label.as_deref() == Some("Mine"), "{name} {mx:?}");
+        }
+    }
+    let found = look_up(&table, "flags.com");
+    assert!(found.verdict.is_corporate_email && found.is_undecided_by_lists());
+    assert!(found.explain().lists.iter().any(|list| list.kind == "override"));
+    let with = look_up(&table, "none.com").apply_mx_fact("mx.good.host");
+    assert_eq!((with.mail_service_label, with.verdict.is_corporate_email), (None, true));
 }
 
 #[test]
