@@ -426,8 +426,8 @@ impl StartupConfig {
     /// The files that are read only when the process starts.
     pub fn files_read_at_start(&self) -> Vec<PathBuf> {
         let of_upstream = self.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
-        let of_store = self.store.redis.tls_ca.clone();
         let of_traces = self.traces.as_ref().and_then(|traces| traces.tls_ca.clone());
+        let of_store = self.store.redis.files();
         of_store.into_iter().chain(of_traces).chain(of_upstream.map(PathBuf::from)).collect()
     }
 }

@@ -4,7 +4,7 @@ use super::config_args::{ConfigArgs, describe_source};
 use super::failure::CommandFailure;
 use super::output::print_message;
 use super::store_access::{STORE_TIMEOUT, read_ring_rows};
-use crate::keys::{KeyRing, locate_plan_fault};
+use crate::keys::{KeyRing, RingError, locate_plan_fault};
 use crate::management::read_present_time;
 use crate::process::server::{StartupInputs, check_log_limits_and_upstreams, check_runtime_dir};
 use crate::store::{RingRows, Store, StoreError};
@@ -34,13 +34,14 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     };
     let now = read_present_time(options, STORE_TIMEOUT);
     let (declared, plans) = (&inputs.declared_keys, &inputs.config.reloadable.plans);
-    KeyRing::check_key_file(&rows, declared, plans).map_err(|error| {
+    KeyRing::check_key_file(&rows, declared, plans).map_err(|faults| {
         let file = inputs.config.reloadable.key_file.as_ref();
-        if let Some(fault) = file.and_then(|path| locate_plan_fault(path, &error)) {
-            return CommandFailure::config(vec![fault.to_text()]);
-        }
-        let file = file.map(|path| format!("{}: ", path.display())).unwrap_or_default();
-        CommandFailure::config(vec![format!("{file}{error}")])
+        let describe = |fault: &RingError| {
+            let located = file.and_then(|path| locate_plan_fault(path, fault));
+            let file = || file.map(|path| format!("{}: ", path.display())).unwrap_or_default();
+            located.map_or_else(|| format!("{}{fault}", file()), |it| it.to_text())
+        };
+        CommandFailure::config(faults.iter().map(describe).collect())
     })?;
     let from = describe_source(&inputs.config);
     print_message(format!(

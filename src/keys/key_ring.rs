@@ -9,7 +9,7 @@ use super::allowed_origins::AllowedOrigins;
 use super::fault::{RingError, RingFault};
 use super::key::{Account, Key};
 use super::key_file::DeclaredKey;
-use super::limits::{Plans, check_key_file_plans, resolve_effective_limits};
+use super::limits::{Plans, find_plan_faults, resolve_effective_limits};
 use super::merge::{MergedKey, merge_keys};
 use super::token::sha256;
 use crate::model::origin::Origin;
@@ -72,16 +72,20 @@ impl KeyRing {
 
     /// Rejects a key file that gives an account two plans. Also rejects a plan that the config does
     /// not define, unless the store sets another plan or a limit for the account.
+    ///
+    /// # Errors
+    /// Returns the fault of each such account.
     pub fn check_key_file(
         rows: &RingRows,
         declared: &[DeclaredKey],
         plans: &Plans,
-    ) -> Result<(), RingError> {
+    ) -> Result<(), Vec<RingError>> {
         let damaged = &rows.damaged.account_names;
-        check_key_file_plans(
+        let faults = find_plan_faults(
             resolve_effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans),
             declared,
-        )
+        );
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
     /// The faults that a ring built from these rows would have, without building the ring.

@@ -128,23 +128,31 @@ pub(super) fn resolve_effective_limits<'r>(
     sources_by_account.into_iter().map(resolve_limit).collect()
 }
 
-/// Rejects a key file that gives an account two plans, or a plan that the config does not define.
-pub(super) fn check_key_file_plans(
+/// The faults of a key file that gives an account two plans, or a plan that the config does not
+/// define: one for each account.
+pub(super) fn find_plan_faults(
     effective_limits: impl IntoIterator<Item = EffectiveLimit>,
     declared: &[DeclaredKey],
-) -> Result<(), RingError> {
+) -> Vec<RingError> {
+    let mut conflicts: BTreeMap<&str, RingError> = BTreeMap::new();
     let mut first_plans: BTreeMap<&str, &str> = BTreeMap::new();
     for DeclaredKey { key, plan } in declared {
         let Some(plan) = plan.as_deref() else { continue };
         let first = *first_plans.entry(&key.account).or_insert(plan);
         if first != plan {
             let (account, first, second) = (key.account.clone(), first.into(), plan.into());
-            return Err(RingError::ConflictingPlans { account, first, second });
+            let conflict = RingError::ConflictingPlans { account, first, second };
+            conflicts.entry(&key.account).or_insert(conflict);
         }
     }
-    let faults = effective_limits
+    let of_conflicting =
+        |fault: &RingFault| fault.account().is_some_and(|it| conflicts.contains_key(it));
+    let unknown: Vec<RingError> = effective_limits
         .into_iter()
         .filter(|effective| effective.is_plan_from_key_file)
-        .filter_map(|effective| effective.fault);
-    faults.into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
+        .filter_map(|effective| effective.fault)
+        .filter(|fault| !of_conflicting(fault))
+        .map(RingError::from)
+        .collect();
+    conflicts.into_values().chain(unknown).collect()
 }

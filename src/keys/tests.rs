@@ -275,7 +275,8 @@ fn a_key_file_is_rejected_only_for_its_own_faults() {
         [declared_key(key_row(1, "a"), plans[0]), declared_key(key_row(2, "a"), plans[1])]
     };
     let check = |rows: &RingRows, declared: &[DeclaredKey]| {
-        KeyRing::check_key_file(rows, declared, &plans()).err().map(|error| error.to_string())
+        let faults = KeyRing::check_key_file(rows, declared, &plans()).err()?;
+        Some(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     };
     let none = ring_rows(1, vec![], vec![]);
     assert_eq!(check(&none, &in_file([None, Some("pro")])), None);
@@ -284,6 +285,11 @@ fn a_key_file_is_rejected_only_for_its_own_faults() {
     let gold = in_file([Some("gold"), None]);
     let unknown = check(&none, &gold).unwrap();
     assert!(unknown.starts_with("account a: expected one of the plans"), "{unknown}");
+    let all =
+        [&in_file([Some("free"), Some("pro")])[..], &[declared_key(key_row(3, "b"), Some("gold"))]];
+    let both = check(&none, &all.concat()).unwrap();
+    assert_eq!(both.lines().count(), 2, "{both}");
+    assert!(both.contains("account a: expected one plan") && both.contains("\"gold\""), "{both}");
     // The store's plan takes precedence, so an unknown plan there is not a fault of the file.
     for plan in ["pro", "platinum"] {
         assert_eq!(

@@ -141,7 +141,10 @@ impl ReloadState {
     pub(super) fn report_settings_needing_restart(&self) {
         let mut settings = self.inputs.startup.list_changes(&self.inputs.next_startup.peek());
         if self.have_startup_files_changed {
-            settings.push("the files of store.tls_ca, upstream.tls_ca and traces.tls_ca");
+            settings.push(
+                "the files of store.tls_ca, store.tls_certificate, store.tls_key, \
+                 store.sentinel_password_file, upstream.tls_ca and traces.tls_ca",
+            );
         }
         if !settings.is_empty() {
             log::warn!(

@@ -87,7 +87,7 @@ impl KeyRingUpdater {
         }
         if let Some(rows) = &rows {
             let checked = KeyRing::check_key_file(rows, &declared, &config.plans);
-            checked.map_err(|error| error.to_string())?;
+            checked.map_err(|faults| join_lines(&faults))?;
         }
         let build = |rows| KeyRing::build(rows, &declared, &config.plans, ledger);
         let ring = rows.as_ref().map(build);
@@ -200,13 +200,14 @@ impl KeyRingUpdater {
         let faults = declared.as_ref().err();
         let is_transient = faults.is_some_and(|faults| faults.iter().any(|it| it.is_transient));
         self.key_file_watch.schedule_retry_if(is_transient);
-        let declared = declared.map_err(|faults| {
-            faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        });
-        let describe = |error: RingError| {
+        let declared = declared.map_err(|faults| join_lines(&faults));
+        let describe = |faults: Vec<RingError>| {
             let path = self.key_file_watch.first_path();
-            let located = path.and_then(|path| locate_plan_fault(path, &error));
-            located.map_or_else(|| error.to_string(), |fault| fault.to_string())
+            let located = faults.iter().map(|fault| {
+                let located = path.and_then(|path| locate_plan_fault(path, fault));
+                located.map_or_else(|| fault.to_string(), |it| it.to_string())
+            });
+            join_lines(&located.collect::<Vec<_>>())
         };
         let built = declared.and_then(|declared| match &self.rows {
             Some(rows) => KeyRing::check_key_file(rows, &declared, plans)
@@ -437,4 +438,8 @@ enum SyncError {
     EmptyServer,
     #[error("{keys} keys to read from the store: {found}")]
     NotEnoughMemory { keys: u64, found: io::Error },
+}
+
+fn join_lines(faults: &[impl ToString]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -17,6 +17,16 @@ pub struct RedisOptions {
     pub sentinel_password_file: Option<PathBuf>,
 }
 
+impl RedisOptions {
+    /// The files that the options name.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let of_client = self.client_certificate.iter();
+        let of_client = of_client.flat_map(|it| [it.certificate.clone(), it.key.clone()]);
+        let others = [self.tls_ca.clone(), self.sentinel_password_file.clone()];
+        others.into_iter().flatten().chain(of_client).collect()
+    }
+}
+
 /// The files of a client certificate, in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificatePaths {

@@ -259,3 +259,17 @@ fn check_names_what_is_wrong_with_the_settings_of_a_redis_store() {
         assert!(checked.stderr.contains(words), "{url} {name}: {}", checked.stderr);
     }
 }
+
+#[test]
+fn a_changed_password_file_of_the_sentinels_is_named_as_needing_a_restart() {
+    let setup = Setup::new().set_text("store.url", "redis+sentinel://127.0.0.1:1/main");
+    let setup = setup.set_text("store.sentinel_user", "riskgate");
+    let setup = setup.set_text("store.sentinel_password_file", "sentinel.txt");
+    let file = setup.path("sentinel.txt");
+    std::fs::write(&file, "first\n").unwrap();
+    let gateway = setup.start();
+    let needs_restart = || gateway.get_admin_page("/status").json()["needs_restart"].to_string();
+    assert_eq!(needs_restart(), "[]");
+    std::fs::write(&file, "second\n").unwrap();
+    wait_until("the file is named", || needs_restart().contains("store.sentinel_password_file"));
+}
