@@ -477,6 +477,14 @@ fn messages_of(text: &str) -> String {
     messages.join("\n")
 }
 
+#[test]
+fn shared_rates_without_a_rate_are_told() {
+    let shared = "[store]\nurl = \"redis://127.0.0.1:1\"\n[rates]\nshared = true\n";
+    let told = |text: &str| messages_of(text).contains("rates.shared: expected max_per_client");
+    assert!(told(shared));
+    assert!(!told(&format!("{shared}[keys]\nmax_per_client = \"5/s\"\n")));
+}
+
 /// Where another program replaces variables, riskgate would use their names as values.
 #[test]
 fn a_variable_in_a_text_is_a_fault_of_any_setting() {

@@ -58,6 +58,11 @@ impl Config {
                  the client",
             ),
             (
+                startup.shares_rates && !has_rate,
+                "rates.shared: expected max_per_client of a route, of screen or of keys, because \
+                 otherwise no client has a rate",
+            ),
+            (
                 asks_without_key && routes.iter().any(|route| route.path_prefix == "/"),
                 "authz.check: expected \"key\", because the clients of the route / can ask on \
                  authz.path too",
