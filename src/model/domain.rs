@@ -180,6 +180,20 @@ pub fn percent_decode(segment: &[u8]) -> Result<Vec<u8>, DomainError> {
     Ok(out)
 }
 
+/// The length of a character that is encoded as `%u0061`.
+pub const PERCENT_U_BYTES: usize = 6;
+
+/// Decodes a character such as `%u0061` at the start of a text, as ASP.NET, IIS and Jetty read it;
+/// `None` if there is none.
+pub fn decode_percent_u(text: &[u8]) -> Option<char> {
+    let [b'%', b'u' | b'U', digits @ ..] = text else { return None };
+    let digits = digits.get(..PERCENT_U_BYTES - 2)?;
+    let number = digits
+        .iter()
+        .try_fold(0, |number, digit| hex_digit(*digit).map(|digit| number << 4 | u32::from(digit)));
+    char::from_u32(number?)
+}
+
 fn hex_digit(byte: u8) -> Option<u8> {
     (byte as char).to_digit(16).map(|digit| digit as u8)
 }

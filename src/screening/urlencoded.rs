@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 use super::server_parsers::remove_bad_percents;
+use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 
 /// Reads all values of the fields. Some servers take a `;` for a separator and others do not, so a
 /// field beside a `;` may have a value that was not read.
@@ -78,12 +79,10 @@ fn decode_as_asp_net(text: &[u8]) -> Vec<u8> {
     let mut rest = text;
     while let Some(at) = memchr::memmem::find(rest, b"%u") {
         decoded.extend_from_slice(&decode(&rest[..at]));
-        let digits = rest.get(at + 2..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
-        let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        match unit.and_then(char::from_u32) {
+        match decode_percent_u(&rest[at..]) {
             Some(c) => {
                 decoded.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
-                rest = &rest[at + 6..];
+                rest = &rest[at + PERCENT_U_BYTES..];
             }
             None => {
                 decoded.extend(b"%u");

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
+
 /// What some servers ignore behind the name in a segment: an extension, parameters, blanks, and
 /// what they take for the start of a query.
 const IGNORED_BEHIND_NAME: &[u8] = b".;:?# \t";
@@ -13,13 +15,16 @@ const SCRIPT_EXTENSIONS: [&[u8]; 8] =
 /// The most names of programs in a path whose rest is read as a path.
 const MAX_SCRIPTS: usize = 8;
 
-/// The ways in which upstream servers may read one path: as it is, decoded once, or twice.
+/// The ways in which upstream servers may read one path: as it is, decoded once, or twice, and each
+/// of these without session ids.
 pub struct PathReadings<'p> {
-    readings: [Option<Cow<'p, [u8]>>; 3],
+    readings: [Option<Cow<'p, [u8]>>; 6],
     /// Whether a reading has the name of a program.
     has_script: bool,
     /// Whether a reading may begin with a host.
     may_have_host: bool,
+    /// Whether a reading has a session id.
+    has_session_id: bool,
     /// Whether all servers read the path alike: see [`is_plain`].
     is_plain: bool,
 }
@@ -32,23 +37,38 @@ impl<'p> PathReadings<'p> {
             return None;
         }
         if is_plain(path) {
-            let readings = [Some(Cow::Borrowed(path)), None, None];
-            let (has_script, may_have_host) = (false, false);
-            return Some(PathReadings { readings, has_script, may_have_host, is_plain: true });
+            return Some(PathReadings {
+                readings: [Some(Cow::Borrowed(path)), None, None, None, None, None],
+                has_script: false,
+                may_have_host: false,
+                has_session_id: false,
+                is_plain: true,
+            });
         }
         let once = decode_if_encoded(path);
         let twice = once.as_deref().and_then(decode_if_encoded);
-        let readings = [Some(Cow::Borrowed(path)), once.map(Cow::Owned), twice.map(Cow::Owned)];
+        let without_ids = [Some(path), once.as_deref(), twice.as_deref()]
+            .map(|it| it.and_then(without_session_ids));
+        let has_session_id = without_ids.iter().any(Option::is_some);
+        let [first, second, third] = without_ids.map(|it| it.map(Cow::Owned));
+        let (once, twice) = (once.map(Cow::Owned), twice.map(Cow::Owned));
+        let readings = [Some(Cow::Borrowed(path)), once, twice, first, second, third];
         let is_clear = readings.iter().flatten().all(|reading| is_unambiguous(reading));
         let has_script = readings.iter().flatten().any(|reading| segments(reading).any(is_script));
         let may_have_host = readings.iter().flatten().any(|reading| may_begin_with_host(reading));
-        let is_plain = false;
-        is_clear.then_some(PathReadings { readings, has_script, may_have_host, is_plain })
+        is_clear.then_some(PathReadings {
+            readings,
+            has_script,
+            may_have_host,
+            has_session_id,
+            is_plain: false,
+        })
     }
 
-    /// Returns true if some servers may look for the path behind its first segments.
-    pub fn may_start_at_later_segment(&self) -> bool {
-        self.has_script || self.may_have_host
+    /// Returns true if some servers may look for another path in this one: behind its first
+    /// segments, or without session ids.
+    pub fn may_hide_path(&self) -> bool {
+        self.has_script || self.may_have_host || self.has_session_id
     }
 
     /// Lists the segments of each path that some server reads.
@@ -175,13 +195,54 @@ fn is_unambiguous(path: &[u8]) -> bool {
         && !segments(path).any(is_dots)
 }
 
-/// Decodes percent-encoding and overlong forms of ASCII characters (RFC 3629 section 3). `None` if
-/// there is nothing to decode.
+/// Removes session ids such as `(S(k3j2h1))`, which ASP.NET takes out of a path before it looks for
+/// the page, even in the middle of a name. `None` if there is none.
+fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
+    memchr::memmem::find(path, b"))")?;
+    let mut kept = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'(') {
+        let length = session_id_length(&rest[at..]);
+        kept.extend_from_slice(&rest[..at + usize::from(length == 0)]);
+        rest = &rest[at + length.max(1)..];
+    }
+    kept.extend_from_slice(rest);
+    (kept != path).then_some(kept)
+}
+
+/// Returns the length of the session ids in one pair of brackets at the start of a text, such as
+/// `(A(x)S(y))`; 0 if there are none.
+fn session_id_length(text: &[u8]) -> usize {
+    let mut end = 1;
+    loop {
+        match &text[end..] {
+            [letter, b'(', id @ ..] if letter.is_ascii_alphabetic() => {
+                let Some(length) = id.iter().position(|byte| matches!(byte, b')' | b'/')) else {
+                    return 0;
+                };
+                if id[length] == b'/' {
+                    return 0;
+                }
+                end += length + 3;
+            }
+            [b')', ..] if end > 1 => return end + 1,
+            _ => return 0,
+        }
+    }
+}
+
+/// Decodes percent-encoding, `%u0061` as IIS and Jetty read it, and overlong forms of ASCII
+/// characters (RFC 3629 section 3). `None` if there is nothing to decode.
 fn decode_if_encoded(path: &[u8]) -> Option<Vec<u8>> {
-    path.iter().find(|byte| matches!(byte, b'%' | 0xc0 | 0xc1))?;
+    path.iter().find(|byte| matches!(byte, b'%' | 0xc0 | 0xc1 | 0xe0 | 0xf0))?;
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
     while let [first, after @ ..] = rest {
+        if let Some(c) = decode_percent_u(rest) {
+            decoded.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = &rest[PERCENT_U_BYTES..];
+            continue;
+        }
         let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
         let byte = match (first, digit(0), digit(1)) {
             (b'%', Some(high), Some(low)) => {
@@ -193,13 +254,19 @@ fn decode_if_encoded(path: &[u8]) -> Option<Vec<u8>> {
                 *first
             }
         };
-        match (decoded.last(), byte) {
-            (Some(lead @ (0xc0 | 0xc1)), 0x80..=0xbf) => {
-                let character = (lead & 1) << 6 | byte & 0x3f;
-                decoded.pop();
-                decoded.push(character);
+        // An overlong form has two bytes, or three or four with a lead that stands for nothing.
+        let overlong = match (decoded.as_slice(), byte) {
+            ([.., 0xf0, 0x80, last @ (0x80 | 0x81)], 0x80..=0xbf) => Some((3, last & 1)),
+            ([.., 0xe0, last @ (0x80 | 0x81)], 0x80..=0xbf) => Some((2, last & 1)),
+            ([.., last @ (0xc0 | 0xc1)], 0x80..=0xbf) => Some((1, last & 1)),
+            _ => None,
+        };
+        match overlong {
+            Some((length, high)) => {
+                decoded.truncate(decoded.len() - length);
+                decoded.push(high << 6 | byte & 0x3f);
             }
-            _ => decoded.push(byte),
+            None => decoded.push(byte),
         }
     }
     (decoded != path).then_some(decoded)
@@ -250,6 +317,16 @@ mod tests {
             "//x/open/admin",
             "//x:80/open/admin",
             "/%2Fx/open/admin",
+            "/open/%u0061dmin",
+            "/%u006Fpen/%U0061dmin/users",
+            "/open%u002fadmin",
+            "/open/%25u0061dmin",
+            "/open%e0%80%afadmin",
+            "/open/%f0%80%81%a1dmin",
+            "/(S(k3j2h1))/open/admin",
+            "/open/(A(x)S(y))/admin",
+            "/open/adm(S(x))in",
+            "/open/adm%28S(x)%29in",
         ] {
             let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
             assert!(readings.is_at_or_below("/open/admin"), "{path}");
@@ -265,6 +342,10 @@ mod tests {
             "/index.html/open/admin",
             "/index.php/administrators",
             "//x/y/open/admin",
+            "/open/adm(in)",
+            "/open/adm(S(/)in",
+            "/%u00/open/admin",
+            "/%u+061/open/admin",
         ] {
             let readings = PathReadings::of(path.as_bytes()).unwrap();
             assert!(!readings.is_at_or_below("/open/admin"), "{path}");
@@ -319,10 +400,25 @@ mod tests {
             "/open/%0a",
             "/open/%7f",
             "/open/%c0%ae%c0%ae/x",
+            "/open/%u002e%u002e/a",
+            "/open/%u005ca",
+            "/open/%e0%80%ae%f0%80%80%ae/x",
+            "/open/.(S(x))./a",
         ] {
             assert!(PathReadings::of(path.as_bytes()).is_none(), "{path}");
         }
-        for path in ["/.well-known/x", "/a..b", "/b%C3%BC", "/a%2Fb", "/100%", "/a:b", "/a%20b"] {
+        for path in [
+            "/.well-known/x",
+            "/a..b",
+            "/b%C3%BC",
+            "/a%2Fb",
+            "/100%",
+            "/a:b",
+            "/a%20b",
+            "/f(g(x))",
+            "/%u20ac",
+            "/%E2%82%AC",
+        ] {
             assert!(PathReadings::of(path.as_bytes()).is_some(), "{path}");
         }
     }

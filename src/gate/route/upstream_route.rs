@@ -116,7 +116,7 @@ pub(super) fn find_upstream_route_index(
     let found = find_longest(routes, |prefix| readings.is_at_or_below_without_host(prefix))?;
     // Nobody reaches a route with a key in the name of one without.
     let avoids_key = !routes[found].needs_key
-        && readings.may_start_at_later_segment()
+        && readings.may_hide_path()
         && readings.list_paths().iter().any(|path| {
             find_longest(routes, |prefix| begins_with(path.iter().copied(), prefix))
                 .is_some_and(|read| routes[read].needs_key)
@@ -141,7 +141,7 @@ pub fn find_screen_rules(
     let rules = routes[index].screen_rules_for(path);
     let may_have_others = routes.len() > 1;
     let readings = may_have_others.then(|| PathReadings::of(path)).flatten();
-    let Some(readings) = readings.filter(PathReadings::may_start_at_later_segment) else {
+    let Some(readings) = readings.filter(PathReadings::may_hide_path) else {
         return rules.cloned();
     };
     let rules_of = |segments: Vec<&[u8]>| {
