@@ -205,8 +205,11 @@ pub(super) fn redact_urls_and_long_words(text: &str) -> String {
     words.collect()
 }
 
+/// The longest duration: some 31 years.
+const MAX_DURATION_SECONDS: f64 = 1e9;
+
 /// Parses `500ms`, `2.5s`, `10m`, `1h`, `7d` or `0`. Returns None for any other form, and for more
-/// than 1e9 seconds.
+/// than [`MAX_DURATION_SECONDS`].
 pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -225,7 +228,15 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let seconds = number.parse::<f64>().ok()? * factor;
-    (seconds <= 1e9).then(|| Duration::from_secs_f64(seconds))
+    (seconds <= MAX_DURATION_SECONDS).then(|| Duration::from_secs_f64(seconds))
+}
+
+/// Returns true if the text is a duration, but a longer one than riskgate takes.
+pub fn is_too_long_duration(text: &str) -> bool {
+    let last_digit = text.rfind(|c: char| c.is_ascii_digit());
+    let Some((number, unit)) = last_digit.map(|at| text.split_at(at + 1)) else { return false };
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_number && parse_duration(text).is_none() && parse_duration(&format!("1{unit}")).is_some()
 }
 
 /// Returns the bytes of an item in the TOML of its list.

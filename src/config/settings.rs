@@ -14,7 +14,9 @@ use super::description::{SettingDescription, SettingKind, toml_duration, toml_te
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::hints::{Units, nearest_name, nearest_word, suggest_value};
 use super::locations::{BaseFolders, FormerDefault};
-use super::raw_value::{RawValue, parse_duration, place_in_list, redact_urls_and_long_words};
+use super::raw_value::{
+    RawValue, is_too_long_duration, parse_duration, place_in_list, redact_urls_and_long_words,
+};
 use super::variables::hint_for_variable;
 
 use crate::keys::Plans;
@@ -543,6 +545,8 @@ impl Settings {
     ) -> Duration {
         let parse =
             |raw: &RawValue| parse_duration(raw.as_text()?).filter(|time| *time >= shortest);
+        let is_too_long = self.list_texts(key).any(|text| is_too_long_duration(&text));
+        let expected = if is_too_long { "a duration of at most 11574d" } else { expected };
         let value = self.parse_kind(key, SettingKind::Duration, expected, parse);
         self.note_default(toml_duration(default));
         value.unwrap_or(default)

@@ -478,6 +478,14 @@ fn messages_of(text: &str) -> String {
 }
 
 #[test]
+fn a_duration_that_is_too_long_is_told_with_the_longest() {
+    let faults = |text: &str| messages_of(&format!("[listen]\nbody_timeout = \"{text}\"\n"));
+    assert!(faults("36500d").contains("expected a duration of at most 11574d"));
+    assert!(faults("36500x").contains("expected a duration of 1ms or more"));
+    assert!(!faults("11574d").contains("body_timeout"));
+}
+
+#[test]
 fn shared_rates_without_a_rate_are_told() {
     let shared = "[store]\nurl = \"redis://127.0.0.1:1\"\n[rates]\nshared = true\n";
     let told = |text: &str| messages_of(text).contains("rates.shared: expected max_per_client");

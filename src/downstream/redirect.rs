@@ -79,16 +79,41 @@ async fn read_location(
 }
 
 /// Returns the URL of the request at the HTTPS listener; `None` if it names no host, or if its
-/// target is no path of ASCII characters.
+/// target is neither a path nor a URL.
 fn find_location(head: &RequestHead<'_>, https_port: u16) -> Option<String> {
-    let target = std::str::from_utf8(head.request_line.target).ok().filter(|it| it.is_ascii())?;
     let host = std::str::from_utf8(head.fields.single_host()?).ok()?;
     let name = host_without_port(host)?;
+    let target = encode_non_ascii(path_and_query(head.request_line.target)?);
     let port = match https_port {
         HTTPS_PORT => String::new(),
         other => format!(":{other}"),
     };
-    target.starts_with('/').then(|| format!("https://{name}{port}{target}"))
+    let slash = if target.starts_with('/') { "" } else { "/" };
+    Some(format!("https://{name}{port}{slash}{target}"))
+}
+
+/// Returns the path and the query of a target; `None` if it is neither a path nor a URL (RFC 9112
+/// section 3.2). The path of a URL may be empty.
+fn path_and_query(target: &[u8]) -> Option<&[u8]> {
+    if target.starts_with(b"/") {
+        return Some(target);
+    }
+    let (scheme, rest) = target.split_at_checked(b"http://".len())?;
+    let is_end = |byte: &u8| matches!(byte, b'/' | b'?');
+    let end = rest.iter().position(is_end).unwrap_or(rest.len());
+    scheme.eq_ignore_ascii_case(b"http://").then(|| &rest[end..])
+}
+
+/// Percent-encodes the bytes of other characters than those of ASCII.
+fn encode_non_ascii(text: &[u8]) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text {
+        match byte.is_ascii() {
+            true => encoded.push(char::from(*byte)),
+            false => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
 }
 
 /// Returns the host of a `Host` field; `None` if it is no host with an optional port.
@@ -99,7 +124,7 @@ fn host_without_port(host: &str) -> Option<&str> {
     };
     let (name, port) = host.split_at(end);
     let is_name_byte =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let is_name = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
         None => !name.is_empty() && name.len() <= 255 && name.bytes().all(is_name_byte),
@@ -114,9 +139,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_path_of_a_url_is_kept() {
+        for (target, expected) in [
+            ("/a?b", Some("/a?b")),
+            ("http://gate.test/a?b", Some("/a?b")),
+            ("HTTP://gate.test", Some("")),
+            ("http://gate.test?b", Some("?b")),
+            ("*", None),
+            ("gate.test:80", None),
+        ] {
+            let found = path_and_query(target.as_bytes()).map(encode_non_ascii);
+            assert_eq!(found.as_deref(), expected, "{target}");
+        }
+        assert_eq!(encode_non_ascii("/ü".as_bytes()), "/%C3%BC");
+    }
+
+    #[test]
     fn only_a_host_with_an_optional_port_is_repeated() {
         for (host, expected) in [
             ("gate.test", Some("gate.test")),
+            ("~gate.test", Some("~gate.test")),
             ("gate.test:80", Some("gate.test")),
             ("127.0.0.1:8080", Some("127.0.0.1")),
             ("[::1]:80", Some("[::1]")),

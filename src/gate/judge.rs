@@ -85,7 +85,7 @@ impl Gate {
     }
 
     /// Returns the memory for the body of a request.
-    pub(crate) fn begin_held_body(&self, ctx: &RequestContext) -> HeldBytesGuard<'_> {
+    pub(crate) fn begin_held_body(&self, ctx: &RequestContext) -> HeldBytesGuard {
         let client = ctx.client_address.filter(|_| !is_injected(TestFault::IgnoreClientLimit));
         self.state.held_bytes.begin(client)
     }
@@ -243,7 +243,7 @@ impl Gate {
             _ if is_on_route => reply.with_words_for_route(refusal),
             _ => reply,
         };
-        let reply = match is_on_route && ctx.authz.is_none() {
+        let reply = match ctx.authz.is_none() {
             true => reply.varying_by_accept(),
             false => reply,
         };

@@ -24,9 +24,12 @@ impl Accepted {
         for member in list_members(value) {
             let media_type = member.split(|byte| *byte == b';').next().unwrap_or_default();
             let is = |name: &[u8]| media_type.trim_ascii().eq_ignore_ascii_case(name);
+            if has_zero_weight(member) {
+                continue;
+            }
             self.has_members = true;
             self.has_others_than_problems |= !is(b"application/problem+json");
-            if self.is_html_first.is_none() && !has_zero_weight(member) {
+            if self.is_html_first.is_none() {
                 self.is_html_first = match (is(b"text/html"), is(b"application/json")) {
                     (true, _) => Some(true),
                     (_, true) => Some(false),
@@ -89,6 +92,8 @@ mod tests {
             ("application/problem+json", true),
             ("application/problem+json;q=1, Application/Problem+JSON", true),
             ("application/problem+json, */*", false),
+            ("application/problem+json;q=0", false),
+            ("application/problem+json, text/html;q=0", true),
             ("", false),
         ] {
             let accepted = Accepted::read([accept.as_bytes()].into_iter());

@@ -90,7 +90,9 @@ impl<'b> RequestFields<'b> {
     }
 
     pub(super) fn add_field(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
-        if has_forbidden_control_byte(value) {
+        // A field of HTTP/1.1 has lost the blanks around its value; one of HTTP/2 has none (RFC 9113
+        // section 8.2.1).
+        if has_forbidden_control_byte(value) || value.trim_ascii().len() < value.len() {
             return Err(Refusal::BadRequest);
         }
         if name.eq_ignore_ascii_case(b"host") {

@@ -49,14 +49,15 @@ pub fn encode_request_fields(
     key: &str,
     more: &[(&str, &str)],
 ) -> Vec<u8> {
-    let key = format!("Bearer {key}");
     let mut all = encode_fields(&[
         (":method", method),
         (":scheme", "http"),
         (":authority", "gate.test"),
         (":path", path),
-        ("authorization", &key),
     ]);
+    if !key.is_empty() {
+        all.extend(encode_fields(&[("authorization", &format!("Bearer {key}"))]));
+    }
     all.extend(encode_fields(more));
     all
 }

@@ -331,3 +331,18 @@ fn http2_streams_beyond_listen_max_streams_are_refused() {
         5
     );
 }
+
+#[test]
+fn blanks_around_a_value_are_malformed() {
+    let gateway = Setup::new().set("listen.h2c", "true").start();
+    let status_with = |value: &str| {
+        let block = encode_request_fields("GET", "/v1/usage", "", &[("x-foo", value)]);
+        let mut frames = FrameClient::open(gateway.http);
+        assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
+        frames.read_status(1)
+    };
+    assert_eq!(status_with("a b"), 401);
+    for value in [" a", "a ", "\ta"] {
+        assert_eq!(status_with(value), 400, "{value:?}");
+    }
+}
