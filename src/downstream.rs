@@ -14,6 +14,7 @@ mod exchange_client;
 pub mod fast_path;
 mod fast_path_connection;
 mod fast_path_exchange;
+mod forwarded_response;
 mod http1;
 mod http1_exchange;
 mod http2;

@@ -11,7 +11,6 @@ mod answers;
 mod assess;
 mod authz;
 pub mod authz_rules;
-mod batch_permits;
 mod beginning;
 mod body_to_forward;
 mod client_address;
@@ -35,7 +34,6 @@ mod state;
 mod trace_spans;
 
 pub(crate) use answers::GateDecision;
-pub use batch_permits::BatchPermits;
 pub(crate) use beginning::{Head, ParsedBytes, PlainHead, RequestParts};
 pub(crate) use body_to_forward::BodyToForward;
 pub use client_address::{ClientAddressRule, ClientAddressSource};

@@ -11,14 +11,15 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::client_io::ClientIo;
+use crate::support::peer_close::PeerClose;
 
 /// How often riskgate asks whether a client has left.
-const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a response may take to begin once its client has closed its sending side. Such a client
 /// may still wait, or may be gone: only the first bytes of a response would tell.
 const HALF_CLOSED_WAIT: Duration = Duration::from_secs(10);
-/// If a response has to begin within this time, nobody watches whether its client has left.
-pub const MAX_UNWATCHED_WAIT: Duration = Duration::from_secs(30);
+/// How long riskgate waits for a response before it begins to watch whether the client has left.
+pub const UNWATCHED_WAIT: Duration = Duration::from_secs(5);
 
 /// A wait until the client of a request has left.
 #[derive(Debug)]
@@ -29,9 +30,9 @@ pub struct ClientCloseWatch {
 }
 
 impl ClientCloseWatch {
-    /// Begins to watch.
-    pub fn new() -> ClientCloseWatch {
-        ClientCloseWatch { next_check: Box::pin(sleep(CHECK_INTERVAL)), closed_since: None }
+    /// Begins to watch, with the first check after `wait`.
+    pub fn with_first_check_after(wait: Duration) -> ClientCloseWatch {
+        ClientCloseWatch { next_check: Box::pin(sleep(wait)), closed_since: None }
     }
 
     /// Is ready once the client has left. A client whose response has begun has left as soon as it
@@ -43,11 +44,16 @@ impl ClientCloseWatch {
         context: &mut Context<'_>,
     ) -> Poll<()> {
         while self.next_check.as_mut().poll(context).is_ready() {
-            if client_io.has_client_closed() {
-                let since = *self.closed_since.get_or_insert_with(Instant::now);
-                if has_response_begun || since.elapsed() >= HALF_CLOSED_WAIT {
-                    return Poll::Ready(());
+            let has_left = match client_io.read_client_close() {
+                PeerClose::Open => false,
+                PeerClose::SendingSide => {
+                    let since = *self.closed_since.get_or_insert_with(Instant::now);
+                    has_response_begun || since.elapsed() >= HALF_CLOSED_WAIT
                 }
+                PeerClose::Reset => true,
+            };
+            if has_left {
+                return Poll::Ready(());
             }
             self.next_check.as_mut().reset(Instant::now() + CHECK_INTERVAL);
         }

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connection_tracker::ConnectionTracker;
 use crate::gate::ConnectionFacts;
-use crate::support::peer_close::has_peer_closed;
+use crate::support::peer_close::{PeerClose, read_peer_close};
 use crate::support::socket_reset::is_reset_on_close;
 pub use frame_meter::FrameMeter;
 use inner::InnerIo;
@@ -179,8 +179,8 @@ impl ClientIo {
     }
 
     /// Returns true if the client has closed the connection, or only its sending side.
-    pub fn has_client_closed(&self) -> bool {
-        has_peer_closed(self.inner.id())
+    pub fn read_client_close(&self) -> PeerClose {
+        read_peer_close(self.inner.id())
     }
 
     /// Returns true if all written bytes were sent.

@@ -19,10 +19,9 @@ pub trait ExchangeClient: Send {
 
     /// Waits until the client gives up its request. Over HTTP/1.1, a client that closes its sending
     /// side may still wait for the response: see
-    /// [`ClientCloseWatch`](super::client_close_watch::ClientCloseWatch). `may_take_long` says that
-    /// the response may begin later than after
-    /// [`MAX_UNWATCHED_WAIT`](super::client_close_watch::MAX_UNWATCHED_WAIT).
-    fn wait_until_gone(&mut self, may_take_long: bool) -> impl Future<Output = ()> + Send;
+    /// [`ClientCloseWatch`](super::client_close_watch::ClientCloseWatch). Unless `with_timer`, this
+    /// notices only what the connection tells by itself, as HTTP/2 does.
+    fn wait_until_gone(&mut self, with_timer: bool) -> impl Future<Output = ()> + Send;
 
     /// Sets the header of a server's response, which is sent with the first bytes of the body.
     fn set_response_header(&mut self, header: Self::Header, should_close: bool);

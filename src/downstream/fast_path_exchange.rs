@@ -6,12 +6,14 @@
 //! server, connects, and forwards the request and the response under one deadline. If that fails,
 //! it retries or refuses. Both paths call the same modules for the rules of these steps.
 
-use bytes::Bytes;
-use tokio::time::Instant;
+use std::pin::pin;
 
-use super::client_close_watch::MAX_UNWATCHED_WAIT;
+use bytes::Bytes;
+
+use super::client_close_watch::UNWATCHED_WAIT;
 use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
+use super::forwarded_response::ForwardedResponse;
 use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
 use crate::exchange::{
     FailedEnd, Failure, InformationalResponses, MalformedResponse, closes_after_response,
@@ -20,15 +22,13 @@ use crate::gate::{AttemptRecords, Head, RequestContext, UnchargedRoute};
 use crate::message::response::Reply;
 use crate::proxy::request_body::HoldError;
 use crate::proxy::upstream::{
-    ClientHeader, CountedAttempts, DeadlinePassed, ExchangeDeadline, ResponseContext, ResponseHead,
-    UpstreamConnection, forward_response_head,
+    ClientHeader, CountedAttempts, ExchangeDeadline, ResponseContext, ResponseHead,
+    UpstreamConnection, forward_response_head, wait_until,
 };
 use crate::screening::ReceivedBody;
 
 /// The space reserved for one read of a response header, in bytes.
 const HEADER_READ_BYTES: usize = 2 * 1024;
-/// The space reserved for one read of a response body, in bytes.
-const BODY_READ_BYTES: usize = 16 * 1024;
 
 /// How an exchange ended for the client.
 pub(super) enum ExchangeEnd {
@@ -66,10 +66,10 @@ struct Exchange<'e, H, R> {
 }
 
 /// A response whose header is written for the client, and whose body is still to be forwarded.
-struct UpstreamResponse {
-    head: ResponseHead,
+pub(super) struct UpstreamResponse {
+    pub head: ResponseHead,
     /// The connection, with the bytes that arrived after the header.
-    connection: UpstreamConnection,
+    pub connection: UpstreamConnection,
 }
 
 /// Charges the call for a request whose body was received, and screens the form. Returns an error
@@ -120,10 +120,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
     };
     let permit = servers.acquire_exchange_permit(ctx.client_address);
     let fetched = match &permit {
-        Some(_) => {
-            let client_left = client.wait_until_gone(deadline.exceeds(MAX_UNWATCHED_WAIT));
-            exchange.fetch_response_head_before(&deadline, client_left).await
-        }
+        Some(_) => exchange.fetch_response_head_before(&deadline, client).await,
         None => Err(Failure::NotStarted),
     };
     let Exchange { attempts, ended_attempts, response_header, .. } = exchange;
@@ -134,8 +131,8 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         Ok(response) => {
             context.gate.record_upstream_status(response.head.status, response.head.is_html, ctx);
             client.set_response_header(response_header, should_close);
-            let sent_bytes = &mut ctx.response_bytes;
-            match forward_body(context, client, response, &mut deadline, sent_bytes).await {
+            let response = ForwardedResponse::new(context, response, permit);
+            match response.forward_to(client, &mut deadline, ctx).await {
                 Ok(()) => return ExchangeEnd::Answered { should_close },
                 Err(failure) => (failure, true),
             }
@@ -169,69 +166,33 @@ pub(super) async fn send_reply<C: ExchangeClient>(
     ExchangeEnd::Aborted { is_client_gone: true }
 }
 
-/// Sends the header of the response, and forwards its body to the client. If the upstream
-/// connection can be reused, returns it to the pool of idle connections. Adds the bytes of the body
-/// to `sent_body_bytes`.
-async fn forward_body<C: ExchangeClient>(
-    context: &ListenerContext,
-    client: &mut C,
-    response: UpstreamResponse,
-    deadline: &mut ExchangeDeadline,
-    sent_body_bytes: &mut u64,
-) -> Result<(), Failure> {
-    let UpstreamResponse {
-        head: ResponseHead { mut body, is_connection_reusable, .. },
-        mut connection,
-    } = response;
-    loop {
-        deadline.restart_after_response_part();
-        let forwarded_before = body.forwarded_bytes();
-        let forwarded = body.forward_arrived_bytes(&mut connection.arrived, client.output());
-        let latest_end = deadline.whole_end().map(Instant::from_std);
-        let is_end = forwarded.is_ok() && body.is_complete();
-        if !client.send_output(is_end, latest_end).await {
-            return Err(Failure::Client);
-        }
-        *sent_body_bytes += body.forwarded_bytes() - forwarded_before;
-        forwarded.map_err(|MalformedResponse| Failure::BrokenResponse)?;
-        if is_end {
-            break;
-        }
-        let read = tokio::select! {
-            biased;
-            () = client.wait_until_gone(true) => return Err(Failure::Client),
-            read = deadline.limit(connection.read(BODY_READ_BYTES)) => read,
-        };
-        match read {
-            Ok(Ok(1..)) => {}
-            Ok(Ok(0)) => {
-                let finished = body.finish_at_eof(client.output());
-                finished.map_err(|MalformedResponse| Failure::BrokenResponse)?
-            }
-            Ok(Err(_)) => return Err(Failure::BrokenResponse),
-            Err(DeadlinePassed) => return Err(Failure::TimedOut),
-        }
-    }
-    if is_connection_reusable && connection.arrived.is_empty() {
-        context.upstreams.return_to_idle_pool(connection);
-    }
-    Ok(())
-}
-
 impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
     /// Asks servers until the deadline has passed or the client has left.
     async fn fetch_response_head_before(
         &mut self,
         deadline: &ExchangeDeadline,
-        client_left: impl Future<Output = ()>,
+        client: &mut impl ExchangeClient,
     ) -> Result<UpstreamResponse, Failure> {
-        let failure = tokio::select! {
-            biased;
-            () = client_left => Failure::Client,
-            fetched = deadline.limit(self.fetch_response_head()) => match fetched {
-                Ok(fetched) => return fetched,
-                Err(DeadlinePassed) => Failure::TimedOut,
-            },
+        let failure = {
+            let mut fetching = pin!(self.fetch_response_head());
+            let mut watches_client = false;
+            loop {
+                // One timer at a time, because a second one would cost as much as a look-up.
+                let limit = match watches_client {
+                    true => deadline.at(),
+                    false => deadline.at_latest_after(UNWATCHED_WAIT),
+                };
+                let fetched = tokio::select! {
+                    biased;
+                    () = client.wait_until_gone(watches_client) => break Failure::Client,
+                    fetched = wait_until(limit, fetching.as_mut()) => fetched,
+                };
+                match fetched {
+                    Some(fetched) => return fetched,
+                    None if deadline.has_passed() => break Failure::TimedOut,
+                    None => watches_client = true,
+                }
+            }
         };
         self.end_with_failure(failure, true);
         Err(failure)

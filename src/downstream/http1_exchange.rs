@@ -1,12 +1,13 @@
 //! An exchange whose client speaks HTTP/1.1.
 
 use std::future::{pending, poll_fn};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::boxed::box_future;
-use super::client_close_watch::ClientCloseWatch;
+use super::client_close_watch::{CHECK_INTERVAL, ClientCloseWatch};
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
@@ -123,13 +124,14 @@ impl ExchangeClient for Http1Client<'_> {
         Http1Header::in_buffer(std::mem::take(&mut self.output))
     }
 
-    async fn wait_until_gone(&mut self, may_take_long: bool) {
-        if !self.has_response_begun && !may_take_long {
-            // Without a timer, which would cost as much as a look-up.
+    async fn wait_until_gone(&mut self, with_timer: bool) {
+        if !with_timer {
             return pending().await;
         }
-        let mut watch = ClientCloseWatch::new();
         let has_response_begun = self.has_response_begun;
+        // Without a response, the client has waited for some time already.
+        let wait = if has_response_begun { CHECK_INTERVAL } else { Duration::ZERO };
+        let mut watch = ClientCloseWatch::with_first_check_after(wait);
         poll_fn(|context| watch.poll_left(self.client_io, has_response_begun, context)).await
     }
 

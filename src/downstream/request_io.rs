@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::client_close_watch::ClientCloseWatch;
+use super::client_close_watch::{CHECK_INTERVAL, ClientCloseWatch};
 use super::client_io::ClientIo;
 use crate::message::chunks::{ChunkDecoder, ChunkSyntax, LAST_CHUNK, MalformedChunks, write_chunk};
 use crate::message::request_head::RequestBodyFraming;
@@ -212,7 +212,8 @@ impl AsyncRead for RequestIo {
             // Send the buffered bytes first, because the client may be waiting for them. No further
             // byte belongs to this request, so the read stays pending, until the client has left.
             let _ = client_io.poll_send_buffered(context);
-            let watch = this.close_watch.get_or_insert_with(ClientCloseWatch::new);
+            let new_watch = || ClientCloseWatch::with_first_check_after(CHECK_INTERVAL);
+            let watch = this.close_watch.get_or_insert_with(new_watch);
             let left = watch.poll_left(client_io, this.has_response_begun, context);
             // The end of the bytes alone would not end the exchange.
             return left.map(|()| Err(std::io::ErrorKind::ConnectionAborted.into()));

@@ -55,7 +55,7 @@ impl SmallBody {
     pub async fn receive(
         self,
         client_io: &mut ClientIo,
-        held: &mut HeldBytesGuard<'_>,
+        held: &mut HeldBytesGuard,
         options: &BodyOptions,
     ) -> Result<Bytes, HoldError> {
         match self {
@@ -91,7 +91,7 @@ impl SmallBody {
 async fn receive_bytes(
     length: usize,
     client_io: &mut ClientIo,
-    held: &mut HeldBytesGuard<'_>,
+    held: &mut HeldBytesGuard,
     deadline: Instant,
 ) -> Result<(), HoldError> {
     while client_io.read_buf.len() < length {

@@ -11,6 +11,7 @@ use crate::exchange::BodyFault;
 use crate::model::refusal::Refusal;
 
 use super::admission::OriginHeader;
+use super::held_bytes::HeldBytesGuard;
 use super::request_context::RequestContext;
 use super::route::{Route, match_builtin_path, split_path_and_query};
 use super::session::send_continue_if_awaited;
@@ -71,20 +72,17 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Result<()> {
         let request = self.read_parts(session.req_header());
-        // The body of an assessment is so short that any number of them may arrive.
-        let admitted = self.match_route_and_pass_gates(&request, ctx).and_then(|_| match post {
-            AnsweredPost::DomainBatch => {
-                self.state.batch_permits.acquire(ctx.client_address).map(Some)
-            }
-            AnsweredPost::Assessment => Ok(None),
-        });
+        let admitted = self.match_route_and_pass_gates(&request, ctx).map(drop);
+        let mut held = self.begin_held_body(ctx);
         let names_origin = !matches!(request.origin, OriginHeader::Absent);
         let answered = match &admitted {
             Err(refusal) => Err(refusal.clone()),
-            Ok(_permit) => match self.read_post_body(post, session).await? {
+            Ok(()) => match self.read_post_body(post, session, &mut held).await? {
                 Err(refusal) => Err(refusal),
                 Ok(body) => match post {
-                    AnsweredPost::DomainBatch => self.answer_domain_batch(&body, ctx).await,
+                    AnsweredPost::DomainBatch => {
+                        self.answer_domain_batch(&body, &mut held, ctx).await
+                    }
                     AnsweredPost::Assessment => self.assess(&body, names_origin, ctx).await,
                 },
             },
@@ -104,6 +102,7 @@ impl Gate {
         &self,
         post: AnsweredPost,
         session: &mut Session,
+        held: &mut HeldBytesGuard,
     ) -> Result<Result<Vec<u8>, Refusal>> {
         send_continue_if_awaited(session).await?;
         let client = session.as_downstream_mut();
@@ -113,6 +112,9 @@ impl Gate {
             while let Some(bytes) = client.read_request_body().await? {
                 if body.len() + bytes.len() > max_bytes {
                     return Ok(Err(post.refusal(format!("expected at most {max_bytes} bytes"))));
+                }
+                if !held.grow_to(body.len() + bytes.len()) {
+                    return Ok(Err(Refusal::Internal));
                 }
                 body.extend_from_slice(&bytes);
             }

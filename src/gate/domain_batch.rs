@@ -14,6 +14,7 @@ use crate::model::refusal::Refusal;
 use crate::table::Table;
 
 use super::answers::look_up_and_count;
+use super::held_bytes::HeldBytesGuard;
 use super::json_body::parse_json_object;
 use super::request_context::RequestContext;
 use super::state::Gate;
@@ -23,6 +24,9 @@ const MAX_NAMES: usize = 1_000;
 /// The longest body, in bytes: 1,000 of the longest names.
 pub(super) const MAX_BODY_BYTES: usize = 256 * 1024;
 
+/// The length of the verdict on a name of usual length, in bytes.
+const RESULT_BYTES: usize = 256;
+
 /// The body of a request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,13 +35,18 @@ struct DomainBatch {
 }
 
 impl Gate {
-    /// Answers with the verdicts on the names in a body.
+    /// Answers with the verdicts on the names in a body. `held` has the memory for the body, and
+    /// gets that for the answer.
     pub(super) async fn answer_domain_batch(
         &self,
         body: &[u8],
+        held: &mut HeldBytesGuard,
         ctx: &mut RequestContext,
     ) -> Result<Reply, Refusal> {
         let names = parse_names(body).map_err(Refusal::InvalidBatch)?;
+        if !held.grow_to(body.len() + names.len() * RESULT_BYTES) {
+            return Err(Refusal::Internal);
+        }
         self.charge(names.len() as u64, ctx).await?;
         let table = self.state.table.snapshot();
         let mut out = format!(r#"{{"table_version":{},"results":["#, json!(table.version()));

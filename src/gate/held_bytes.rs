@@ -23,7 +23,7 @@ pub struct BodyOptions {
 /// One client may use this part of the memory.
 const CLIENT_SHARE: usize = 16;
 
-/// The memory for the bodies that are arriving: `listen.max_held_bytes`.
+/// The memory for bodies that wait for a client, to arrive or to be taken: `listen.max_held_bytes`.
 pub struct HeldBytes {
     max_bytes: usize,
     used_bytes: AtomicUsize,
@@ -31,8 +31,8 @@ pub struct HeldBytes {
 }
 
 /// The memory for one body, until the guard is dropped.
-pub struct HeldBytesGuard<'h> {
-    held_bytes: &'h HeldBytes,
+pub struct HeldBytesGuard {
+    held_bytes: Arc<HeldBytes>,
     /// `None` for a client without an address, which has no limit of its own.
     of_client: Option<PerClientGuard>,
     bytes: usize,
@@ -51,14 +51,14 @@ impl HeldBytes {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the guard of a body of which nothing has arrived.
-    pub fn begin(&self, client_address: Option<IpAddr>) -> HeldBytesGuard<'_> {
+    /// Returns the guard of a body that needs no memory yet.
+    pub fn begin(self: &Arc<Self>, client_address: Option<IpAddr>) -> HeldBytesGuard {
         let of_client = client_address.map(|address| self.per_client.begin(address));
-        HeldBytesGuard { held_bytes: self, of_client, bytes: 0 }
+        HeldBytesGuard { held_bytes: Arc::clone(self), of_client, bytes: 0 }
     }
 }
 
-impl HeldBytesGuard<'_> {
+impl HeldBytesGuard {
     /// Takes as many bytes as the guard lacks to hold `bytes`. Returns false if they would exceed a
     /// limit.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
@@ -75,7 +75,7 @@ impl HeldBytesGuard<'_> {
     }
 }
 
-impl Drop for HeldBytesGuard<'_> {
+impl Drop for HeldBytesGuard {
     fn drop(&mut self) {
         self.held_bytes.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn each_client_gets_a_sixteenth_and_all_get_the_whole() {
         let exempt = Networks::parse(&["10.0.0.0/8".to_owned()]).unwrap();
-        let held = HeldBytes::new(160, exempt);
+        let held = Arc::new(HeldBytes::new(160, exempt));
         let begin = |address: &str| held.begin(Some(address.parse().unwrap()));
         let (mut first, mut second) = (begin("192.0.2.1"), begin("192.0.2.1"));
         assert!(first.grow_to(4) && first.grow_to(4) && first.grow_to(7));

@@ -26,7 +26,6 @@ use crate::table::Table;
 use crate::webhook::WebhookControl;
 
 use super::authz_rules::AuthzRules;
-use super::batch_permits::BatchPermits;
 use super::client_address::ClientAddressRule;
 use super::decisions::Decisions;
 use super::held_bytes::{BodyOptions, HeldBytes};
@@ -142,9 +141,7 @@ pub struct GateState {
     /// The requests that each client may still send.
     pub client_rates: ClientRates,
     /// The memory for the bodies of requests that are arriving.
-    pub held_bytes: HeldBytes,
-    /// The permits to wait for the body of a batch of domains.
-    pub batch_permits: BatchPermits,
+    pub held_bytes: Arc<HeldBytes>,
     /// The options of webhooks, and the end of their threads.
     pub webhook: WebhookControl,
     /// Locked while the audit writes a record and what it remembers of it. The process ends between

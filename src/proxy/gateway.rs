@@ -20,7 +20,8 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 
 use crate::exchange::{BodyFault, BodyFraming, Failure, ResponseFraming, StatusKind};
 use crate::gate::{
-    BodyToForward, FailedExchange, Gate, RequestContext, classify_error, has_final_response_started,
+    BodyToForward, FailedExchange, Gate, HeldBytesGuard, RequestContext, classify_error,
+    has_final_response_started,
 };
 use crate::proxy::admission::{BodyReading, admit_request};
 use crate::proxy::request_body;
@@ -64,8 +65,11 @@ pub struct ProxyContext {
     is_upstream_response_complete: bool,
     /// Whether only the end of the server's connection ends the response.
     does_response_end_with_connection: bool,
-    /// The permit for this request's exchange; `None` before and after the exchange.
+    /// The permit for this request's exchange; `None` before the exchange, and once the server has
+    /// sent all.
     exchange_permit: Option<ExchangePermit>,
+    /// The memory for the end of the response, which waits for the client.
+    held_response: Option<HeldBytesGuard>,
     /// The bytes of the response's body that were passed to the client.
     passed_response_bytes: u64,
     is_logged: bool,
@@ -160,15 +164,33 @@ impl ProxyContext {
         }
     }
 
-    /// Drops the guard of the connection if the exchange is complete. Pingora may reuse the
+    /// Lets other requests use the server, if there is memory for the part of the response that
+    /// waits for the client.
+    fn free_server(&mut self, gate: &Gate, waiting_bytes: usize) {
+        let mut held = gate.begin_held_body(&self.request_context);
+        if held.grow_to(waiting_bytes) {
+            (self.exchange_permit, self.held_response) = (None, Some(held));
+        }
+    }
+
+    /// Ends the exchange if it is complete: frees the server, and drops the guard of its
+    /// connection. Pingora may reuse the
     /// server's connection for another request before it calls `logging` for this one. The deadline
     /// of this request must not end the other request's exchange.
-    fn drop_connection_guard_if_complete(&mut self, session: &mut Session) {
+    fn end_exchange_if_complete(
+        &mut self,
+        session: &mut Session,
+        gate: &Gate,
+        waiting_bytes: usize,
+    ) {
         if self.is_upstream_response_complete {
             upload_watch::record_response_end();
         }
         if self.is_upstream_response_complete && session.as_downstream_mut().is_body_done() {
             self.connection_guard = None;
+            if self.exchange_permit.is_some() {
+                self.free_server(gate, waiting_bytes);
+            }
         }
     }
 }
@@ -340,7 +362,7 @@ impl ProxyHttp for Gateway {
         let framing = body_framing(session, response);
         ctx.is_upstream_response_complete = is_final && framing == BodyFraming::Empty;
         ctx.does_response_end_with_connection = framing == BodyFraming::UntilClose;
-        ctx.drop_connection_guard_if_complete(session);
+        ctx.end_exchange_if_complete(session, &self.gate, 0);
         self.gate.response_filter(session, response, &mut ctx.request_context)
     }
 
@@ -377,8 +399,9 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<Option<Duration>> {
         ctx.is_upstream_response_complete |= end_of_stream;
-        ctx.passed_response_bytes += body.as_ref().map_or(0, |body| body.len() as u64);
-        ctx.drop_connection_guard_if_complete(session);
+        let passed_bytes = body.as_ref().map_or(0, Bytes::len);
+        ctx.passed_response_bytes += passed_bytes as u64;
+        ctx.end_exchange_if_complete(session, &self.gate, passed_bytes);
         if let (Some(body), true) = (body, is_injected(TestFault::AlterResponseBody)) {
             *body = vec![b'x'; body.len()].into();
         }

@@ -104,7 +104,7 @@ pub async fn hold_body(
     client: &mut ServerSession,
     outlook: BodyOutlook,
     first_part: Bytes,
-    held: &mut HeldBytesGuard<'_>,
+    held: &mut HeldBytesGuard,
     options: &BodyOptions,
 ) -> Result<HeldBody, HoldError> {
     let mut body = Vec::from(first_part);
@@ -170,7 +170,7 @@ pub fn remove_expect(client: &mut ServerSession) {
 /// first bytes of the body; no bytes if the body has ended.
 pub async fn wait_for_body_start(
     client: &mut ServerSession,
-    held: &mut HeldBytesGuard<'_>,
+    held: &mut HeldBytesGuard,
 ) -> Result<Bytes, HoldError> {
     if !held.grow_to(1) {
         return Err(HoldError::TooManyHeld);

@@ -39,7 +39,7 @@ use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::{ConnectionGuard, GuardedSocket};
 pub use counted_attempts::CountedAttempts;
-pub use deadline::{DeadlinePassed, ExchangeDeadline};
+pub use deadline::{DeadlinePassed, ExchangeDeadline, wait_until};
 pub use health_check::describe_error;
 use health_check::{HealthClient, check_periodically, describe_connect_error};
 use name_resolver::NameResolver;

@@ -157,17 +157,7 @@ const CRATES: [(&str, &[&str]); 42] = [
     // Not `message`, `exchange` and `gate`: what they compute needs no runtime.
     (
         "tokio",
-        &[
-            "support",
-            "quota",
-            "dns",
-            "gate/batch_permits",
-            "gate/answered_post",
-            "proxy",
-            "downstream",
-            "process",
-            "cli",
-        ],
+        &["support", "quota", "dns", "gate/answered_post", "proxy", "downstream", "process", "cli"],
     ),
     ("toml", &["keys", "table", "config"]),
     (

@@ -60,7 +60,7 @@ impl ExchangeClient for Http2Client {
         Http2Header::default()
     }
 
-    async fn wait_until_gone(&mut self, _may_take_long: bool) {
+    async fn wait_until_gone(&mut self, _with_timer: bool) {
         match self.session.watch_h2_stream_close() {
             Some(close) => drop(close.await),
             None => pending().await,

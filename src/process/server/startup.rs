@@ -6,7 +6,7 @@ use super::startup_inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::{Config, ConfigSources};
 use crate::decide::SignUps;
 use crate::dns::DnsFactCache;
-use crate::gate::{BatchPermits, GateState, HeldBytes};
+use crate::gate::{GateState, HeldBytes};
 use crate::message::request_id::RequestIdGenerator;
 use crate::observe::access_log::AccessLog;
 use crate::observe::latest_forms::LatestForms;
@@ -74,11 +74,10 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         refused_forms: LatestForms::default(),
         forms_decided_by_rules: LatestForms::default(),
         client_rates: ClientRates::new(config.startup.shares_rates),
-        held_bytes: HeldBytes::new(
+        held_bytes: Arc::new(HeldBytes::new(
             config.startup.startup_rules.bodies.max_held_bytes,
-            trusted_proxies.clone(),
-        ),
-        batch_permits: BatchPermits::new(trusted_proxies),
+            trusted_proxies,
+        )),
         webhook: WebhookControl::default(),
         audit_writes: Mutex::default(),
     });

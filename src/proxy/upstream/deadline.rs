@@ -68,11 +68,6 @@ impl ExchangeDeadline {
         }
     }
 
-    /// Returns true if the server gets more than this time.
-    pub fn exceeds(&self, time: Duration) -> bool {
-        self.longest_wait().is_none_or(|longest| longest > time)
-    }
-
     /// When the exchange ends.
     pub fn end_time(&self) -> ExchangeEndTime {
         match (self.since, self.at()) {
@@ -85,6 +80,13 @@ impl ExchangeDeadline {
     /// When the time is over; `None` without a limit, and while the client sends.
     pub fn at(&self) -> Option<Instant> {
         Some(self.since? + self.longest_wait()?)
+    }
+
+    /// The earlier one of [`ExchangeDeadline::at`] and of a moment so long after the time began to
+    /// run; `None` while the client sends.
+    pub fn at_latest_after(&self, wait: Duration) -> Option<Instant> {
+        let longest = self.longest_wait().map_or(wait, |longest| longest.min(wait));
+        Some(self.since? + longest)
     }
 
     /// When the time for the whole exchange is over; `None` if the time is for each part.
@@ -109,10 +111,15 @@ impl ExchangeDeadline {
 
     /// Waits for a future until the deadline.
     pub async fn limit<T>(&self, future: impl Future<Output = T>) -> Result<T, DeadlinePassed> {
-        match self.at() {
-            Some(at) => timeout_at(at.into(), future).await.map_err(|_| DeadlinePassed),
-            None => Ok(future.await),
-        }
+        wait_until(self.at(), future).await.ok_or(DeadlinePassed)
+    }
+}
+
+/// Waits for a future until `end`, if there is one; returns `None` after that.
+pub async fn wait_until<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match end {
+        Some(end) => timeout_at(end.into(), future).await.ok(),
+        None => Some(future.await),
     }
 }
 

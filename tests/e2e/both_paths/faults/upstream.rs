@@ -409,3 +409,19 @@ fn a_client_that_left_before_its_response_frees_its_place_where_no_deadline_does
     wait_until("only the client that stayed has a place", || in_flight() == 1.0);
     drop(stays);
 }
+
+#[test]
+fn a_client_that_left_frees_its_place_before_the_default_deadline() {
+    let upstream = MockUpstream::with_script(|_| vec![Step::StaySilent]);
+    let route = "[[upstream.route]]\nprefix = \"/\"\nkey = false\n";
+    let gateway = Setup::new().with_upstreams(&[upstream.address]).append_toml(route).start();
+    let in_flight = || gateway.sum_of_samples("riskgate_upstream_exchanges_in_flight", &[]);
+    let mut client = gateway.connect();
+    client.send(&get("/poll").to_bytes());
+    wait_until("the exchange is under way", || in_flight() == 1.0);
+    let begun = std::time::Instant::now();
+    drop(client);
+    wait_until("the place is free", || in_flight() == 0.0);
+    // The deadline of a route is 30 s.
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
+}

@@ -190,3 +190,28 @@ fn a_stream_reset_by_its_client_gets_no_refund() {
     assert_eq!(gateway.sum_of_samples("riskgate_quota_refunds_total", &[]), 0.0);
     assert!(!gateway.stderr().contains("error: request"), "{}", gateway.stderr());
 }
+
+#[test]
+fn responses_that_their_clients_do_not_read_leave_the_servers_to_others() {
+    let upstream = MockUpstream::with_script(|_| vec![Step::Send(response_bytes(200, "", "ok"))]);
+    let route = "[[upstream.route]]\nprefix = \"/\"\nkey = false\nmethods = [\"GET\"]\n";
+    let setup = Setup::new().with_upstreams(&[upstream.address]).set("listen.h2c", "true");
+    let setup = setup.append_toml(route).set("upstream.max_in_flight", "10");
+    let gateway = setup.set("upstream.max_in_flight_per_address", "10").start();
+    let block = crate::harness::http2_frames::encode_request_fields("GET", "/page", "", &[]);
+    let mut unread = vec![];
+    for round in 1..=6 {
+        unread.push(open_streams_without_window(&gateway, &block, 5));
+        wait_until("the server has answered all", || upstream.request_count() == round * 5);
+        wait_until("no exchange is left", || {
+            gateway.sum_of_samples("riskgate_upstream_exchanges_in_flight", &[]) == 0.0
+        });
+    }
+    let waiting = gateway.sum_of_samples("riskgate_held_body_bytes", &[]);
+    assert!(waiting >= 30.0 * 2.0, "their memory is counted: {waiting}");
+    assert_eq!(gateway.send_request(&get("/page")).expect(200).text(), "ok");
+    drop(unread);
+    wait_until("their memory is free", || {
+        gateway.sum_of_samples("riskgate_held_body_bytes", &[]) == 0.0
+    });
+}

@@ -1,10 +1,13 @@
 //! `POST /v1/public/domains`: many domains in one request, charged together or not at all.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Fault, FaultProxy, Gateway, Request, Response, Setup, request};
+use crate::harness::{
+    Connection, Fault, FaultProxy, Gateway, Request, Response, Setup, request, wait_until,
+};
 use crate::redis_server::RedisServer;
 
 const PATH: &str = "/v1/public/domains";
@@ -196,4 +199,27 @@ fn a_refused_batch_tells_how_many_calls_are_left() {
         post_names(&gateway, &key, &numbered_names(2)).expect(429).rate_limit_remaining(),
         0
     );
+}
+
+#[test]
+fn slow_batches_of_many_clients_leave_memory_for_others() {
+    let gateway = Setup::new().set("plans.free", "5000").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer {key}\r\n\
+         Content-Length: 100\r\n\r\n{{"
+    );
+    let slow: Vec<Connection> = (0..272)
+        .map(|number: u32| {
+            let client = Ipv4Addr::from(0x7f00_0002 + number / 16);
+            let mut slow = Connection::open_from(client.into(), gateway.http);
+            slow.send(head.as_bytes());
+            slow
+        })
+        .collect();
+    wait_until("all have begun", || {
+        gateway.sum_of_samples("riskgate_requests_in_flight", &[]) >= 256.0
+    });
+    post_names(&gateway, &key, &numbered_names(3)).expect(200);
+    drop(slow);
 }

@@ -1,0 +1,191 @@
+//! The response of an upstream server, on its way to the client.
+//!
+//! While the client takes nothing, riskgate reads on, within bounds. Once the whole response has
+//! arrived, the server is free for other exchanges, however slowly the client reads.
+
+use std::convert::Infallible;
+use std::future::pending;
+
+use tokio::time::Instant;
+
+use super::context::ListenerContext;
+use super::exchange_client::ExchangeClient;
+use super::fast_path_exchange::UpstreamResponse;
+use crate::exchange::{Failure, MalformedResponse};
+use crate::gate::{HeldBytesGuard, RequestContext};
+use crate::proxy::upstream::{
+    DeadlinePassed, ExchangeDeadline, ExchangePermit, ResponseBody, UpstreamConnection,
+};
+
+/// The space reserved for one read of a response body, in bytes.
+const BODY_READ_BYTES: usize = 16 * 1024;
+/// The most bytes of a response that are read while its client takes nothing.
+const MAX_BYTES_READ_AHEAD: usize = 256 * 1024;
+
+/// A response whose header is written for the client, and whose body is being forwarded.
+pub(super) struct ForwardedResponse<'c> {
+    context: &'c ListenerContext,
+    body: ResponseBody,
+    is_connection_reusable: bool,
+    /// The connection to the server; `None` once the server has sent all and is free.
+    connection: Option<UpstreamConnection>,
+    permit: Option<ExchangePermit>,
+    /// What was read while the client took nothing, as the client gets it.
+    read_ahead: Vec<u8>,
+    /// The memory for what waits for the client; `None` if nothing has waited.
+    held: Option<HeldBytesGuard>,
+    /// What ended the response before it was complete.
+    failure: Option<Failure>,
+}
+
+impl<'c> ForwardedResponse<'c> {
+    pub(super) fn new(
+        context: &'c ListenerContext,
+        response: UpstreamResponse,
+        permit: Option<ExchangePermit>,
+    ) -> ForwardedResponse<'c> {
+        ForwardedResponse {
+            context,
+            body: response.head.body,
+            is_connection_reusable: response.head.is_connection_reusable,
+            connection: Some(response.connection),
+            permit,
+            read_ahead: Vec::new(),
+            held: None,
+            failure: None,
+        }
+    }
+
+    /// Sends the header of the response, and forwards its body to the client. Returns the
+    /// connection to the pool of idle connections if it can be reused. Adds the bytes of the body
+    /// to those that `ctx` counts.
+    pub(super) async fn forward_to<C: ExchangeClient>(
+        mut self,
+        client: &mut C,
+        deadline: &mut ExchangeDeadline,
+        ctx: &mut RequestContext,
+    ) -> Result<(), Failure> {
+        let mut sent_bytes = 0;
+        loop {
+            deadline.restart_after_response_part();
+            client.output().append(&mut self.read_ahead);
+            self.take_arrived(client.output());
+            let latest_end = deadline.whole_end().map(Instant::from_std);
+            let is_end = self.failure.is_none() && self.body.is_complete();
+            let taken_bytes = self.body.forwarded_bytes();
+            if !self.send_output(client, is_end, latest_end, ctx).await {
+                return Err(Failure::Client);
+            }
+            ctx.response_bytes += taken_bytes - sent_bytes;
+            sent_bytes = taken_bytes;
+            if let (Some(failure), true) = (self.failure, self.read_ahead.is_empty()) {
+                return Err(failure);
+            }
+            if is_end {
+                self.free_server();
+                return Ok(());
+            }
+            let Some(connection) = self.connection.as_mut().filter(|_| self.read_ahead.is_empty())
+            else {
+                continue;
+            };
+            let read = tokio::select! {
+                biased;
+                () = client.wait_until_gone(true) => return Err(Failure::Client),
+                read = deadline.limit(connection.read(BODY_READ_BYTES)) => read,
+            };
+            match read {
+                Ok(Ok(0)) => {
+                    self.finish_at_eof(client.output());
+                    if let Some(failure) = self.failure {
+                        return Err(failure);
+                    }
+                }
+                Ok(Ok(1..)) => {}
+                Ok(Err(_)) => return Err(Failure::BrokenResponse),
+                Err(DeadlinePassed) => return Err(Failure::TimedOut),
+            }
+        }
+    }
+
+    /// Sends the client what waits for it. Reads on meanwhile.
+    async fn send_output<C: ExchangeClient>(
+        &mut self,
+        client: &mut C,
+        is_end: bool,
+        latest_end: Option<Instant>,
+        ctx: &RequestContext,
+    ) -> bool {
+        let unsent_bytes = client.output().len();
+        let sending = client.send_output(is_end, latest_end);
+        tokio::select! {
+            biased;
+            is_sent = sending => is_sent,
+            never = self.read_while_client_waits(unsent_bytes, ctx) => match never {},
+        }
+    }
+
+    /// Reads the rest of the response, as far as the memory for it allows, and frees the server
+    /// after that. Never returns.
+    async fn read_while_client_waits(
+        &mut self,
+        unsent_bytes: usize,
+        ctx: &RequestContext,
+    ) -> Infallible {
+        loop {
+            let waiting_bytes = unsent_bytes + self.read_ahead.len();
+            let is_free = self.body.is_complete() && self.can_hold(waiting_bytes, ctx);
+            if is_free {
+                self.free_server();
+            }
+            let may_read = !self.body.is_complete()
+                && self.failure.is_none()
+                && self.read_ahead.len() < MAX_BYTES_READ_AHEAD
+                && self.can_hold(waiting_bytes + BODY_READ_BYTES, ctx);
+            let read = match &mut self.connection {
+                Some(connection) if may_read => connection.read(BODY_READ_BYTES).await,
+                _ => pending().await,
+            };
+            let mut read_ahead = std::mem::take(&mut self.read_ahead);
+            match read {
+                Ok(0) => self.finish_at_eof(&mut read_ahead),
+                Ok(1..) => self.take_arrived(&mut read_ahead),
+                Err(_) => self.failure = Some(Failure::BrokenResponse),
+            }
+            self.read_ahead = read_ahead;
+        }
+    }
+
+    /// Returns true if there is memory for so many bytes that wait for the client.
+    fn can_hold(&mut self, bytes: usize, ctx: &RequestContext) -> bool {
+        let gate = &self.context.gate;
+        self.held.get_or_insert_with(|| gate.begin_held_body(ctx)).grow_to(bytes)
+    }
+
+    /// Moves what has arrived to `out`, as the client gets it.
+    fn take_arrived(&mut self, out: &mut Vec<u8>) {
+        let Some(connection) = &mut self.connection else { return };
+        let taken = self.body.forward_arrived_bytes(&mut connection.arrived, out);
+        self.fail_if(taken);
+    }
+
+    fn finish_at_eof(&mut self, out: &mut Vec<u8>) {
+        let finished = self.body.finish_at_eof(out);
+        self.fail_if(finished);
+    }
+
+    fn fail_if(&mut self, result: Result<(), MalformedResponse>) {
+        if let Err(MalformedResponse) = result {
+            self.failure = Some(Failure::BrokenResponse);
+        }
+    }
+
+    /// Lets other requests use the server, which has sent the whole response.
+    fn free_server(&mut self) {
+        self.permit = None;
+        let Some(connection) = self.connection.take() else { return };
+        if self.is_connection_reusable && connection.arrived.is_empty() {
+            self.context.upstreams.return_to_idle_pool(connection);
+        }
+    }
+}

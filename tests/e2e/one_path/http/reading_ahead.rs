@@ -1,0 +1,81 @@
+//! On the fast path, riskgate reads a response on while its client takes nothing, so that the server
+//! is free for others.
+
+use std::io::{Read, Write};
+
+use crate::harness::http2_frames::{
+    DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, SETTINGS, WINDOW_UPDATE, encode_frame,
+    encode_request_fields,
+};
+use crate::harness::{Gateway, MockUpstream, Setup, Step, response_bytes, wait_until};
+
+const ROUTE: &str = "[[upstream.route]]\nprefix = \"/\"\nkey = false\n";
+
+fn page(length: usize) -> String {
+    (0..length).map(|at| char::from(b'a' + (at % 23) as u8)).collect()
+}
+
+fn chunked(body: &str) -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunks = body.as_bytes().chunks(1_000);
+    let chunks: String = chunks
+        .map(|chunk| format!("{:x}\r\n{}\r\n", chunk.len(), String::from_utf8_lossy(chunk)))
+        .collect();
+    format!("{head}{chunks}0\r\n\r\n").into_bytes()
+}
+
+fn exchanges(gateway: &Gateway) -> f64 {
+    gateway.sum_of_samples("riskgate_upstream_exchanges_in_flight", &[])
+}
+
+#[test]
+fn pages_that_nobody_takes_yet_leave_the_server_to_others_and_arrive_whole() {
+    let body = page(150_000);
+    for framing in [response_bytes(200, "", &body), chunked(&body)] {
+        let upstream = MockUpstream::with_script(move |_| vec![Step::Send(framing.clone())]);
+        let setup = Setup::new().append_toml(ROUTE).set("listen.h2c", "true");
+        let gateway = setup.with_upstreams(&[upstream.address]).start();
+        let mut frames = FrameClient::open(gateway.http);
+        // 4 is SETTINGS_INITIAL_WINDOW_SIZE.
+        assert!(frames.try_send(&encode_frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])));
+        let block = encode_request_fields("GET", "/page", "", &[]);
+        for stream in [1, 3, 5] {
+            let flags = END_HEADERS | END_STREAM;
+            assert!(frames.try_send(&encode_frame(HEADERS, flags, stream, &block)));
+        }
+        wait_until("the server has answered all", || upstream.request_count() == 3);
+        wait_until("the server is free", || exchanges(&gateway) == 0.0);
+        let waiting = gateway.sum_of_samples("riskgate_held_body_bytes", &[]);
+        assert!(waiting >= 3.0 * 150_000.0, "their memory is counted: {waiting}");
+        for stream in [0, 1, 3, 5] {
+            let increment = 10_000_000_u32.to_be_bytes();
+            assert!(frames.try_send(&encode_frame(WINDOW_UPDATE, 0, stream, &increment)));
+        }
+        let (mut received, mut ended) = ([vec![], vec![], vec![]], 0);
+        while ended < 3 {
+            let (kind, flags, stream, payload) = frames.read_frame().expect("a frame");
+            if kind == DATA {
+                received[(stream / 2) as usize].extend(payload);
+                ended += usize::from(flags & END_STREAM != 0);
+            }
+        }
+        assert!(received.iter().all(|all| *all == body.as_bytes()));
+    }
+}
+
+#[test]
+fn a_truncated_response_that_was_read_ahead_never_looks_complete() {
+    let whole = response_bytes(200, "", &page(12 << 20));
+    let cut = whole[..whole.len() - 1_000].to_vec();
+    let upstream = MockUpstream::with_script(move |_| vec![Step::Send(cut.clone()), Step::Close]);
+    let setup = Setup::new().append_toml(ROUTE).with_upstreams(&[upstream.address]);
+    let gateway = setup.start();
+    let mut client = std::net::TcpStream::connect(gateway.http).unwrap();
+    client.write_all(b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).unwrap();
+    let body_start = received.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!(received.len() - body_start, (12 << 20) - 1_000, "all that arrived, and no more");
+    wait_until("the place is free", || exchanges(&gateway) == 0.0);
+}
