@@ -243,7 +243,8 @@ impl Gate {
             _ if is_on_route => reply.with_words_for_route(refusal),
             _ => reply,
         };
-        let reply = match ctx.authz.is_none() {
+        // No cache stores an error of riskgate's own paths.
+        let reply = match is_on_route && ctx.authz.is_none() {
             true => reply.varying_by_accept(),
             false => reply,
         };

@@ -1,6 +1,6 @@
 //! Which texts are domains, which row decides a verdict, and which names are never flagged.
 
-use crate::harness::{Setup, get, shared_gateway};
+use crate::harness::{Setup, shared_gateway};
 
 /// Spellings of a domain, and its one canonical form.
 const DOMAIN_SPELLINGS: [(&str, &str); 36] = [
@@ -346,18 +346,4 @@ fn names_that_cannot_receive_mail_are_undeliverable() {
         assert_eq!((&body["reason"], &body["risk_score"]), (&"undeliverable".into(), &100.into()));
     }
     assert_eq!(gateway.get_domain("googlegroups.com", key).json()["reason"], "role_account");
-}
-
-#[test]
-fn an_error_that_depends_on_accept_says_so() {
-    let gateway = Setup::new().start();
-    for target in ["/v1/public/domain/a.com", "/v1/usage", "/nothing", "/v1/check/a@b.com"] {
-        for accept in ["application/problem+json", "application/json"] {
-            let answer = gateway.send_request(&get(target).with_header("Accept", accept));
-            let values = answer.header_values("Vary").join(", ");
-            assert!(values.contains("Accept"), "{target} {accept}: {values}");
-            let is_problem = answer.header("Content-Type") == Some("application/problem+json");
-            assert_eq!(is_problem, accept.contains("problem"), "{target}");
-        }
-    }
 }
