@@ -1,8 +1,9 @@
 //! Reads the config and checks it completely.
 //!
-//! The sources are a TOML file, `RISKGATE__SECTION__KEY` variables and flags; each overrides those
-//! before it. Owns the name, default and range of every setting. No other module reads the
-//! environment.
+//! Three sources have settings: a TOML file, `RISKGATE__SECTION__KEY` variables and flags.
+//! Variables override the file, and flags override both. This module owns the name, default and
+//! range of every setting. Other modules read variables of the environment through
+//! [`Config::env_var`].
 
 mod admin;
 mod authz;
@@ -90,11 +91,11 @@ pub use store::StoreOptions;
 pub struct Config {
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
-    /// The defaults for which a path of earlier versions is used.
+    /// The default paths of earlier versions at which something stands.
     pub former_defaults: Vec<FormerDefault>,
-    /// The setting that names each file.
+    /// Where in the config the setting of each file stands.
     pub file_places: FilePlaces,
-    /// Settings with which the gateway starts, although they are surely not meant.
+    /// Faulty settings with which the gateway starts nevertheless, and of which it warns.
     pub doubtful_settings: Vec<ConfigFault>,
     /// What takes effect when a process starts.
     pub startup: StartupConfig,
@@ -102,7 +103,8 @@ pub struct Config {
     pub reloadable: ReloadableConfig,
 }
 
-/// The settings that take effect when a process starts. A reload only tells that they have changed.
+/// The settings that take effect when a process starts. If one of them changes, a reload only
+/// reports the change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartupConfig {
     /// The address of the HTTP listener.
@@ -139,7 +141,7 @@ pub struct StartupConfig {
     pub drain_grace: Duration,
     /// The file to which riskgate appends the records of the audit; None without such a file.
     pub audit_path: Option<PathBuf>,
-    /// The secret of inbox ids; `None` if the store has it.
+    /// The secret of inbox ids; `None` if the store has the secret.
     pub inbox_secret: Option<InboxSecret>,
     /// Whether `/metrics` needs no token.
     pub is_metrics_public: bool,
@@ -150,7 +152,7 @@ pub struct StartupConfig {
 pub struct ReloadableConfig {
     /// The certificates of the HTTPS listener.
     pub certificates: Vec<CertificateFiles>,
-    /// What riskgate checks for proxies that ask.
+    /// What riskgate checks for proxies that ask; `None` if no proxy may ask.
     pub authz: Option<Arc<AuthzRules>>,
     /// How sign-ups are decided and counted.
     pub decisions: Arc<Decisions>,
@@ -168,13 +170,15 @@ pub struct ReloadableConfig {
     pub dns: DnsOptions,
     /// Who answers checks.
     pub check_answer: CheckAnswer,
-    /// The score of domains that are in no list; None means the score that the table gives them.
+    /// The score of domains that no list and no rule judges; `None` means the score that the table
+    /// gives them.
     pub unknown_score: Option<Score>,
     /// Whether calls without a lease pass while the store is down.
     pub on_failure: FailurePolicy,
     /// The file that declares keys, if any.
     pub key_file: Option<PathBuf>,
-    /// How often one client may use one key that browsers use.
+    /// The rate of each client with one key, for requests that a browser may have sent; `None`
+    /// without a rate.
     pub max_per_client_of_key: Option<Rate>,
     /// The prefix of new keys.
     pub key_prefix: String,
@@ -191,11 +195,12 @@ pub struct ReloadableConfig {
 
 /// What was read of a config, and from which files.
 pub struct ConfigReading {
-    /// The config, with defaults in place of faulty settings; `None` if no TOML could be read.
+    /// The config, with defaults in place of faulty settings; `None` if no file could be read as
+    /// TOML.
     pub config: Option<Config>,
     /// The same settings as people read them; `None` with a fault.
     pub settings: Option<EffectiveSettings>,
-    /// Every fault, each as `file:line: key: expected …, but found …`.
+    /// Every fault. Each begins with its place, such as a file and a line.
     pub faults: Vec<ConfigFault>,
     /// The config file and the files of secrets that it names.
     pub files: Vec<PathBuf>,
@@ -205,8 +210,10 @@ pub struct ConfigReading {
 }
 
 impl Config {
-    /// Reads file, environment and flags. Returns every fault, each as
-    /// `file:line: key: expected …, but found …`.
+    /// Reads file, environment and flags.
+    ///
+    /// # Errors
+    /// Returns every fault. Each begins with its place, such as a file and a line.
     pub fn read(sources: &ConfigSources) -> Result<Config, Vec<ConfigFault>> {
         match Config::read_collecting_faults(sources) {
             (Some(config), faults) if faults.is_empty() => Ok(config),
@@ -215,14 +222,14 @@ impl Config {
     }
 
     /// Like [`Config::read`], but gives faulty settings their defaults, so that the caller can also
-    /// check the files that the config names. Returns no config if no TOML could be read.
+    /// check the files that the config names. Returns no config if the file can't be read as TOML.
     pub fn read_collecting_faults(sources: &ConfigSources) -> (Option<Config>, Vec<ConfigFault>) {
         let ConfigReading { config, faults, .. } = Config::read_with_files(sources);
         (config, faults)
     }
 
     /// Like [`Config::read_collecting_faults`], but also returns which files were read, so that the
-    /// caller can read them again when they change.
+    /// caller can read the config again when one of them changes.
     pub fn read_with_files(sources: &ConfigSources) -> ConfigReading {
         let mut settings = Settings::default();
         let config = match settings.read_sources(sources) {
@@ -242,8 +249,7 @@ impl Config {
         ConfigReading { config, settings: shown, faults, files, has_transient_fault }
     }
 
-    /// Reads the settings as [`Config::read`] does, and returns each with the place that it is
-    /// from.
+    /// Reads the settings as [`Config::read`] does, and returns each setting with its source.
     pub fn read_effective_settings(
         sources: &ConfigSources,
     ) -> Result<EffectiveSettings, Vec<ConfigFault>> {
@@ -257,9 +263,12 @@ impl Config {
         }
     }
 
-    /// Reads the settings of the file alone, as [`Config::read_effective_settings`] lists them:
-    /// without those of the environment and the command line, which differ between processes. Does
-    /// not check them together, because the file alone may be incomplete.
+    /// Reads the settings of the file alone, and lists them as [`Config::read_effective_settings`]
+    /// does. Leaves out the environment and the command line, because they differ between
+    /// processes. Ignores faulty settings, because the file alone may be incomplete.
+    ///
+    /// # Errors
+    /// Returns the fault if the file can't be read as TOML.
     pub fn read_settings_of_file(file: &Path) -> Result<EffectiveSettings, Vec<ConfigFault>> {
         let mut settings = Settings::default();
         settings.read_file(file)?;
@@ -269,7 +278,7 @@ impl Config {
 
     /// Returns the JSON Schema (2020-12) of the config file, for editors.
     pub fn schema() -> serde_json::Value {
-        // What it lacks is no matter: only the descriptions of the settings count.
+        // Faults of this config don't matter: only the descriptions of the settings count.
         let mut settings = Settings::of_each_section();
         Config::from_settings(None, &mut settings);
         schema::render_schema(&settings.descriptions)
@@ -346,8 +355,8 @@ impl Config {
         config
     }
 
-    /// Reads an environment variable, for keys that are declared with `env`. Bytes that are not
-    /// UTF-8 become replacement characters, which no key contains.
+    /// Reads an environment variable, such as the `env` of a declared key. Bytes that are not UTF-8
+    /// become replacement characters, which no key contains.
     pub fn env_var(name: &str) -> Option<String> {
         Config::env_var_os(name).map(|value| value.to_string_lossy().into_owned())
     }
@@ -384,10 +393,11 @@ impl StartupConfig {
             is_metrics_public,
         } = self;
         let StartupRules { client_address, authz_path, key_header, hsts, bodies } = startup_rules;
-        // The limits of requests have a copy of it.
+        // The comparison of `downstream` leaves out its copy of `authz_path`.
         let mut new_downstream = new.downstream.clone();
         new_downstream.request_limits.authz_path.clone_from(authz_path);
-        // The limits of requests have a copy of `max_bytes`.
+        // The comparison of `bodies` leaves out its copy of `max_bytes`, which `downstream` has
+        // too.
         let new_bodies = new.startup_rules.bodies.clone();
         let new_bodies = BodyOptions { max_bytes: bodies.max_bytes, ..new_bodies };
         [
@@ -433,7 +443,7 @@ impl StartupConfig {
 }
 
 impl ReloadableConfig {
-    /// Returns the rules of the gate.
+    /// Returns those rules of the gate that a reload may change.
     pub fn rules(&self) -> ReloadableRules {
         ReloadableRules {
             upstream_routes: self.upstream_routes.clone(),

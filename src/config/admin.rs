@@ -1,4 +1,4 @@
-//! `[admin]` and `[audit]`: who may use the admin listener, and where the audit is written.
+//! The tokens of the admin listener: `admin.token` and `[[admin.token]]`.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use super::settings::Settings;
 use crate::keys::{is_valid_id_or_account, parse_sha256_field, sha256};
 use crate::model::month::parse_rfc3339;
 
-/// The audit names the token of the setting `admin.token` so.
+/// The name in the audit of the token in the setting `admin.token`.
 const NAME_OF_PLAIN_TOKEN: &str = "admin.token";
 
 /// A token of the admin listener. Its text is not kept.
@@ -52,7 +52,7 @@ impl TokenScope {
 
 impl Settings {
     /// Reads `admin.token` or the file that `admin.token_file` names, and the `[[admin.token]]`
-    /// entries.
+    /// entries. Reports a name or a token that two of them have.
     pub fn read_admin_tokens(&mut self) -> Vec<AdminToken> {
         let mut tokens: Vec<AdminToken> = self.read_plain_token().into_iter().collect();
         for at in self.list_table_array_keys("admin.token") {
@@ -78,7 +78,8 @@ impl Settings {
         tokens
     }
 
-    /// Reports that the admin listener would answer anybody, if it would.
+    /// Reports a fault if the admin listener would answer anybody: it is not on loopback, and no
+    /// token is set.
     pub fn report_admin_without_token(&mut self, admin: SocketAddr, tokens: &[AdminToken]) {
         // A faulty token has its own fault.
         let has_token = self.values.keys().any(|key| key.starts_with("admin.token"));

@@ -12,7 +12,7 @@ use crate::model::path_prefix::PathPrefix;
 const CHECKS: [&str; 4] = ["key", "origin", "quota", "screen"];
 
 impl Settings {
-    /// Reads `authz.path`; `None` if no proxy may ask.
+    /// Reads `authz.path`; `None` if the setting is missing or faulty.
     pub fn read_authz_path(&mut self, upstream_routes: &[UpstreamRoute]) -> Option<PathPrefix> {
         let expected = "a path such as /authz, apart from riskgate's own and not above an \
                         upstream.route, without a / at its end";
@@ -25,7 +25,7 @@ impl Settings {
         })
     }
 
-    /// Reads the other settings of `[authz]`; `None` if no proxy may ask.
+    /// Reads the other settings of `[authz]`; `None` without a valid `authz.path`.
     pub fn read_authz_rules(&mut self, path: Option<&PathPrefix>) -> Option<Arc<AuthzRules>> {
         let checks = self.read_authz_checks();
         let policy = self.read_screen_policy("authz", path.map_or("", PathPrefix::as_str));
@@ -58,7 +58,7 @@ impl Settings {
         }))
     }
 
-    /// Reads `authz.check`. The gates for origin and quota need the key.
+    /// Reads `authz.check`. Reports `origin` or `quota` without `key`, which both need.
     fn read_authz_checks(&mut self) -> Vec<String> {
         let expected = "a list of \"key\", \"origin\", \"quota\" and \"screen\"; \"origin\" and \
                         \"quota\" need \"key\"";
@@ -72,7 +72,7 @@ impl Settings {
         self.note_default(toml_list(&CHECKS));
         match checks {
             Some(checks) => checks,
-            // What a faulty list means for other settings is not known.
+            // A faulty list makes no other setting a requirement.
             None if self.values.contains_key("authz.check") => Vec::new(),
             None => CHECKS.map(str::to_owned).to_vec(),
         }

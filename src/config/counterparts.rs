@@ -6,15 +6,16 @@
 pub struct Counterpart {
     /// The section in which the names have this meaning, or [`HEADERS`]; empty: anywhere.
     section: &'static str,
-    /// The names; anywhere, names that begin with this word too. None: every name without a hint.
+    /// The names. If `section` is empty, a name whose first word is one of them counts too. An
+    /// empty list means every name for which nothing else has a hint.
     names: &'static [&'static str],
     /// What to write, or why nothing is to be written.
     pub hint: &'static str,
-    /// The setting of the section that a person has written in this way; it is not missing then.
+    /// The setting that a person meant by such a name; riskgate does not report it as missing then.
     pub setting: &'static str,
 }
 
-/// In place of a section: the names of sections.
+/// The `section` of entries whose names are names of sections.
 pub const HEADERS: &str = "[]";
 
 const fn in_section(
@@ -140,6 +141,7 @@ const COUNTERPARTS: [Counterpart; 42] = [
         &["timeout", "time", "wait", "max", "period"],
         "write grace = \"30s\", the time for requests in flight, or delay, the time before it",
     ),
+    // The names of sections.
     in_section(
         HEADERS,
         &["frontend", "frontends", "entrypoints", "listeners", "listener", "http"],
@@ -155,7 +157,6 @@ const COUNTERPARTS: [Counterpart; 42] = [
         &["upstreams", "services", "service", "clusters", "pools", "backends"],
         "write [upstream] and servers = [\"127.0.0.1:9000\"]: there is one group of servers",
     ),
-    // The names of sections.
     in_section(
         HEADERS,
         &["key"],
@@ -168,7 +169,7 @@ const COUNTERPARTS: [Counterpart; 42] = [
         &["accounts", "account", "users", "consumers", "consumer", "tenants", "customers"],
         "the store has the accounts; `riskgate keys create --account NAME --plan PLAN` makes one",
     ),
-    // The names of both.
+    // Names of settings or of sections, anywhere.
     anywhere(
         &["acme", "letsencrypt", "autohttps", "autocert", "autotls", "certbot", "certresolver"],
         "riskgate fetches no certificates; let certbot write them, and name its files: \
@@ -342,7 +343,7 @@ pub fn find_counterpart(section: &str, name: &str) -> Option<&'static Counterpar
     find_in_section(section, name).or_else(anywhere).or_else(rest)
 }
 
-/// Returns a name in lower case without what stands between its words.
+/// Returns a name in lower case, without `_` and `-`.
 fn squash(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '-'], "")
 }

@@ -24,11 +24,11 @@ const MAX_CONDITIONS: usize = 16;
 const MAX_NAME: usize = 64;
 /// The longest message of a rule, in characters.
 const MAX_MESSAGE: usize = 200;
-/// What a rule's `routes` call `authz.path`.
+/// The name in a rule's `routes` that stands for `authz.path`.
 const AUTHZ: &str = RouteLabel::Authz.as_str();
 
-/// Returns what a rule's `routes` may name: the prefixes of screened routes, `authz` if it screens,
-/// and `assess`.
+/// Returns the names that a rule's `routes` may contain: the prefixes of screened routes, `authz`
+/// if `[authz]` screens, and `assess`.
 pub fn list_deciding_routes<'c>(
     routes: &'c [UpstreamRoute],
     authz: Option<&AuthzRules>,
@@ -43,7 +43,7 @@ pub fn list_deciding_routes<'c>(
 }
 
 impl Settings {
-    /// Reads how sign-ups are decided and counted.
+    /// Reads `[[rule]]` and `[decide]`, and whether the config has a section `[inbox]`.
     pub(super) fn read_decisions(
         &mut self,
         routes: &[UpstreamRoute],
@@ -76,7 +76,8 @@ impl Settings {
         Arc::new(decisions)
     }
 
-    /// Reads the secret of inbox ids; `None` if the store has it.
+    /// Reads the secret of inbox ids. `None` if the file is faulty, or without `inbox.secret_file`:
+    /// then the store has the secret.
     pub(super) fn read_inbox_secret(&mut self) -> Option<InboxSecret> {
         let key = "inbox.secret_file";
         let path = self.path(key)?;
@@ -172,7 +173,7 @@ impl Settings {
         Some(name)
     }
 
-    /// Reads the conditions of a rule; none if the setting is missing.
+    /// Reads the conditions of a rule. A missing setting gives an empty list, a faulty one `None`.
     fn read_conditions(&mut self, key: &str) -> Option<Vec<Condition>> {
         let expected = format!(
             "a list of at most {MAX_CONDITIONS} conditions such as \
@@ -260,13 +261,13 @@ impl Settings {
     }
 }
 
-/// Returns the longest prefix of a route that has this path.
+/// Returns the longest of these prefixes that is at or above a path.
 fn enclosing_prefix<'c>(path: &str, deciding: &[&'c str]) -> Option<&'c str> {
     let prefixes = deciding.iter().filter(|it| it.starts_with('/') && is_below(it, path));
     prefixes.max_by_key(|it| it.len()).copied().filter(|_| path.starts_with('/'))
 }
 
-/// Returns the bytes without one line end at their end. A random secret may end in other blanks.
+/// Removes one LF or CRLF from the end. Other blanks stay, because a random secret may end in them.
 fn without_line_end(bytes: &[u8]) -> &[u8] {
     let line = bytes.strip_suffix(b"\n");
     line.map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line))

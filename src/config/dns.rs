@@ -19,7 +19,7 @@ impl Settings {
         }
     }
 
-    /// Reads the addresses of DNS resolvers; none stand for the resolvers of the system.
+    /// Reads the addresses of DNS resolvers. An empty list means the resolvers of the system.
     pub fn resolver_addresses(&mut self, key: &str) -> Vec<SocketAddr> {
         let address = |text: &String| {
             let with_default_port =

@@ -28,12 +28,12 @@ pub struct EffectiveSetting {
     pub key: String,
     /// The value in TOML; `None` if the setting has no value. Secrets are `"…"`.
     pub value: Option<String>,
-    /// `default`, file and line, the variable, or `command line`.
+    /// `default`, the file and line, the file of a secret, the variable, or `command line`.
     pub source: String,
-    /// Which source `source` is.
+    /// Which kind of source `source` is.
     pub origin: SettingOrigin,
-    /// What [`fingerprint_secret`] makes of a secret, or of an address that is shown without its
-    /// secret parts. `None` if `value` shows the whole value.
+    /// The [`fingerprint_secret`] of a secret, of a URL, or of the secret in the file that the
+    /// setting names; `None` for all other values.
     pub secret_fingerprint: Option<String>,
 }
 
@@ -47,8 +47,9 @@ impl EffectiveSettings {
         EffectiveSettings(list_settings(settings))
     }
 
-    /// Says what `new` changes, one text for each setting, without secrets. An entry of an array of
-    /// tables has its prefix or its name in place of its index.
+    /// Describes each change from these settings to `new`, without secrets: one text for a setting,
+    /// or for an entry that was added or removed. An entry of an array of tables has its prefix or
+    /// its name in place of its index.
     pub fn describe_changes(&self, new: &EffectiveSettings) -> Vec<String> {
         let (old, new) = (self.by_shown_key(), new.by_shown_key());
         let entries = |all: &BTreeMap<ReadableSettingName, ShownValue>| -> BTreeSet<String> {
@@ -88,8 +89,8 @@ impl EffectiveSettings {
         self.0.iter().map(|it| (ReadableSettingName::of(&it.key, &values), value(it))).collect()
     }
 
-    /// Renders the settings as a config file, with the source of each value behind it. Settings
-    /// without a value are comments.
+    /// Renders the settings as a config file, with a comment behind each value that names its
+    /// source. Settings without a value are comments.
     pub fn to_toml(&self) -> String {
         let (mut out, mut section) = (String::new(), String::new());
         for EffectiveSetting { key, value, source, .. } in &self.0 {
@@ -118,7 +119,8 @@ impl EffectiveSettings {
     }
 }
 
-/// A key as people know it. The same entry of an array may have another index in another config.
+/// The name of a setting as people know it. An entry of an array has its prefix or its name in
+/// place of its index, because the same entry may have another index in another config.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ReadableSettingName {
     /// The entry of an array of tables, such as `upstream.route "/signup"`.
@@ -178,8 +180,8 @@ fn describe_change(old: &ShownValue, new: &ShownValue) -> Option<String> {
     Some(if old == new { "changed".to_owned() } else { format!("{old} → {new}") })
 }
 
-/// The first 16 bits of the SHA-256 of a secret, in hex. They show the audit that the secret has
-/// changed, and are too few to find the secret by guesses.
+/// The first 16 bits of the SHA-256 of a secret, in hex. The audit shows by them that a secret has
+/// changed. They are too few to find the secret by guesses.
 pub fn fingerprint_secret(secret: &[u8]) -> String {
     let [first, second, ..] = sha256(secret);
     format!("{first:02x}{second:02x}")
@@ -206,7 +208,7 @@ fn list_settings(settings: &Settings) -> Vec<EffectiveSetting> {
             Some(setting) => (setting.raw.to_toml(&description.kind), setting.location.clone()),
             None => (description.default.clone(), "default".to_owned()),
         };
-        // Some settings are read twice.
+        // A setting that is read twice is listed once.
         if listed.iter().all(|other| other.key != description.key) {
             let setting = settings.values.get(&description.key);
             let text = setting.and_then(|it| it.raw.as_text());
@@ -236,8 +238,8 @@ fn find_origin(settings: &Settings, key: &str) -> SettingOrigin {
     }
 }
 
-/// Sorts by section, so that each section stands in one place, a section before its entries, and
-/// the tenth entry after the second.
+/// Returns the sort key of a setting. By it, each section stands in one place, a section stands
+/// before its entries, and the tenth entry behind the second.
 fn sort_key(key: &str) -> (Vec<(usize, String)>, String) {
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let parts = section.split('.').map(|part| match part.parse() {

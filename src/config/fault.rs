@@ -14,11 +14,11 @@ pub struct ConfigFault {
     message: String,
     hint: Option<String>,
     excerpt: Option<Excerpt>,
-    /// The key that is missing, if that is the fault.
+    /// The setting or section that is missing; `None` for any other fault.
     missing_key: Option<String>,
 }
 
-/// The text of a config file, with the name that faults use for it.
+/// The text of a config file, and the name of the file in faults.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigText {
     pub name: String,
@@ -34,19 +34,19 @@ pub struct SettingSpan {
 }
 
 impl ConfigFault {
-    /// A fault without a place in a text: `message` is the whole of it.
+    /// Creates a fault that shows no line of a file.
     pub fn new(message: impl Into<String>) -> ConfigFault {
         ConfigFault { message: message.into(), hint: None, excerpt: None, missing_key: None }
     }
 
-    /// The fault of which this one has the place and the name of the setting only.
+    /// Adds the problem to a fault that has only the place and the name of the setting.
     #[must_use]
     pub(super) fn with_problem(mut self, problem: &str) -> ConfigFault {
         self.message = format!("{}: {problem}", self.message);
         self
     }
 
-    /// Notes that the fault is that this setting, or a section of this name, is missing.
+    /// Notes which setting or section is missing.
     #[must_use]
     pub(super) fn of_missing(mut self, key: &str) -> ConfigFault {
         self.missing_key = Some(key.to_owned());
@@ -58,28 +58,29 @@ impl ConfigFault {
         self.missing_key.as_deref() == Some(key)
     }
 
-    /// Adds what to write instead.
+    /// Sets the hint: what to write instead.
     #[must_use]
     pub fn with_hint(mut self, hint: Option<String>) -> ConfigFault {
         self.hint = hint;
         self
     }
 
-    /// Adds what to write instead, if nothing says so yet.
+    /// Sets the hint, unless the fault has one.
     #[must_use]
     pub(super) fn or_hint(mut self, hint: Option<String>) -> ConfigFault {
         self.hint = self.hint.or(hint);
         self
     }
 
-    /// Adds words to what to write instead.
+    /// Adds words to the hint, if the fault has one.
     #[must_use]
     pub(super) fn with_more_hint(mut self, words: &str) -> ConfigFault {
         self.hint = self.hint.map(|hint| format!("{hint}, {words}"));
         self
     }
 
-    /// The fault of a setting at `location` as what was expected and found, and what to write.
+    /// Returns what was expected and found, and the hint. `None` if the message does not begin with
+    /// `location` or has no `expected`.
     pub(super) fn expected_and_hint(&self, location: &str) -> Option<(&str, Option<&str>)> {
         let at = self.message.strip_prefix(location)?.find("expected ")?;
         Some((&self.message[location.len() + at..], self.hint.as_deref()))
@@ -118,7 +119,7 @@ impl ConfigText {
         format!("{}:{}", self.name, self.line_number(offset))
     }
 
-    /// A fault of the name of a setting or a section.
+    /// Creates a fault that marks the name of a setting or a section.
     pub fn fault_at_key(&self, span: &SettingSpan, problem: &str) -> ConfigFault {
         let behind = match span.value.is_empty() {
             // The end of the section's header.
@@ -131,7 +132,8 @@ impl ConfigText {
         self.fault_at(span.key.clone(), None, behind, problem)
     }
 
-    /// A fault of the value of a setting. `shown_value` is the value as a fault may show it.
+    /// Creates a fault that marks the value of a setting. `shown_value` is the value without what
+    /// may be secret.
     pub fn fault_at_value(
         &self,
         span: &SettingSpan,
@@ -141,7 +143,8 @@ impl ConfigText {
         self.fault_at(span.value.clone(), Some(shown_value), "", problem)
     }
 
-    /// A fault of the text at this index of a list. `shown` are the texts as a fault may show them.
+    /// Creates a fault that marks the text at this index of a list. `shown` are the texts of the
+    /// list without what may be secret.
     pub fn fault_at_item(
         &self,
         list: &SettingSpan,
@@ -174,13 +177,13 @@ impl ConfigText {
         self.fault_with_excerpt(place, format!("{before}{shown_item}{behind}"), marked, problem)
     }
 
-    /// A fault in a text that is no secret. Shows the text where it stands in its line.
+    /// Creates a fault that marks a part of a text in a list. The text must not be a secret.
     pub fn fault_in_text(&self, place: Range<usize>, text: &str, problem: &str) -> ConfigFault {
         let line = self.line_of(place.start);
         let before = self.text.get(line.start..place.start).unwrap_or_default();
         let marked = self.text.get(place.start..place.end.min(line.end)).unwrap_or_default();
-        // The other texts of the list are left out, so that the mark stands below the fault.
-        // As much of the text as stands before the fault.
+        // The excerpt shows this text of the list alone. The part of the text that stands before
+        // the fault in the file says how far the mark is indented.
         let starts = (0..=text.len()).rev().filter_map(|end| text.get(..end));
         let start = starts.into_iter().find(|start| before.ends_with(start)).unwrap_or_default();
         let indent = start.chars().count();
@@ -188,8 +191,8 @@ impl ConfigText {
         self.fault_with_excerpt(place.start, text.to_owned(), place_of_mark, problem)
     }
 
-    /// A fault at a byte. `shown` is its line as a fault may show it, with the mark below the
-    /// characters `marked`.
+    /// Creates a fault at the byte `offset`. `shown` is its line without what may be secret. The
+    /// mark stands below the characters `marked`.
     pub(super) fn fault_with_excerpt(
         &self,
         offset: usize,
@@ -225,7 +228,8 @@ impl ConfigText {
         self.fault_with_excerpt(span.start, format!("{before}{shown}{behind}"), marked, problem)
     }
 
-    /// The file, the line and the column of a byte. Both count from 1; columns are characters.
+    /// The file, the line and the column of a byte. Lines and columns count from 1. A column is a
+    /// character.
     fn place(&self, offset: usize) -> String {
         let before = self.text.get(self.line_of(offset).start..offset).unwrap_or_default();
         format!("{}:{}", self.file_and_line(offset), before.chars().count() + 1)

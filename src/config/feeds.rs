@@ -13,7 +13,7 @@ use crate::support::regular_file::parent_dir;
 use crate::table::{FeedKind, FeedTier, TableInputs, TableLocation};
 
 const OVERRIDES_SETTING: &str = "table.overrides";
-/// The file of overrides that earlier versions wrote. The store takes its rows over.
+/// The file of overrides that earlier versions wrote. The store takes over the rows of this file.
 const DEFAULT_OVERRIDE_FILE: &str = "conf/overrides.csv";
 /// The default directory of fetched feeds.
 const DEFAULT_FEED_DIR: &str = "state/feeds";
@@ -73,8 +73,8 @@ impl Settings {
         }
     }
 
-    /// Reads the path of the operator's file. If the config names none, returns that of the file
-    /// which earlier versions wrote, and which need not exist.
+    /// Reads the path of the file of overrides. Without the setting, returns the path at which
+    /// earlier versions wrote the file. The file need not exist.
     fn read_overrides_path(&mut self) -> Option<PathBuf> {
         let path = self.path_or_default(OVERRIDES_SETTING, "");
         match self.values.contains_key(OVERRIDES_SETTING) {
@@ -86,8 +86,8 @@ impl Settings {
         }
     }
 
-    /// Notes that there is no file of overrides, but one of almost this name. Otherwise the file
-    /// may come later.
+    /// Warns if the file of overrides is missing, and its folder is missing or has a file of almost
+    /// this name. Otherwise somebody may write the file later.
     fn warn_of_misspelt_overrides(&mut self, path: Option<&Path>) {
         let Some(path) = path.filter(|path| !path.exists()) else { return };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -105,7 +105,7 @@ impl Settings {
         self.warnings.push(warning.with_hint(hint));
     }
 
-    /// Reads the `[[table.feed]]` entries that are enabled.
+    /// Reads the `[[table.feed]]` entries, and returns those that are enabled.
     pub fn read_feeds(&mut self) -> Feeds {
         let dir = self.path_or_kept_default("table.feed_dir", DEFAULT_FEED_DIR);
         let dir = dir.unwrap_or_else(|| PathBuf::from(DEFAULT_FEED_DIR));
@@ -153,7 +153,7 @@ impl Settings {
                 FeedLocation::parse(known.url)
             }
             None => {
-                // What a feed without a good name lacks is not known.
+                // A feed without a valid name may be a known one.
                 if !own_url && name.is_some() {
                     let names = KNOWN_FEEDS.iter().map(|it| it.name);
                     let near = nearest_name(name.as_deref().unwrap_or_default(), names);
@@ -208,7 +208,7 @@ impl Settings {
         })
     }
 
-    /// Notes that the file of a feed is missing. Another program may write it later.
+    /// Warns if the file of a feed is missing. Another program may write the file later.
     fn warn_of_missing_list(&mut self, key: &str, url: Option<&FeedLocation>) {
         let Some(FeedLocation::File(path)) = url else { return };
         if !path.exists() {
@@ -234,8 +234,8 @@ impl Settings {
         }
     }
 
-    /// Reads a setting that has no default. If it is missing or faulty, reports that and returns
-    /// None.
+    /// Reads a setting that has no default. Reports a missing or faulty setting, and returns
+    /// `None`.
     pub(super) fn require_setting<T>(
         &mut self,
         key: &str,

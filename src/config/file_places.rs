@@ -1,4 +1,5 @@
-//! Where the settings stand that name files, for faults that show when the files are read.
+//! Where in the config the settings stand that name files. A fault that riskgate finds when it
+//! reads a file then shows the line of the setting.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use super::fault::ConfigFault;
 use super::settings::Settings;
 use crate::support::certificates::CertificateFault;
 
-/// The names of settings, without their section, that name a file or a directory.
+/// The last part of the key of each setting at which riskgate shows a fault of its file.
 const FILE_SETTINGS: [&str; 9] = [
     "file",
     "path",
@@ -20,7 +21,7 @@ const FILE_SETTINGS: [&str; 9] = [
     "runtime_dir",
 ];
 
-/// The setting that names each file.
+/// Where the setting of each file stands.
 #[derive(Clone, Debug, Default)]
 pub struct FilePlaces {
     places: Vec<FilePlace>,
@@ -30,7 +31,7 @@ pub struct FilePlaces {
 #[derive(Clone, Debug)]
 struct FilePlace {
     path: PathBuf,
-    /// Whether the file should have a private key.
+    /// Whether the file is to have a private key.
     is_of_key: bool,
     /// A fault that has the place and the name of the setting, and no problem yet.
     fault: ConfigFault,
@@ -54,7 +55,8 @@ impl FilePlaces {
         FilePlaces { places: places.collect() }
     }
 
-    /// The fault of a file at the setting that names it, or of `setting` if none does.
+    /// Creates a fault of a file: at the setting that names the file, or at `setting` if no setting
+    /// does.
     pub fn fault(&self, path: &Path, setting: &str, problem: &str) -> ConfigFault {
         match self.places.iter().find(|it| it.path == path) {
             Some(place) => place.fault(problem),
@@ -63,20 +65,21 @@ impl FilePlaces {
         }
     }
 
-    /// Returns the fault of a file, which begins with its path, at the setting that names the file,
-    /// if there is no file. Other faults are faults in the file.
+    /// Adds the place of the setting to a fault of a file, if there is no regular file at the path.
+    /// Otherwise returns `text` unchanged, because the fault is in the file. `text` must begin with
+    /// the path.
     pub fn place_missing(&self, text: String) -> String {
         self.place_if(text, |place| !place.path.is_file())
     }
 
-    /// Returns the fault of a file, which begins with its path, at the setting that names the file:
-    /// for files in which no line is at fault.
+    /// Adds the place of the setting to a fault of a file in which no line is at fault. `text` must
+    /// begin with the path.
     pub fn place(&self, text: String) -> String {
         self.place_if(text, |_| true)
     }
 
-    /// Returns a fault of a certificate or its key at the setting that names the file. Both
-    /// settings may name one file.
+    /// Adds the place of the setting to a fault of a certificate or its key. Two settings may name
+    /// one file, so the fault says which of them is meant.
     pub fn place_certificate(&self, fault: &CertificateFault) -> String {
         self.place_if(fault.to_string(), |place| place.is_of_key == fault.is_of_key())
     }
@@ -96,7 +99,8 @@ impl FilePlace {
     }
 }
 
-/// Says what is missing: the path starts at the folder of the config, not where the shell stands.
+/// Names the missing file or folder by its absolute path, because a relative path may start
+/// elsewhere than the shell. `None` if the file exists or can't be checked.
 pub(super) fn hint_for_missing(path: &Path) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
     if fs::exists(&path).unwrap_or(true) {

@@ -188,7 +188,11 @@ pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Opt
     nearest.map(|(_, candidate)| candidate).or_else(|| nearest_by_words(&folded, &known))
 }
 
-/// Returns the only candidate that has all words of a name but one, or a word before the name.
+/// Returns the only candidate to which one of these applies:
+///
+/// - It has as many words as the name, three or more, and only one word differs.
+/// - It ends with the name, behind other words.
+/// - The name ends with it, behind other words, and it has two words or more.
 fn nearest_by_words<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let words: Vec<&str> = name.split('_').collect();
     let is_near = |candidate: &&&str| {
@@ -197,7 +201,7 @@ fn nearest_by_words<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
         let has_all_but_one = words.len() > 2 && others.len() == words.len();
         has_all_but_one && shared + 1 == words.len()
             || candidate.strip_suffix(name).is_some_and(|before| before.ends_with('_'))
-            // Other servers say whose it is, as in `client_header_timeout`.
+            // Other servers put the owner before the name, as in `client_header_timeout`.
             || others.len() > 1 && words.ends_with(&others)
     };
     let mut near = known.iter().filter(is_near);
@@ -221,12 +225,12 @@ pub fn nearest_word(
     nearest_name(found, words).map(str::to_owned)
 }
 
-/// What numbers of a setting count, for guesses.
+/// The units that a hint assumes for a number without a unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
     /// What a `k` behind a number stands for.
     kilo: u64,
-    /// What a number that is a time counts, if nothing says so.
+    /// Whether a number without a unit is always a number of seconds.
     seconds_only: bool,
 }
 
@@ -235,7 +239,7 @@ impl Units {
     pub fn of_setting(key: &str) -> Units {
         // Sizes of files and bodies go by powers of two.
         let kilo = if key.ends_with("bytes") { 1_024 } else { 1_000 };
-        // Everybody knows this field by its seconds.
+        // The field `Strict-Transport-Security` counts seconds.
         Units { kilo, seconds_only: key.ends_with("hsts") }
     }
 }
@@ -249,7 +253,7 @@ pub fn suggest_value(
     let guess = guesses(raw, units).into_iter().find(is_valid)?;
     let is_plain = |text: &str| redact_urls_and_long_words(text) == text;
     Some(match (raw, guess.as_text_list()) {
-        // A variable has no quotes.
+        // The value of an environment variable has no quotes.
         (RawValue::Untyped(_), Some(texts)) => {
             let texts = texts.join(",");
             let all = is_plain(&texts).then_some(texts)?;
@@ -340,7 +344,8 @@ fn guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
     }
 }
 
-/// Returns lists in which the same kind of change was made to each text that it changes.
+/// Returns one list for each of [`REWRITES`], in which each text is rewritten to which the rewrite
+/// applies.
 fn guess_items(items: &[RawValue]) -> Vec<RawValue> {
     let texts: Option<Vec<&str>> = items.iter().map(RawValue::as_text).collect();
     let Some(texts) = texts else { return Vec::new() };
@@ -353,14 +358,15 @@ fn guess_items(items: &[RawValue]) -> Vec<RawValue> {
         .collect()
 }
 
-/// A number without a unit that is as high as this means milliseconds, below it seconds.
+/// From this number on, a number without a unit means milliseconds, below it seconds.
+/// [`time_of_number`] has exceptions.
 const MIN_MILLISECONDS: i64 = 1_000;
 
 /// Returns the time that a number without a unit stands for.
 fn time_of_number(number: i64, units: Units) -> Option<String> {
     let seconds = Duration::from_secs(u64::try_from(number).ok()?);
     let whole = |length: i64| number >= length && number % length == 0;
-    // Nobody writes whole days, or 3600, in milliseconds; whoever writes other thousands does.
+    // Nobody writes whole days, or 3600, in milliseconds. Other whole thousands are milliseconds.
     let is_of_seconds = units.seconds_only
         || number < MIN_MILLISECONDS
         || whole(86_400)
@@ -538,7 +544,7 @@ fn duration_or_rate(text: &str) -> Option<String> {
     (!number.is_empty()).then(|| format!("{number}{slash}{short}"))
 }
 
-/// Returns a number of longer times in days.
+/// Returns weeks or years in days, such as `14d` for `2 weeks`.
 fn days(number: &str, length: u64) -> Option<String> {
     Some(format!("{}d", number.parse::<u64>().ok()?.checked_mul(length)?))
 }

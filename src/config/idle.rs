@@ -37,8 +37,8 @@ const NO_TRACES: &str = "riskgate sends no traces";
 const NO_ACCESS_LOG: &str = "riskgate writes no access log";
 const NO_SERVER: &str = "the store is a file";
 
-/// Settings, what each needs, and how it is without that. A dot at the end stands for all settings
-/// of a section.
+/// Each setting, what it needs, and what is so without that. A name with a `.` or `_` at its end
+/// stands for all settings that begin with it.
 const NEEDS: [(&str, Need, &str); 24] = [
     ("upstream.tls_name", True("upstream.tls"), NO_TLS),
     ("upstream.tls_ca", True("upstream.tls"), NO_TLS),
@@ -67,8 +67,9 @@ const NEEDS: [(&str, Need, &str); 24] = [
 ];
 
 impl Settings {
-    /// Warns of each setting without effect. It is a fault if somebody relies on the setting for
-    /// the secrecy of a connection, or for which server is asked.
+    /// Warns of each setting without effect. TLS files and Sentinel credentials of a store that
+    /// uses neither are faults: somebody relies on them for the secrecy of a connection, or for the
+    /// choice of a server.
     pub(super) fn report_idle_settings(&mut self, store: &StoreUrl) {
         for (name, need, without) in &NEEDS {
             if self.is_met(need, store) {
@@ -111,13 +112,13 @@ impl Settings {
         match need {
             True(key) => flag(key) == Some(true),
             NotFalse(key) => flag(key) != Some(false),
-            // A value in a file of its own counts too.
+            // A number or a list is a value, and an empty text is none.
             Value(key) => raw(key).is_some_and(|raw| raw.as_text() != Some("")),
             Not(key, value) => raw(key).and_then(|raw| raw.as_text()).is_none_or(|text| {
                 let duration = parse_duration(text);
                 text != *value && (duration.is_none() || duration != parse_duration(value))
             }),
-            // What a faulty address needs is not known.
+            // A faulty URL of the store has a fault of its own, and says nothing about these needs.
             StoreOnServer | StoreWithTls | StoreWithSentinels if self.has_fault_of_store() => true,
             StoreOnServer => server.is_some(),
             StoreWithTls => server.is_some_and(|url| url.has_tls()),
@@ -130,13 +131,15 @@ impl Settings {
         }
     }
 
-    /// Whether the address of the store is not the one that the config has.
+    /// Whether `store.url` is set and can't be parsed. Then `store` is the default, and not what
+    /// the operator meant.
     fn has_fault_of_store(&self) -> bool {
         let text = self.values.get("store.url").map(|setting| setting.raw.as_text());
         text.is_some_and(|text| text.is_none_or(|text| StoreUrl::parse(text).is_err()))
     }
 
-    /// Whether a setting says what holds without it.
+    /// Whether the value of a setting changes nothing: it is missing, empty or the default, or
+    /// riskgate does not know the setting.
     fn is_default(&self, key: &str) -> bool {
         let Some(setting) = self.values.get(key) else { return true };
         let description = self.descriptions.iter().find(|it| it.key == key);

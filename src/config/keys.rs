@@ -1,4 +1,4 @@
-//! `[keys]`: where clients send their key.
+//! `keys.header`: the field in which clients send their key.
 
 use http::HeaderName;
 

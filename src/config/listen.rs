@@ -1,4 +1,5 @@
-//! `[listen]`: the limits of client connections, and who the client of a request is.
+//! `[listen]`: the addresses of listeners, the limits of connections and requests, and who the
+//! client of a request is.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -88,7 +89,8 @@ impl Settings {
         }
     }
 
-    /// Reads the limits on open connections. `trusted_proxies` are exempt.
+    /// Reads the limits on open connections. Clients in `trusted_proxies` are exempt from the limit
+    /// per address.
     pub fn read_connection_limits(&mut self, trusted_proxies: &Networks) -> ConnectionLimits {
         let mut limit =
             |key: &str, default: u64| self.integer(key, 1..=10_000_000, default) as usize;

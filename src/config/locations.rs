@@ -24,14 +24,15 @@ pub enum ConfigFile {
 
 impl ConfigFile {
     /// Returns the file that `RISKGATE_CONFIG` names, else the first of [`DEFAULT_CONFIG_PATHS`]
-    /// that exists, else no file. riskgate asks only once: if the file disappears later, reloads
-    /// fail and do not use the built-in defaults.
+    /// that exists, else no file. riskgate looks for the file only once. If the file disappears
+    /// later, reloads fail and do not use the built-in defaults.
     pub fn find_default() -> ConfigFile {
         if let Some(named) = std::env::var_os(CONFIG_FILE_VARIABLE).filter(|path| !path.is_empty())
         {
             return ConfigFile::Path(named.into());
         }
-        // A file in a directory that this user may not read may exist: reading it reports why not.
+        // In a directory that this user may not read, the file may exist. riskgate then reports why
+        // it can't read the file.
         let is_missing = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
         let exists =
             |path: &&Path| path.symlink_metadata().map_or_else(|e| !is_missing(e.kind()), |_| true);
@@ -65,14 +66,14 @@ pub struct BaseFolders {
     /// Where paths in the file start: the folder of the file, or the one above it if that folder is
     /// named `conf`.
     pub of_file: PathBuf,
-    /// Where default paths start: the same folder, but /var/lib/riskgate for /etc/riskgate, which
-    /// a service may not write to.
+    /// Where default paths start: the same folder. In place of /etc/riskgate, which a service may
+    /// not write to, they start at /var/lib/riskgate.
     pub of_defaults: PathBuf,
 }
 
 impl BaseFolders {
-    /// The folders of a config file. They do not depend on `working_dir`. Only their spelling does:
-    /// a folder at or below it is written relative to it, so that messages are short.
+    /// The folders of a config file. If `file` is relative, a folder at or below `working_dir` is
+    /// written relative to `working_dir`, so that messages are short.
     pub fn of_config(file: &Path, working_dir: &Path) -> BaseFolders {
         let absolute = working_dir.join(file);
         let folder = absolute.parent().unwrap_or(Path::new("/"));

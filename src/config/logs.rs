@@ -19,8 +19,8 @@ impl Settings {
         LogTarget { path, rotation }
     }
 
-    /// Reports words that other programs take for a standard stream, where a file would get this
-    /// name.
+    /// Reports `-`, `stdout` or `stderr` as the path of a file: other programs take these words for
+    /// a standard stream.
     pub(super) fn refuse_stream_as_file(&mut self, key: &str, hint: &str) {
         let text = self.values.get(key).and_then(|setting| setting.raw.as_text());
         if let Some(found) = text.filter(|text| ["-", "stdout", "stderr"].contains(text)) {

@@ -9,7 +9,7 @@ const SHIPPED_PLANS: [(&str, u64); 4] =
     [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)];
 
 impl Settings {
-    /// Reads the plans. Plans that the config does not name are those that riskgate ships, unless
+    /// Reads the plans. A shipped plan that the config does not name has its shipped limit, unless
     /// `plans.shipped` is false.
     pub fn read_plans(&mut self) -> Plans {
         let shipped = match self.boolean("plans.shipped", true) {

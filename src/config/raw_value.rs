@@ -14,7 +14,7 @@ pub enum RawValue {
     Text(String),
     Integer(i64),
     Boolean(bool),
-    /// No setting accepts it, but it says what may have been meant.
+    /// A fraction, which no setting accepts. A hint is made from it.
     Fraction(f64),
     List(Vec<RawValue>),
     /// Text of the environment or a flag, which can be converted to any type.
@@ -47,7 +47,8 @@ impl RawValue {
         }
     }
 
-    /// A text of this type, unless it has a variable.
+    /// Returns the text as `to_raw` makes it a value. A text with a variable becomes
+    /// [`RawValue::Variable`].
     pub fn of_text(text: &str, to_raw: impl Fn(String) -> RawValue) -> RawValue {
         match find_variable(text) {
             Some(variable) => RawValue::Variable(variable.to_owned()),
@@ -55,7 +56,7 @@ impl RawValue {
         }
     }
 
-    /// Whether it is, or has, a text with a variable.
+    /// Whether the value is or contains a text with a variable.
     pub fn has_variable(&self) -> bool {
         match self {
             RawValue::Variable(_) => true,
@@ -117,8 +118,8 @@ impl RawValue {
         }
     }
 
-    /// The value in TOML, as a setting of this type has it, without the passwords of URLs. `None`
-    /// if it is not of this type.
+    /// Renders the value in TOML, as a setting of this type has it. Passwords, paths and queries of
+    /// a URL are left out. `None` if the value is not of this type.
     pub fn to_toml(&self, kind: &SettingKind) -> Option<String> {
         let text = || {
             let text = self.as_text()?;
@@ -161,7 +162,8 @@ impl RawValue {
     }
 }
 
-/// Returns the first variable in a text of which another program would write the value.
+/// Returns a reference to a variable, such as `${NAME}`, that another program would replace. `None`
+/// if the text has none.
 fn find_variable(text: &str) -> Option<&str> {
     let is_name = |name: &str| {
         let has_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -187,7 +189,7 @@ fn find_variable(text: &str) -> Option<&str> {
     is_whole.then_some(text)
 }
 
-/// Longer words may be keys, so error messages leave them out.
+/// Error messages leave longer words out, in bytes, because they may be keys.
 const MAX_SHOWN_WORD_LEN: usize = 24;
 
 /// Returns a text without the passwords of URLs, and without words so long that they may be keys.
@@ -239,12 +241,13 @@ pub fn is_too_long_duration(text: &str) -> bool {
     is_number && parse_duration(text).is_none() && parse_duration(&format!("1{unit}")).is_some()
 }
 
-/// Returns the bytes of an item in the TOML of its list.
+/// Returns the place of an item in the TOML of its list, in bytes.
 pub fn span_in_list(list: &str, index: usize) -> Option<Range<usize>> {
     Some(DeValue::parse(list).ok()?.get_ref().as_array()?.get(index)?.span())
 }
 
-/// Returns where the bytes `within` of a text in a list stand, in the bytes of the list's TOML.
+/// Returns the place of the bytes `within` of a text, in the TOML of its list. If the TOML has
+/// escapes, returns the place of the whole text.
 pub fn place_in_list(list: &str, index: usize, within: Range<usize>) -> Option<Range<usize>> {
     let parsed = DeValue::parse(list).ok()?;
     let items: &DeArray<'_> = parsed.get_ref().as_array()?;

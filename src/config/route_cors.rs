@@ -11,8 +11,8 @@ use crate::model::origin::OriginPattern;
 use crate::support::byte_sets::is_token_byte;
 
 impl Settings {
-    /// Reads `origins` and `[cors]` of a route. Reports `origins` of a route with a key, because
-    /// the origins of the keys decide there, and `[cors]` without `origins`.
+    /// Reads `origins` and `[cors]` of a route. Reports `[cors]` without `origins`. Reports
+    /// `origins` of a route with a key, because the origins of the keys decide there.
     pub(super) fn read_route_cors(
         &mut self,
         entry_key: &str,

@@ -13,7 +13,7 @@ use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
 /// The methods of a route that names none.
 const DEFAULT_METHODS: [&str; 2] = ["GET", "HEAD"];
 
-/// What people write for methods that no route can name, each with what to write.
+/// Words for methods that no route can name, each with what to write instead.
 const OTHER_METHODS: [(&[&str], &str); 2] = [
     (
         &["*", "ANY", "ALL", "any", "all", "Any", "All"],
@@ -97,7 +97,7 @@ impl Settings {
                 !method.is_empty()
                     && method.bytes().all(|byte| byte.is_ascii_uppercase())
                     && !matches!(method.as_str(), "OPTIONS" | "CONNECT" | "TRACE")
-                    // So other programs write all methods; no client sends these.
+                    // Other programs have these words for all methods; no client sends them.
                     && !matches!(method.as_str(), "ANY" | "ALL")
             };
             (!methods.is_empty() && methods.iter().all(is_valid)).then(|| methods.to_vec())
@@ -149,7 +149,8 @@ pub(super) fn is_host_field(text: &str) -> bool {
     !text.contains('@') && !authority.host().is_empty() && (has_port || authority.host() == text)
 }
 
-/// Returns the rule for prefixes that this one breaks, or else all of them.
+/// Returns what was expected in place of this prefix: the rule that the prefix breaks. `None`
+/// stands for a missing prefix.
 fn expected_prefix(found: Option<&str>) -> &'static str {
     match found {
         Some(text) if is_own_path(text) => {

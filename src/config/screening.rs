@@ -36,7 +36,7 @@ impl Settings {
         let redirect = |raw: &RawValue| {
             let target = raw.as_text()?;
             let is_visible = target.bytes().all(|byte| byte.is_ascii_graphic());
-            // Browsers take `//host` and `/\\host` for other hosts.
+            // Browsers take `//host` and `/\host` for other hosts.
             let is_path =
                 target.starts_with('/') && !target.starts_with("//") && !target.starts_with("/\\");
             (is_visible && (is_path || target.starts_with("https://"))).then(|| target.to_owned())
@@ -87,7 +87,7 @@ impl Settings {
         }
     }
 
-    /// Reads which scores block.
+    /// Reads `block_score` and `block_reasons`.
     pub(super) fn read_score_policy(&mut self, section: &str) -> ScorePolicy {
         let expected = "a list of reasons: safe, disposable, undeliverable, role_account";
         let block_reasons =

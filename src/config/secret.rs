@@ -10,8 +10,9 @@ use crate::support::regular_file::{ReadError, decode_text, read_regular_file};
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
 
 impl Settings {
-    /// Reads the value of `key` from the file that the setting with `_file` behind its name names,
-    /// if it is set. Blanks and line ends at the end of the file do not count.
+    /// Reads the value of the setting `key` from the file that the setting `KEY_file` names, if
+    /// `KEY_file` is set. Blanks and line ends at the end of the file do not count. Reports a fault
+    /// if both settings are set.
     pub fn read_secret_file(&mut self, key: &str) {
         let file_key = format!("{key}_file");
         let Some(path) = self.path(&file_key) else { return };
@@ -22,7 +23,7 @@ impl Settings {
         }
         let Some(text) = self.read_file_of_secret(&file_key, &path, decode_text) else { return };
         let raw = RawValue::Untyped(text.trim_end().to_owned());
-        // A relative path in the file starts where the path of the file itself does.
+        // A relative path in this file starts at the same folder as the path of this file.
         let named_by = self.values.get(&file_key);
         let setting = RawSetting {
             raw,
@@ -35,8 +36,8 @@ impl Settings {
         self.values.insert(key.to_owned(), setting);
     }
 
-    /// Reads the file of a secret at `path`, which the setting `file_key` names. Returns its bytes
-    /// as `decode` returns them.
+    /// Reads the file of a secret at `path`, which the setting `file_key` names, and decodes its
+    /// bytes. Reports a file that can't be read.
     pub(super) fn read_file_of_secret<T>(
         &mut self,
         file_key: &str,

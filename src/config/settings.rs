@@ -25,18 +25,20 @@ use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl};
 
 /// What the address of an SQLite store begins with.
 const SQLITE_SCHEME: &str = "sqlite:";
-/// Where each listener usually listens, and who arrives there.
+/// The usual address of each listener, as a hint shows it.
 const USUAL_ADDRESSES: [(&str, &str); 4] = [
     ("listen.http", "\"0.0.0.0:8080\""),
     ("listen.https", "\"0.0.0.0:443\""),
     ("listen.redirect", "\"0.0.0.0:80\": the address at which clients without TLS arrive"),
     ("listen.admin", "\"127.0.0.1:9090\""),
 ];
-/// Settings that are true or false, each with the one that people give with it.
+/// Switches, each with the setting that is probably meant if somebody gives the switch another
+/// value than true or false.
 const COMPANIONS: [(&str, &str); 3] =
     [("log.access", "path"), ("dns.learn", "resolvers"), ("upstream.tls", "tls_ca")];
 
-/// A value and its location: file and line, variable or command line.
+/// A value and its location: the file and line, the file of a secret, the variable, or `command
+/// line`.
 #[derive(Clone, Debug)]
 pub struct RawSetting {
     pub raw: RawValue,
@@ -47,8 +49,8 @@ pub struct RawSetting {
     /// Whether the value is from the environment or the command line of the process, or from a file
     /// that they name.
     pub is_from_process: bool,
-    /// The fingerprint of the secret in the file that the setting names; `None` if it names none,
-    /// or the secret has a setting of its own.
+    /// The fingerprint of the secret in the file that the setting names; `None` if the setting
+    /// names no file, or if the secret is the value of another setting.
     pub secret_fingerprint: Option<String>,
 }
 
@@ -78,9 +80,9 @@ pub struct Settings {
     pub descriptions: Vec<SettingDescription>,
     /// The folders at which relative paths in the file and default paths start.
     pub base_folders: BaseFolders,
-    /// The defaults for which a path of earlier versions is used.
+    /// The default paths of earlier versions at which something stands.
     pub former_defaults: Vec<FormerDefault>,
-    /// What the gateway starts with, although it is surely not meant.
+    /// Faults with which the gateway starts nevertheless, and of which it warns.
     pub warnings: Vec<ConfigFault>,
     /// The faults found so far.
     pub faults: Vec<ConfigFault>,
@@ -91,7 +93,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns where the setting is from: file and line, variable or command line.
+    /// Returns where the setting is from: the file and line, the variable or the command line.
+    /// `config` if the setting is not set.
     pub fn location_of(&self, key: &str) -> String {
         self.values.get(key).map_or("config".to_owned(), |setting| setting.location.clone())
     }
@@ -123,8 +126,8 @@ impl Settings {
         self.report_at_value(key, "…", &format!("expected {expected}, but found {found}"), None);
     }
 
-    /// Reports a missing setting, or one that contradicts another: at its value, or else at its
-    /// section.
+    /// Reports that a setting is missing: at the section that lacks the setting. If the setting has
+    /// a value, reports that the value contradicts another setting.
     pub fn report_missing(&mut self, key: &str, expected: &str) {
         self.report_missing_with_hint(key, expected, None);
     }
@@ -178,7 +181,7 @@ impl Settings {
         hint_for_variable(key, is_from_file && !is_of_entry, has_file.then_some(&file_key))
     }
 
-    /// The place of a section that lacks a setting, for a fault of it.
+    /// Begins a fault of a section that lacks the setting `key`: the place, without a problem yet.
     pub(super) fn place_of_section(&self, section: &str, key: &str) -> ConfigFault {
         match self.section_spans.get(section) {
             Some(span) => self.file_text.fault_at_key(span, key),
@@ -186,7 +189,7 @@ impl Settings {
         }
     }
 
-    /// The place and the name of a setting, for a fault of its value.
+    /// Begins a fault of a value: the place and the name of the setting, without a problem yet.
     pub(super) fn place_of_value(&self, key: &str) -> ConfigFault {
         let setting = self.values.get(key);
         let shown = setting.map_or(String::new(), |setting| setting.raw.to_redacted_string());
@@ -196,7 +199,7 @@ impl Settings {
         }
     }
 
-    /// Reports a fault in a text of a list: the bytes `within` the text at this index.
+    /// Reports a fault in a text of a list: in the bytes `within` of the text at `index`.
     pub(super) fn report_in_list(
         &mut self,
         key: &str,
@@ -242,7 +245,7 @@ impl Settings {
         self.faults.extend(fault);
     }
 
-    /// Gives the last fault this hint in place of a guess.
+    /// Gives the last fault this hint, in place of any other.
     pub(super) fn replace_hint(&mut self, hint: String) {
         let fault = self.faults.pop().map(|fault| fault.with_hint(Some(hint)));
         self.faults.extend(fault);
@@ -254,13 +257,14 @@ impl Settings {
         self.faults.extend(fault);
     }
 
-    /// Returns the texts of a list, or a text in place of a list of one.
+    /// Returns the texts of a list. A single text counts as a list of one. Any other value, or
+    /// none, gives no text.
     pub(super) fn list_texts(&self, key: &str) -> impl Iterator<Item = String> {
         let texts = self.values.get(key).and_then(|setting| setting.raw.as_text_or_list());
         texts.unwrap_or_default().into_iter()
     }
 
-    /// Reports a fault of a whole section.
+    /// Reports a fault of a whole section, at its header or else at a setting in it.
     pub(super) fn report_at_section(&mut self, section: &str, problem: &str, hint: Option<String>) {
         let problem = format!("{}: {problem}", self.shown_key(section));
         let prefix = format!("{section}.");
@@ -296,7 +300,8 @@ impl Settings {
         if rest.is_empty() { entry } else { format!("{entry}: {rest}") }
     }
 
-    /// Parses a text. Returns None if the setting is missing or faulty. Reports a faulty one.
+    /// Reads a setting as `parse` reads its value. Returns `None` if the setting is missing or
+    /// faulty. Reports a faulty one.
     pub fn parse_setting<T>(
         &mut self,
         key: &str,
@@ -372,8 +377,8 @@ impl Settings {
         value
     }
 
-    /// Reports the first text that is wrong in a list whose other texts are right. Returns false
-    /// without a report if the fault is another.
+    /// Reports the first wrong text in a list whose other texts are right. Returns false, without a
+    /// report, if the fault is another one.
     fn report_item<T>(
         &mut self,
         key: &str,
@@ -435,8 +440,8 @@ impl Settings {
         Some(self.resolve_path(key, path.into()))
     }
 
-    /// Reads a path, or returns the default if the setting is missing. An empty text switches off
-    /// what the path is for: the result is None.
+    /// Reads a path. Returns the default if the setting is missing, and `None` if it is an empty
+    /// text, which switches off what the path is for.
     pub fn path_or_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
         let path = self.parse_setting(key, "a path", |raw| raw.as_text().map(str::to_owned));
         self.note_default(toml_text(default));
@@ -446,8 +451,9 @@ impl Settings {
         }
     }
 
-    /// Like [`Settings::path_or_default`], for what must not get lost: earlier versions looked for
-    /// the default in the working directory, and what stands only there is used.
+    /// Like [`Settings::read_path_or_default`], for data that must not get lost. Earlier versions
+    /// looked for the default path in the working directory. If something stands only there,
+    /// returns that path.
     pub fn path_or_kept_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
         let path = self.path_or_default(key, default);
         match self.values.contains_key(key) {
@@ -456,16 +462,17 @@ impl Settings {
         }
     }
 
-    /// Returns the path of a default; that of earlier versions, if something stands only there.
-    /// `scheme` stands before the path in a value.
+    /// Returns the path of a default. If something stands only at the default path of earlier
+    /// versions, returns that one and warns. `scheme` stands before the path in a value.
     fn find_default_path(&mut self, key: &str, default: &str, scheme: &str) -> PathBuf {
         let present = self.base_folders.of_defaults.join(default);
-        // What can't be seen may exist.
+        // A path that the system does not let riskgate check may exist.
         let is_missing = |path: &Path| fs::exists(path).is_ok_and(|exists| !exists);
         let former = std::path::absolute(default).unwrap_or_else(|_| default.into());
         let absolute = std::path::absolute(&present).unwrap_or_else(|_| present.clone());
         let is_used = is_missing(&present);
-        // A second store has keys that somebody will miss; other files can be made again.
+        // riskgate warns of a second store that is not used, because somebody may miss its keys.
+        // Other files can be made again.
         let is_told = is_used || key == "store.url" && former != absolute;
         if !is_told || !fs::exists(&former).unwrap_or_default() {
             return present;
@@ -479,12 +486,12 @@ impl Settings {
         if is_used { former } else { present }
     }
 
-    /// Returns the path at which earlier versions wrote a file by default: beside the config or, if
-    /// it is only there, in the working directory. The file need not exist.
+    /// Returns the path at which earlier versions wrote a file by default: in the working
+    /// directory, if the file is only there, or else beside the config. The file need not exist.
     pub fn find_file_of_earlier_versions(&self, default: &str) -> PathBuf {
         let present = self.base_folders.of_defaults.join(default);
         match std::path::absolute(default) {
-            // What can't be seen may exist.
+            // A path that the system does not let riskgate check may exist.
             Ok(former)
                 if fs::exists(&present).is_ok_and(|is_there| !is_there) && former.exists() =>
             {
@@ -494,8 +501,8 @@ impl Settings {
         }
     }
 
-    /// Returns a path that this setting names. A relative path in the file starts at the file's
-    /// folder; any other relative path starts at the working directory.
+    /// Resolves a path that the setting `key` names. A relative path from the file starts at
+    /// `base_folders.of_file`; any other relative path starts at the working directory.
     pub fn resolve_path(&self, key: &str, path: PathBuf) -> PathBuf {
         match self.values.get(key).is_some_and(|setting| setting.is_from_file) {
             true => self.base_folders.of_file.join(path),
@@ -625,7 +632,8 @@ impl Settings {
         for (at, (key, address)) in set.iter().enumerate() {
             let other = set[..at].iter().find(|(_, other)| do_addresses_conflict(address, other));
             if let Some((other, _)) = other {
-                // A default stands in no line.
+                // The fault is told at the setting that is set, because a default stands in no
+                // line.
                 let (key, other) = match self.values.contains_key(*key) {
                     true => (key, other),
                     false => (other, key),
@@ -656,7 +664,8 @@ impl Settings {
         indexes.into_iter().map(|index| format!("{prefix}{index}")).collect()
     }
 
-    /// Reads the address of a store. The default is an SQLite file.
+    /// Reads the address of a store, from the setting or from the file that `KEY_file` names. The
+    /// default is an SQLite file.
     pub fn store_url(&mut self, key: &str, default_path: &str) -> StoreUrl {
         self.read_secret_file(key);
         let setting = self.read_and_mark_known(key, SettingKind::Text);
@@ -664,13 +673,13 @@ impl Settings {
         let parsed = match setting {
             Some(setting) => match setting.raw.as_text().map(StoreUrl::parse) {
                 Some(Ok(url)) => Some(url),
-                // The URL may contain a password, so the error does not contain the URL.
+                // The URL may contain a password, so the fault does not show it.
                 Some(Err(error)) if !self.values.contains_key(&format!("{key}_file")) => {
                     let hint = hint_for_store(&setting);
                     self.report_at_value(key, "…", &error.to_string(), hint);
                     None
                 }
-                // A wrong file may contain another secret, so the error does not contain its text.
+                // The file may contain another secret, so the fault does not show its text.
                 _ => {
                     self.report_hidden_fault(key, STORE_URL_SYNTAX);
                     None
@@ -685,7 +694,7 @@ impl Settings {
         let is_set = self.values.contains_key(key);
         parsed.unwrap_or_else(|| {
             let path = default_path.to_owned();
-            // A faulty setting starts nothing.
+            // With a faulty setting riskgate does not start, so this path is never used.
             StoreUrl::Sqlite(match is_set {
                 true => path.into(),
                 false => self.find_default_path(key, &path, SQLITE_SCHEME),
@@ -727,7 +736,7 @@ impl Settings {
     pub fn read_plan_limits(&mut self, section: &str, defaults: &[(&str, u64)]) -> Plans {
         let prefix = format!("{section}.");
         self.report_plans_as_sections(&prefix);
-        // What is in a section of [plans] is reported elsewhere.
+        // Settings in an array of tables below `plans` are reported as unknown.
         let is_in_section = |key: &&String| {
             self.section_spans.keys().any(|it| {
                 it.starts_with(&prefix)

@@ -45,7 +45,7 @@ impl Settings {
             return Err(vec![problem.into()]);
         }
         self.read_toml(&name, &text).map_err(|fault| vec![fault])?;
-        // Without a working directory, a relative path of the file could not be read.
+        // Without a working directory, a relative path of the config could not have been read.
         let working_dir = std::env::current_dir().unwrap_or_default();
         self.base_folders = BaseFolders::of_config(path, &working_dir);
         Ok(())
@@ -110,7 +110,7 @@ impl Settings {
     }
 
     /// Reads `RISKGATE__SECTION__KEY` variables, which override the file. Warns of other variables
-    /// that were surely meant to.
+    /// that were surely meant for riskgate.
     pub fn read_environment(&mut self, variables: impl Iterator<Item = (OsString, OsString)>) {
         for (name, value) in variables {
             if !name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes()) {

@@ -42,10 +42,13 @@ impl StoreOptions {
         }
     }
 
-    /// The addresses of an SQLite file: its absolute path, with and without the symbolic links in
-    /// each of its folders. So two spellings of a path have an address in common, also if a folder
-    /// was moved away or a link was replaced between them. A server has none: if it lost its store,
-    /// an operator may make a new one there for gateways that start later.
+    /// The absolute paths of an SQLite file, each as `sqlite:PATH`: for each folder above the file,
+    /// the path in which the symbolic links up to this folder are resolved. Two spellings of a path
+    /// have at least one of these in common, even if somebody has moved a folder or replaced a link
+    /// in the meantime.
+    ///
+    /// A server has no such path. If it lost its store, an operator may make a new one there for
+    /// gateways that start later.
     pub fn addresses(&self) -> Vec<String> {
         let StoreUrl::Sqlite(path) = &self.url else { return Vec::new() };
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -67,7 +70,7 @@ impl StoreOptions {
         }
     }
 
-    /// Returns true if this store has that address.
+    /// Returns true if `url` is the address of this store. The credentials may differ.
     pub fn is_at(&self, url: &StoreUrl) -> bool {
         let other = StoreOptions { url: url.clone(), ..self.clone() };
         other.shown_address() == self.shown_address()

@@ -1,6 +1,8 @@
 //! Faults of the syntax of TOML: what was meant, as far as one line tells.
 //!
-//! Shows only headers of sections and names of settings: any other text may be a part of a secret.
+//! A fault shows a line only if no part of the line can be a secret: a header of a section, a
+//! setting that is no secret, or a block between braces. Of any other line, a fault shows at most
+//! the name of the setting.
 
 use std::ops::Range;
 
@@ -12,7 +14,7 @@ use super::settings::{RawSetting, Settings};
 use super::unknown_keys::{general, header_of_known, known_keys, meant_setting_of_variable};
 use super::variables::ENV_PREFIX;
 
-/// What the parser says of a name that a section has twice, and of a section.
+/// How the message of the parser begins if a setting or a section stands twice.
 const DUPLICATE: &str = "duplicate key";
 /// What to write in place of the blocks of other servers.
 const SECTIONS_AND_SETTINGS: &str = "write sections and settings: [listen] and http = \"0.0.0.0:8080\", [upstream] and \
@@ -28,14 +30,14 @@ struct FaultyLine<'t> {
     /// What stands behind the name, with its `=` or `:`.
     behind: &'t str,
     value: &'t str,
-    /// The whole name of the setting, if the section has it.
+    /// The dotted key of the setting, if riskgate knows the setting in this section.
     key: Option<String>,
 }
 
 /// What was found in a line, and what to write.
 #[derive(Default)]
 struct Finding {
-    /// What was found, if the parser says it in words that mislead.
+    /// What was found; `None` if the words of the parser say it well.
     found: Option<String>,
     /// What was expected and found, if the fault is no fault of TOML alone.
     problem: Option<String>,
@@ -72,7 +74,7 @@ impl ConfigText {
         self.fault_with_excerpt(span.start, shown, place, &problem).with_hint(finding.hint)
     }
 
-    /// The fault of a file of which all lines are YAML, told once.
+    /// Creates one fault if all lines of the file are YAML.
     fn fault_of_yaml(&self, offset: usize) -> Option<ConfigFault> {
         let lines = self.text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -104,7 +106,7 @@ impl ConfigText {
         is_open.then(|| format!("{}.{}", self.section_above(line_start), name.trim()))
     }
 
-    /// The fault of texts without quotes in a list over several lines.
+    /// Creates a fault if the line has texts without quotes, in a list that began in a line above.
     fn fault_in_open_list(&self, line: &Range<usize>) -> Option<ConfigFault> {
         let key = self.open_list_above(line.start).filter(|key| known_keys().contains(key))?;
         let text = self.text.get(line.clone())?;
@@ -139,7 +141,8 @@ impl ConfigText {
         header.unwrap_or_default().trim().trim_matches(['[', ']', ' '])
     }
 
-    /// A fault of the header of a section. Its brackets may be wrong, or those of an earlier one.
+    /// Creates a fault of the header of a section. Its brackets may be wrong, or those of an
+    /// earlier header.
     fn header_fault(&self, line: &Range<usize>, span: Range<usize>, message: &str) -> ConfigFault {
         let text = self.text.get(line.clone()).unwrap_or_default();
         let section = text.trim_matches(['[', ']', ' ']);
@@ -197,7 +200,7 @@ impl ConfigText {
     }
 }
 
-/// Says what a header of a section is that stands twice, or that is no TOML.
+/// Describes a header that stands twice, or that is no TOML.
 fn describe_double(
     section: &str,
     first: Option<(usize, &str)>,
@@ -274,7 +277,7 @@ impl<'t> FaultyLine<'t> {
         found.or_else(|| self.find_fault_of_quotes(message)).unwrap_or_default()
     }
 
-    /// Finds quotes and blanks that look like those of TOML.
+    /// Finds quotes and blanks that only look like those of TOML.
     fn find_other_characters(&self) -> Option<Finding> {
         let quotes: Vec<char> = self.text.chars().filter(|c| is_curly_quote(*c)).collect();
         let is_quoted = self.value.starts_with(|c| is_quote(c) && c != '"' && c != '\'');
@@ -375,7 +378,7 @@ impl<'t> FaultyLine<'t> {
         Some(Finding::new("a line of a shell or of a file of variables", hint))
     }
 
-    /// Finds a `:` or a `==` in place of `=`, and a sign too many behind the value.
+    /// Finds `:`, `==` or `=>` in place of `=`, a missing value, and a `;` or `,` behind a text.
     fn find_other_separator(&self) -> Option<Finding> {
         let (name, value) = (self.name, self.value);
         let hint = |hint: String| Some(Finding { hint: Some(hint), ..Finding::default() });
@@ -456,7 +459,7 @@ impl<'t> FaultyLine<'t> {
     }
 }
 
-/// Whether a text between `"` ends in the middle of a word.
+/// Whether a `"` inside a text seems to end the text before a word.
 fn has_inner_quote(value: &str) -> bool {
     let (mut is_in_text, mut chars) = (false, value.chars().peekable());
     if value.contains("\"\"\"") || !value.starts_with(['"', '[']) {

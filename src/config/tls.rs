@@ -14,7 +14,7 @@ impl Settings {
         let listens_with_tls = self.values.contains_key("listen.https");
         if listens_with_tls
             && members.is_empty()
-            // Of another form, it is reported as unknown.
+            // `listen.certificate` in another form is reported as an unknown setting.
             && !self.values.contains_key("listen.certificate")
         {
             let hint = "write [[listen.certificate]], and below it chain = \"…\" and key = \"…\"";
@@ -46,8 +46,9 @@ impl Settings {
         Some(self.resolve_path(key, path))
     }
 
-    /// Reads the path of a file with authorities that an outgoing request trusts besides the
-    /// bundled ones and those of the system. A file without certificates is a fault.
+    /// Reads the path of a file with authorities that riskgate trusts for outgoing requests,
+    /// besides the bundled ones and those of the system. Reports a file that can't be read or has
+    /// no certificate.
     pub(super) fn read_further_authorities(&mut self, key: &str) -> Option<PathBuf> {
         let path = self.path(key)?;
         self.files.push(path.clone());

@@ -13,11 +13,12 @@ use super::variables::{ENV_PREFIX, variable};
 const TABLE_ARRAYS: [&str; 5] =
     ["admin.token", "listen.certificate", "rule", "table.feed", "upstream.route"];
 
-/// The settings that a section alone may stand for.
+/// If a name names only a section, it stands for the first of these settings that the section has.
 const MAIN_SETTINGS: [&str; 6] = ["http", "servers", "url", "token", "level", "path"];
 
 impl Settings {
-    /// Returns true if only the header of a section in it names this section.
+    /// Returns true if a section has no header of its own, but a section in it has, such as `[a.b]`
+    /// for `a`.
     fn is_only_implied(&self, section: &str) -> bool {
         let Some(own) = self.section_spans.get(section) else { return false };
         let inner = format!("{section}.");
@@ -26,7 +27,8 @@ impl Settings {
         self.section_spans.iter().any(|(key, span)| key.starts_with(&inner) && starts_in_line(span))
     }
 
-    /// Returns true if a section is written in a value, between braces.
+    /// Returns true if a section has no header, because the file has an inline table or dotted
+    /// names.
     fn is_in_braces(&self, section: &str) -> bool {
         let own = self.section_spans.get(section);
         let first = || self.section_spans.get(&format!("{section}.0"));
@@ -157,7 +159,7 @@ fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Opti
     if let Some(meant) = meant_setting_of_variable(name).filter(|_| section.is_empty()) {
         return Some(format!("write {meant}"));
     }
-    // In a section that is known, only those around it and in it are near.
+    // For a known section, only the sections in it and around it are candidates.
     let is_near =
         |only: &str| section.is_empty() || only.starts_with(&section) || section.starts_with(only);
     let elsewhere = known.iter().filter_map(|it| it.strip_suffix(name)?.strip_suffix('.'));
@@ -199,7 +201,7 @@ fn nearest_section_in(section: &str, name: &str, known: &BTreeSet<String>) -> Op
     nearest_name(name, inner).map(|near| format!("{prefix}{near}"))
 }
 
-/// Returns the first part of a section's name that is not known.
+/// Returns the outermost unknown section of a section's name.
 fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
     let ends = section.match_indices('.').map(|(at, _)| at).chain([section.len()]);
     let mut parts = ends.map(|end| &section[..end]);
@@ -237,7 +239,7 @@ fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
     if let Some(counterpart) = find_counterpart("", last) {
         return counterpart.hint.to_owned();
     }
-    // A section may lack the name of the one that it is in, or have one that it does not need.
+    // The name of the outer section may be missing, or one may be written that is not needed.
     let last_name = |section: &str| section.rsplit('.').next().unwrap_or_default().to_owned();
     let last_names: Vec<String> = sections.iter().map(|it| last_name(it)).collect();
     let near = nearest_name(last, last_names.iter().map(String::as_str));
@@ -276,7 +278,8 @@ pub(super) fn general(key: &str) -> String {
     parts.join(".")
 }
 
-/// Returns the header of a section that riskgate knows, as a config file has it.
+/// Returns the header of a section, as a config file has it; `None` if riskgate does not know the
+/// section.
 pub(super) fn header_of_known(section: &str) -> Option<String> {
     let prefix = format!("{section}.");
     known_keys().iter().any(|key| key.starts_with(&prefix)).then(|| header(section))

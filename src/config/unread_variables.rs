@@ -7,7 +7,8 @@ use super::variables::variable;
 
 /// How other variables of riskgate begin, in small letters.
 const NAME_OF_RISKGATE: &str = "riskgate_";
-/// What stands behind it in variables that the documents, the tests and Kubernetes define.
+/// How these variables go on, if the documents, the tests or Kubernetes define them. riskgate does
+/// not warn of them.
 const TOLERATED_NAMES: [&str; 5] = ["config", "key", "url", "binary", "home"];
 const OTHER_VARIABLE_PREFIXES: [&str; 3] = ["test_", "service_", "port_"];
 

@@ -1,11 +1,12 @@
-//! The variables of the environment that set a setting each, and what to write in place of the name
-//! of a variable.
+//! The variables of the environment that set one setting each, and hints for texts that contain the
+//! name of a variable.
 
 /// How the variables begin that set one setting each.
 pub const ENV_PREFIX: &str = "RISKGATE__";
 
-/// Returns what to do in place of writing the name of a variable. `can_be_set` tells whether the
-/// environment can set the setting, and `file_key` is the setting that may name a file with it.
+/// Returns the hint for a setting whose text contains the name of a variable. `can_be_set` tells
+/// whether the environment can set the setting. `file_key` is the setting that may name a file with
+/// the value.
 pub fn hint_for_variable(key: &str, can_be_set: bool, file_key: Option<&str>) -> String {
     if !can_be_set {
         return "write the value: riskgate replaces no variables".to_owned();
@@ -15,7 +16,7 @@ pub fn hint_for_variable(key: &str, can_be_set: bool, file_key: Option<&str>) ->
     format!("set {} in the environment{file}: riskgate replaces no variables here", variable(key))
 }
 
-/// Returns the variable that sets a setting.
+/// Returns the name of the variable that sets a setting.
 pub fn variable(key: &str) -> String {
     format!("{ENV_PREFIX}{}", key.to_ascii_uppercase().replace('.', "__"))
 }

@@ -6,7 +6,8 @@ use crate::gate::ClientAddressSource;
 use crate::gate::route::UpstreamRoute;
 
 impl Config {
-    /// Describes rules that ask for clients which riskgate can't tell apart.
+    /// Describes rules about clients that riskgate can't tell apart, each with whether the config
+    /// has such a rule.
     fn warnings_of_rules(
         &self,
         has_proxies: bool,
