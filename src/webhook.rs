@@ -3,7 +3,7 @@
 //!
 //! Owns the thresholds, the events, their signatures, and the times of further attempts. This
 //! module does no I/O and reads no clock. `store` keeps the events; the threads of
-//! `process/reload/webhook` find and send them.
+//! `process/reload/webhook` find and send the events.
 
 mod backoff;
 mod control;

@@ -166,8 +166,8 @@ impl DnsFactCache {
     }
 
     /// Records the finding about a name. Returns the fact that was learned, if any. If no resolver
-    /// answered reliably, the previous fact is kept and the name is resolved again later. `table`
-    /// tells whether the fact is about a real name.
+    /// answered reliably, the cache keeps the previous fact, and a look-up after a delay queues the
+    /// name again. `table` tells whether the fact is about a real name.
     pub fn record_finding(
         &self,
         name: &Arc<str>,
@@ -209,8 +209,8 @@ impl DnsFactCache {
         }
     }
 
-    /// If the table has changed, finds out again which listed addresses real names use too. Until
-    /// then, no address counts with the new table.
+    /// If the table has changed, finds out again which addresses of its list real names use too.
+    /// Until then, no address raises a score with the new table.
     pub fn update_shared_addresses(&self, table: &Table, now: i64) {
         if self.shared_addresses.is_of_table(table.version()) {
             return;

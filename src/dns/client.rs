@@ -19,8 +19,8 @@ use super::options::DnsOptions;
 use super::pacer::Pacer;
 use crate::support::dns_resolver::{DnsResolver, ResolverSettings};
 
-/// How long one of the two attempts of a query may take. A query of a resolver probe may take no
-/// longer with both attempts.
+/// The longest time of each of the two attempts of a query. A query that probes the resolvers has
+/// this time for both attempts together.
 const QUERY_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A check of the resolvers queries at most this many large providers.
 const MAX_PROBED_PROVIDERS: usize = 3;
@@ -72,7 +72,8 @@ impl DnsClient {
 
     /// Finds the mail hosts of a name with one or more queries. `known_answer` returns what is
     /// known of a host. If the same is known of all hosts, the first one counts as reachable, and
-    /// its addresses are not queried. If not, a dead host of a good provider could hide another.
+    /// its addresses are not queried. Otherwise they are, because a dead host of a good provider
+    /// could stand before the live host of another.
     pub async fn query_mail_hosts<A: PartialEq>(
         &self,
         name: &str,
@@ -144,8 +145,8 @@ impl DnsClient {
         problem.map_or(Ok(()), Err)
     }
 
-    /// Whether mail can reach a host's addresses, its addresses, and for how many seconds that
-    /// result holds. IPv6 addresses are only queried if no IPv4 address is reachable.
+    /// Returns whether mail can reach a host's addresses, the addresses, and for how many seconds
+    /// this holds. IPv6 addresses are only queried if no IPv4 address is reachable.
     async fn check_reachability(&self, host: &str, time_left: &mut Duration) -> CheckedHost {
         let without_addresses = CheckedHost::without_addresses;
         let is_address = host.parse::<IpAddr>().is_ok();

@@ -38,7 +38,8 @@ pub(super) enum DnsAnswer<T> {
 /// Whether mail can reach the addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reachability {
-    /// The host has an address that is neither loopback nor unspecified. Private ones count too.
+    /// The host has an address that is neither loopback nor unspecified, even if the address is
+    /// private.
     Reachable,
     /// All addresses are loopback or unspecified.
     Loopback,
@@ -70,7 +71,8 @@ pub enum DnsFinding {
     Mx {
         /// The best MX host, or `.`, `nxdomain` or `parked`.
         mx_value: String,
-        /// Public addresses of that host, sorted; empty if they were not looked up.
+        /// The first public addresses of that host, sorted; empty if there are none, or if they
+        /// were not looked up.
         addresses: Vec<IpAddr>,
         /// How long the finding holds, in seconds.
         ttl_seconds: i64,
@@ -171,9 +173,9 @@ pub(super) fn interpret_mx(answer: DnsAnswer<MxRecord>) -> MxInterpretation {
     MxInterpretation::Hosts(hosts, host_count, ttl)
 }
 
-/// The finding from a name's MX hosts: the first host that is not dead. A host is dead if it has no
-/// addresses or only loopback ones. If all hosts are dead, the name is parked. The check ended at
-/// the first host that is not dead; `checked_reachabilities` has one value for each checked host.
+/// The finding from a name's MX hosts: the first host that is not dead. If all hosts are dead, the
+/// name is parked. The caller has checked the hosts up to the first that is not dead;
+/// `checked_reachabilities` has one value for each of these.
 pub(super) fn interpret_hosts(
     hosts_by_preference: &[String],
     total_host_count: usize,

@@ -1,5 +1,5 @@
-//! Listed addresses of MX hosts behind which riskgate has seen a real name. Such an address counts
-//! for no name: a hosting company shares one address among its customers.
+//! Addresses of MX hosts that the table lists, but that real names use too. Such an address raises
+//! the score of no name: a hosting company shares one address among its customers.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use super::fact::{is_before_stale_limit, stale_limit};
 use crate::store::{DnsFactRow, Store, StoreError};
 use crate::table::Table;
 
-/// The listed addresses that real names use too, as far as the learned facts tell. The table's list
-/// bounds their number.
+/// The addresses in the table's list of MX addresses that real names use too, as far as the learned
+/// facts tell. The length of the list bounds their number.
 #[derive(Default)]
 pub(super) struct SharedAddresses(RwLock<SharedAddressesOfTable>);
 
@@ -24,20 +24,21 @@ struct SharedAddressesOfTable {
 }
 
 impl SharedAddresses {
-    /// Whether a real name uses this address. With another version of the table, this is not known
-    /// yet, so every address counts as shared.
+    /// Whether a real name uses this address. With another version of the table, riskgate does not
+    /// know yet, so every address counts as shared.
     pub(super) fn is_shared(&self, address: IpAddr, table_version: &str, now: i64) -> bool {
         let shared = self.0.read().unwrap_or_else(PoisonError::into_inner);
         shared.table_version != table_version
             || shared.until_by_address.get(&address).is_some_and(|until| now < *until)
     }
 
-    /// Whether the addresses were collected with this version of the table.
+    /// Whether the addresses are those for this version of the table.
     pub(super) fn is_of_table(&self, table_version: &str) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).table_version == table_version
     }
 
-    /// Records what a fact says about listed addresses, if the table's version is known here.
+    /// Records which addresses a fact shows to be shared. Does nothing if the addresses are those
+    /// for another version of the table.
     pub(super) fn record_fact(&self, fact: &DnsFactRow, table: &Table, now: i64) {
         for address in find_shared_addresses(fact, table, now) {
             let mut shared = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -48,8 +49,8 @@ impl SharedAddresses {
         }
     }
 
-    /// Replaces the addresses by those that these facts show with this table. Until it returns, no
-    /// address counts with the table.
+    /// Replaces the addresses by those that these facts show with this table. Until this function
+    /// returns, no address raises a score with the table.
     pub(super) fn adopt_table(
         &self,
         table: &Table,
@@ -69,8 +70,8 @@ impl SharedAddresses {
     }
 }
 
-/// The listed addresses that the facts in a store show to be shared with a real name. Reads all
-/// facts. `now` is in seconds since 1970.
+/// The addresses in the table's list of MX addresses that real names use too, as far as the facts
+/// in a store tell. Reads all facts. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// If the store fails.
@@ -91,7 +92,8 @@ pub fn find_shared_addresses_in_store(
     }
 }
 
-/// The listed addresses in a fact, if the table knows the fact's name or MX host as real.
+/// The addresses of a fact that are in the table's list of MX addresses; none unless the table
+/// knows the fact's name or MX host as real.
 fn find_shared_addresses<'f>(
     fact: &'f DnsFactRow,
     table: &'f Table,

@@ -10,7 +10,7 @@ use crate::table::Table;
 /// The most facts that wait to be written. While the store is down, further facts are not shared.
 const MAX_UNSAVED_FACTS: usize = 10_000;
 
-/// Writes this node's facts to the store, and reads the facts of other nodes.
+/// Exchanges facts with the store: writes those of this node, and reads those of other nodes.
 pub struct DnsFactSync {
     store: Store,
     /// This node has read the store's facts up to this version.
@@ -35,7 +35,7 @@ impl DnsFactSync {
     /// facts are about real names. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// If the store did not answer. The next sync writes the facts that were not written.
+    /// If the store fails. The next sync writes the facts that were not written.
     pub fn sync_with_store(
         &mut self,
         cache: &DnsFactCache,

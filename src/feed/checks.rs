@@ -8,18 +8,18 @@ use super::error::FeedError;
 use crate::support::memory;
 use crate::table::{FeedKind, MIN_ROWS_FOR_CHANGE_CHECK, Table};
 
-/// What an update needs for each byte of a list, besides [`UPDATE_BYTES_PER_NAME`]: texts of the
-/// names, of the sorted list, and of the former one.
+/// The bytes of memory that an update needs for each byte of a list, besides
+/// [`UPDATE_BYTES_PER_NAME`]: texts of the names, of the sorted list, and of the former list.
 const UPDATE_BYTES_PER_BYTE: u64 = 6;
-/// The length of a short name with its line feed. The file of a feed has no more names than its
-/// length divided by this.
+/// The length of a short name with its line feed. [`check_memory`] estimates the number of names in
+/// the file of a feed by it.
 const MIN_BYTES_PER_STORED_NAME: u64 = 8;
 /// The bytes of memory that an update needs for each name of a list.
 const UPDATE_BYTES_PER_NAME: u64 = 176;
 
-/// Fails if the process can't get the memory for checking a list and comparing it with the names of
-/// the feed's file. Otherwise a failed allocation would end the process. `stored_bytes` is the
-/// length of this file.
+/// Fails if the process can't get the memory for checking a list and comparing it with the names in
+/// the feed's file, because a failed allocation would end the process. `stored_bytes` is the length
+/// of the feed's file.
 pub(super) fn check_memory(
     feed_name: &str,
     bytes: &[u8],
@@ -57,19 +57,21 @@ pub(super) fn check_protected_names(
     }
 }
 
-/// If the last good list is older than the feed's interval by this time, an update may change twice
-/// as much as `max_changed_percent` says; by twice this time, four times as much, and so on. So a
-/// list that changed in earnest is refused for some weeks at most, and not for ever.
+/// Once the last good list is older than the feed's interval, the share of rows that an update may
+/// change doubles in this time. So riskgate refuses a list that changed in earnest for some weeks
+/// at most. Two checks don't relax: [`MAX_SHRINKAGE_FACTOR`] and [`check_protected_names`].
 const DOUBLING_TIME_OF_MAX_CHANGE: Duration = Duration::from_hours(7 * 24);
 
-/// A list that is shorter than the last good one by this factor is refused at any age.
+/// A list with fewer rows than those of the last good list, divided by this factor, is refused at
+/// any age of the last good list.
 const MAX_SHRINKAGE_FACTOR: usize = 10;
 
-/// For how long after the last good list a list that was fetched before it is refused. A publisher
-/// may go back to an earlier list on purpose.
+/// While the last good list is younger than this, riskgate refuses a list that it had accepted
+/// before. Afterwards the publisher may have gone back to an earlier list on purpose.
 const REFUSE_EARLIER_LISTS_FOR: Duration = Duration::from_hours(7 * 24);
 
-/// Rejects a list that was accepted before the last good list, unless that list is old.
+/// Rejects a list that riskgate had accepted before the last good list, unless the last good list
+/// is old.
 pub(super) fn check_newer(feed: &Feed, age_of_last_list: Duration) -> Result<(), FeedError> {
     if age_of_last_list >= REFUSE_EARLIER_LISTS_FOR {
         return Ok(());
@@ -96,7 +98,7 @@ pub(super) fn check_changed_share(
     let share = feed.max_changed_percent as f64 / 100.0 * doublings.exp2();
     let max = (before as f64 * share) as usize;
     let (added, removed) = match feed.is_rolling {
-        // Which names it has changes by design.
+        // A rolling list has other names each day, so only its length counts.
         true => {
             (fetched_names.len().saturating_sub(before), before.saturating_sub(fetched_names.len()))
         }
@@ -106,7 +108,8 @@ pub(super) fn check_changed_share(
             (fetched_names.len() - unchanged, before - unchanged)
         }
     };
-    // However old the last good list is, one that has lost nearly all rows is cut, or another one.
+    // A list that has lost nearly all rows is truncated or another list, however old the last good
+    // list is.
     let is_cut = fetched_names.len() < before / MAX_SHRINKAGE_FACTOR;
     if added <= max && removed <= max && !is_cut {
         return Ok(());

@@ -23,7 +23,7 @@ pub struct Feed {
     /// The largest list that riskgate accepts, in bytes.
     pub max_list_bytes: u64,
     /// An update may add at most this share of the last list's rows, and may remove at most this
-    /// share. In percent. The share grows with the age of the last good list.
+    /// share. In percent. Once the last good list is older than `fetch_interval`, the share grows.
     pub max_changed_percent: u64,
     /// Whether the list changes by design, such as the most abused names of each day. Then
     /// `max_changed_percent` limits only how much longer or shorter an update makes the list.

@@ -126,8 +126,8 @@ pub(super) struct FetchedList {
     pub last_modified: Option<String>,
 }
 
-/// Fetches a list from a URL or a file. A request for a URL has the validators in `state`, so that
-/// the server can answer that the list has not changed. A file is always read.
+/// Fetches a list from a URL or a file. A request for a URL has the validators of `previous_state`,
+/// so that the server can answer that the list has not changed. A file is always read.
 pub(super) fn fetch_list(
     url: &FeedLocation,
     tls_ca: Option<&Path>,
@@ -250,19 +250,19 @@ fn fetch_list_over_http(
     Ok(FetchOutcome::List(FetchedList { bytes, etag, last_modified: modified }))
 }
 
-/// Whether the last line of a list is complete.
+/// Whether a list ends with a line feed, or with the `]` of JSON.
 fn has_complete_end(bytes: &[u8]) -> bool {
     bytes.trim_ascii_end().last() == Some(&b']') || bytes.ends_with(b"\n")
 }
 
-/// Decodes a list in gzip. Its own checksum says whether it is whole. The error says what was
-/// expected.
+/// Decodes a list in gzip. The checksum of gzip shows whether the list is whole. The error says
+/// what was expected.
 fn decode_gzip(encoded: &[u8], max_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut decoder = MultiGzDecoder::new(encoded).take(max_bytes.saturating_add(1));
     loop {
-        // How long the list becomes is not known before, so each part is checked against the memory
-        // that is free then.
+        // The length of the decoded list is not known before. So each part is checked against the
+        // memory that is free at that moment.
         let part = (bytes.len() as u64).max(GZIP_PART_BYTES);
         memory::check_available(bytes.len() as u64 + 2 * part)
             .map_err(|error| error.to_string())?;

@@ -49,7 +49,7 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
     if rows.is_empty() {
         return wrong("an empty one".to_owned());
     }
-    // One invalid row is not counted, because it may be the header of a table.
+    // The invalid row that is not counted may be the header of a table.
     let invalid_count = rows.len().saturating_sub(names.len() + 1);
     if invalid_count * 100 > rows.len() * (100 - MIN_VALID_PERCENT) || names.is_empty() {
         return wrong(format!("{} of {} lines that are none", invalid_count + 1, rows.len()));
@@ -65,10 +65,11 @@ fn is_json(text: &str) -> bool {
     after_bracket.is_some_and(|rest| !rest.starts_with(|first: char| first.is_ascii_alphabetic()))
 }
 
-/// Adds the names in a line, which are not checked. A row of another kind is added as it is, so
-/// that it counts as invalid. A line has one of these forms:
+/// Adds the names in a line, without checking them. Adds a line of another kind as it is, so that
+/// it counts as an invalid row. A line has one of these forms:
 ///
-/// - a comment after `#`, `//` or `!`, or an exception of an ad blocker after `@@`: no name;
+/// - a comment after `#`, `//` or `!`, an exception of an ad blocker after `@@`, or a line between
+///   `[` and `]`: no name;
 /// - `||name^` of an ad blocker, also with options that do not limit it to some sites;
 /// - an address of this machine and names, as in a hosts file;
 /// - a name, and behind a comma, semicolon, space, tab or `#` anything else.

@@ -76,8 +76,8 @@ impl FeedState {
         had_other_source
     }
 
-    /// The age of the last good list at `now`, in seconds since 1970. If the state does not know
-    /// the age, or the clock was ahead, the list ages from `now` on.
+    /// Returns the age of the last good list at `now`, which is in seconds since 1970. If the state
+    /// does not know the age, or a clock was ahead, the list ages from `now` on.
     pub(super) fn measure_age_of_list(&mut self, now: i64) -> Duration {
         let since = self.may_differ_since.or(self.fetched_at).unwrap_or(now).min(now);
         self.may_differ_since = Some(since);
@@ -154,7 +154,7 @@ pub(super) fn write_state(folder: &Path, name: &str, state: &FeedState) -> Resul
     create_dir_and_write_file(&state_path(folder, name), text.as_bytes())
 }
 
-/// The names in the feed's file. None if there is no file or it is damaged.
+/// The names in the feed's file; no names if there is no file or it is damaged.
 pub(super) fn read_stored_names(path: &Path) -> StoredNames {
     let text = FeedList::read_verified_text(path).ok().flatten().unwrap_or_default();
     StoredNames::parse(&text)

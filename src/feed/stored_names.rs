@@ -13,8 +13,8 @@ pub(super) struct StoredNames {
     pub listed: HashSet<String>,
     /// When riskgate first had this list, in seconds since 1970, if a clock confirmed it.
     pub listed_at: Option<i64>,
-    /// The names that have left the list, each with the time at which riskgate first did not find
-    /// it, in seconds since 1970.
+    /// The names that have left the list, each with the time at which riskgate first missed the
+    /// name in the list, in seconds since 1970.
     pub departed: BTreeMap<String, i64>,
 }
 
@@ -39,10 +39,13 @@ impl StoredNames {
         stored
     }
 
-    /// The departed names after a list with these sorted names was fetched at `now`. A name that
-    /// came back is no longer one of them. A time of departure that is still to come is replaced
-    /// by `now`: the clock was ahead. While no clock confirms `now`, earlier times stay, and names
-    /// that leave now leave no earlier than the last ones: the clock may be far behind.
+    /// Returns the departed names after a list with these sorted names was fetched at `now`. A name
+    /// that came back is not among them.
+    ///
+    /// - If a clock confirms `now`, a time of departure that is still to come becomes `now`: the
+    ///   clock was ahead then.
+    /// - If no clock confirms `now`, the clock may be far behind. So earlier times stay, and names
+    ///   that leave now leave no earlier than the last ones.
     pub(super) fn into_departed(
         self,
         fetched_names: &[String],

@@ -36,13 +36,14 @@ enum Comparison {
 
 impl Feed {
     /// Fetches the list, and stores it if it passes the checks. `table` has the protected names.
-    /// By the time `now`, names that left the list long ago are removed. If `is_forced` is true,
-    /// riskgate accepts a list that changed too much, or that it accepted before. If another
-    /// process updates the same feed, this function first waits for it, up to `max_lock_wait`.
+    /// Removes names that left the list long before `now`. If `is_forced` is true, riskgate accepts
+    /// a list that changed too much, or that it accepted before. If another process updates the
+    /// same feed, this function first waits for that process, up to `max_lock_wait`.
     ///
     /// # Errors
-    /// If the list could not be fetched, checked or stored. The last good list is kept, and the
-    /// fault is stored in the state.
+    /// If the list could not be fetched, checked or stored. The last good list is kept. The fault
+    /// is stored in the state, unless another process holds the lock, or a file can't be opened or
+    /// written.
     pub fn update(
         &self,
         folder: &Path,
@@ -60,7 +61,7 @@ impl Feed {
         let comparison = match (has_other_source, is_forced) {
             (true, _) => Comparison::OtherSource,
             (false, true) => Comparison::Forced,
-            // A clock that nothing confirms may be far ahead.
+            // A time that no clock confirms may be far ahead, so the last good list counts as new.
             (false, false) => Comparison::Checked(match now.allows_deletion() {
                 true => state.measure_age_of_list(now.unix_now),
                 false => Duration::ZERO,
@@ -151,8 +152,8 @@ impl Feed {
         Ok(UpdateOutcome::ListReplaced(names.len()))
     }
 
-    /// Writes the names of a list into the feed's file, since `stored.listed_at`, and the former
-    /// names that are kept.
+    /// Writes the feed's file: the names of the list, which riskgate has had since
+    /// `stored.listed_at`, and the departed names that are kept.
     fn write_names(
         &self,
         list_path: &Path,
@@ -173,8 +174,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Removes the names that have been kept long enough from the feed's file, whose list has not
-    /// changed.
+    /// Removes outdated names from the feed's file, whose list has not changed.
     fn drop_outdated_names(
         &self,
         folder: &Path,
@@ -195,7 +195,8 @@ impl Feed {
     }
 
     /// Whether a name that left the list at `left_at`, in seconds since 1970, has been kept long
-    /// enough. By a time that no clock confirms, no name has.
+    /// enough. If `keep_departed` is zero, every name has. By a time that no clock confirms, no
+    /// other name has.
     fn is_outdated(&self, left_at: i64, now: BelievedTime) -> bool {
         let kept_for = now.unix_now.saturating_sub(left_at);
         self.keep_departed.is_zero()

@@ -1,4 +1,4 @@
-//! The believed time: the one time by which riskgate begins, ends and deletes.
+//! The believed time: riskgate decides by it what begins, what ends and what may be deleted.
 //!
 //! Callers pass the time in; this module never reads a clock. `quota` makes the time from clocks.
 
@@ -40,8 +40,8 @@ impl BelievedTime {
 
 /// What a store remembers of the believed time of a gateway, for processes that start later.
 ///
-/// As long as a machine runs, CLOCK_BOOTTIME tells how much time has passed since then, whatever
-/// happens to the other clocks.
+/// As long as the machine runs, CLOCK_BOOTTIME tells how much time has passed since the anchor was
+/// made, whatever happens to the other clocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeAnchor {
     /// Identifies the boot of the machine whose CLOCK_BOOTTIME this is.

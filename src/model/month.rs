@@ -90,8 +90,9 @@ pub fn format_rfc3339(unix_seconds: i64) -> String {
     format!("{:.0}Z", to_date_time(unix_seconds))
 }
 
-/// Parses a time in RFC 3339. Returns it in seconds since 1970. The last 26 hours of the year 9999,
-/// which stand for "never" in some programs, become the last time that jiff knows.
+/// Parses a time in RFC 3339, or in a similar form that jiff reads. Returns seconds since 1970. The
+/// last 26 hours of the year 9999, which stand for "never" in some programs, become the last time
+/// that jiff knows.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
     let is_time = |text: &str| text.parse::<jiff::Timestamp>().is_ok();
     match text.parse::<jiff::Timestamp>() {

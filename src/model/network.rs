@@ -42,8 +42,9 @@ fn parse_network(text: &str) -> Option<IpNet> {
     }
 }
 
-/// Returns a network of IPv4-mapped addresses as the network of these IPv4 addresses. `None` if
-/// only a part of the network is mapped: no address would show which part is meant.
+/// Returns a network of IPv4-mapped addresses as the network of these IPv4 addresses, and any other
+/// network unchanged. `None` if only a part of the network is mapped, because
+/// [`Networks::contains`] takes a mapped address for an IPv4 address. `::/0` is allowed.
 fn to_canonical(network: IpNet) -> Option<IpNet> {
     const MAPPED_PREFIX_BITS: u8 = 96;
     let IpNet::V6(v6_network) = network else { return Some(network) };
@@ -58,9 +59,9 @@ fn to_canonical(network: IpNet) -> Option<IpNet> {
     }
 }
 
-/// Parses the address of a hop in `X-Forwarded-For` or `Forwarded`, with or without a port and a
-/// zone (RFC 4007 section 11), which names an interface of the proxy. The port may be obfuscated.
-/// `None` for `unknown` and for an obfuscated name.
+/// Parses the address of a hop in `X-Forwarded-For` or `Forwarded`, with or without a port. The
+/// port may be obfuscated. A zone (RFC 4007 section 11), which names an interface of the proxy, is
+/// ignored. `None` for `unknown` and for an obfuscated name.
 pub fn parse_hop_address(text: &str) -> Option<IpAddr> {
     let (start, rest) = text.split_once('%').unwrap_or((text, ""));
     // A bracket and a port may follow the zone.

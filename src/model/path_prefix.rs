@@ -27,7 +27,7 @@ impl PathPrefix {
     }
 
     /// Returns what follows the prefix in a request target: empty, or beginning with `/` or `?`.
-    /// `None` if the target is not below the prefix.
+    /// `None` if the target is neither at nor below the prefix.
     pub fn strip_from<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
         strip_path_from(target, &self.0)
     }

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Returns true unless IANA's registries of special-purpose addresses say that the internet does
-/// not route the address. An IPv6 address that contains an IPv4 address is public if the latter is.
+/// not route the address. An IPv6 address that contains an IPv4 address (mapped, NAT64, 6to4) is
+/// public if the IPv4 address is.
 pub fn is_public_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -16,6 +16,6 @@ pub struct RateCharge {
     pub until_full_ns: u64,
     /// For how long the bucket has not been full at any moment, as far as this node knows.
     pub not_full_for_ns: u64,
-    /// The store never says a longer time until the bucket is full.
+    /// The longest time until the bucket is full that the store may answer.
     pub max_until_full_ns: u64,
 }

@@ -171,7 +171,7 @@ impl Refusal {
         }
     }
 
-    /// The same on a route of the operator's own, whose clients know nothing of checks.
+    /// The `message` member on a route of the operator's own, whose clients know nothing of checks.
     pub fn message_on_route(&self) -> &str {
         match self {
             Refusal::UpstreamUnavailable => "The service cannot be reached.",
@@ -214,8 +214,8 @@ impl Refusal {
         matches!(self, Refusal::QuotaExceeded { .. }) || self.status() == 500
     }
 
-    /// Whether a call that was charged is refunded: riskgate failed, or the rest of the body can't
-    /// be forwarded.
+    /// Whether riskgate refunds a call that it has charged before this refusal: riskgate failed, or
+    /// the rest of the body can't be forwarded.
     pub const fn is_never_counted(&self) -> bool {
         matches!(
             self,
@@ -227,14 +227,13 @@ impl Refusal {
         )
     }
 
-    /// Whether riskgate has read the whole head before it refuses a request so, and knows the
-    /// route.
+    /// Whether riskgate refuses so only after it has read the whole head, and so knows the route.
     pub const fn is_of_read_head(&self) -> bool {
         matches!(self, Refusal::ContentTooLarge | Refusal::ExpectationFailed)
     }
 
-    /// Whether riskgate closes the connection after the response, because the bytes that follow the
-    /// request can't be trusted.
+    /// Whether riskgate closes a connection of HTTP/1.1 after the response, because the bytes that
+    /// follow the request can't be trusted.
     pub const fn closes_connection(&self) -> bool {
         matches!(
             self,
@@ -269,7 +268,7 @@ impl Refusal {
         self.body_with(self.message())
     }
 
-    /// The same with another message.
+    /// The JSON body with another `message`.
     pub fn body_with(&self, message: &str) -> String {
         let detail = json!(self.detail());
         let reset_at = match self {

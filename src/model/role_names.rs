@@ -1,6 +1,6 @@
 //! The names of functions and machines in local parts: which addresses belong to no person.
 //!
-//! No I/O. [`crate::model::email::EmailAddress::is_role`] asks it.
+//! No I/O. [`crate::model::email::EmailAddress::is_role`] is the only caller.
 
 /// The local parts that belong to functions and machines rather than to people (RFC 2142, and what
 /// sites and companies use besides, in the languages with most speakers and their neighbours),

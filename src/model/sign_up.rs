@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 /// How long a sign-up counts and is kept, in seconds.
 pub const SIGN_UP_SECONDS: i64 = 30 * 86_400;
 /// A sign-up whose time is later than now by more than this was made by a clock that was ahead, and
-/// is deleted. The clocks of nodes differ by less.
+/// a store deletes it. The clocks of nodes differ by less.
 const MAX_KEPT_AHEAD_SECONDS: i64 = 86_400;
 
 /// The times of the sign-ups that a store keeps at this time, in seconds since 1970.
@@ -43,8 +43,8 @@ pub struct SignUp {
     pub client: Option<Pseudonym>,
 }
 
-/// The sign-ups of an inbox that were written before this are deleted. Those of other inboxes stay,
-/// and a sign-up that is written afterwards counts again.
+/// Deletes the sign-ups of an inbox that were written before this entry. Those of other inboxes
+/// stay, and a sign-up that is written afterwards counts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxDeletion {
     /// When, by the believed time, in seconds since 1970.
@@ -80,8 +80,8 @@ impl SignUpEntry {
     }
 }
 
-/// Returns the sign-ups that no later entry deletes, in their order, and the deletions. The latter
-/// also delete what the caller knows from before these entries.
+/// Returns the sign-ups that no later entry deletes, in their order, and the deletions, the latest
+/// first. The caller must apply the deletions to sign-ups that it read before these entries.
 pub fn apply_deletions(entries: &[SignUpEntry]) -> (Vec<SignUp>, Vec<InboxDeletion>) {
     let (mut sign_ups, mut deletions): (Vec<SignUp>, Vec<InboxDeletion>) = Default::default();
     let mut deleted = HashSet::new();

@@ -23,14 +23,14 @@ use super::certificates::{is_self_signed, read_expiry};
 pub struct ShownCertificate {
     /// When it expires, in seconds since 1970; `None` if it can't be read.
     pub expires_at: Option<i64>,
-    /// Why a client of these authorities does not trust it; `None` if it does.
+    /// Why a client of these authorities does not trust the certificate; `None` if it does.
     pub distrust: Option<String>,
 }
 
 /// Performs the TLS handshake with a server, and returns its certificate.
 ///
 /// # Errors
-/// If there is no handshake, or the name is none.
+/// If the handshake fails, or `server_name` is not a valid name.
 pub fn probe_certificate(
     mut stream: TcpStream,
     server_name: &str,
@@ -58,7 +58,7 @@ pub fn probe_certificate(
     shown.ok_or_else(|| io::Error::other("no certificate"))
 }
 
-/// Notes the certificate and what is wrong with it, and goes on.
+/// Notes the certificate and why a client would not trust it, and lets the handshake go on.
 #[derive(Debug)]
 struct Recorder {
     inner: Arc<WebPkiServerVerifier>,

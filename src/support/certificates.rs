@@ -165,7 +165,7 @@ fn read_certified_key(
     Ok((names, expires, Arc::new(certified)))
 }
 
-/// What a file has in place of certificates.
+/// What was found if a file has a key in place of certificates.
 const A_KEY: &str = "a private key";
 
 /// Whether a PEM file has a block of this kind.
@@ -186,7 +186,7 @@ fn read_names_and_expiry(certificate: &CertificateDer<'_>) -> Option<(Vec<String
     Some((names.collect(), parsed.validity().not_after.timestamp()))
 }
 
-/// When a certificate expires, in seconds since 1970; `None` if it can't be read.
+/// When a certificate expires, in seconds since 1970; `None` if the certificate can't be read.
 pub(super) fn read_expiry(certificate: &CertificateDer<'_>) -> Option<i64> {
     read_names_and_expiry(certificate).map(|(_, expires)| expires)
 }

@@ -1,14 +1,14 @@
 //! Limits how many requests each client may send in a time, by a token bucket for each client.
 //!
-//! The memory is fixed. A client's hash selects one of the sets of buckets. If that set has no
-//! bucket left for a client, riskgate forgets the bucket in it that would be full again soonest. A
-//! client whose bucket is forgotten starts again with a full one, so no number of other clients can
-//! make riskgate refuse a client.
+//! The memory is fixed. A client's hash selects one of the sets of buckets. If this set has no
+//! bucket left, riskgate forgets the bucket in the set that would be full again soonest. A client
+//! whose bucket is forgotten starts again with a full one. So no number of other clients can make
+//! riskgate refuse a client.
 //!
 //! Nodes may share the buckets. Each node then admits by what it knows, and remembers what it took
 //! out of which bucket. The caller tells the other nodes, and learns from them how long a bucket
-//! needs until it is full again. A shared bucket may be overdrawn: what nodes admitted before they
-//! knew of each other has to be refilled first, so that no client exceeds its rate in the long run.
+//! needs until it is full again. Until nodes know of each other, they may overdraw a shared bucket.
+//! Then the excess has to be refilled first, so that no client exceeds its rate in the long run.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,11 +26,12 @@ use super::exchange_thread::ExchangeThread;
 const SETS: usize = 8_192;
 /// The number of buckets in a set.
 const BUCKETS_PER_SET: usize = 8;
-/// A shared bucket is overdrawn by so many bursts at most, less one. As each node can overdraw it
-/// by one, this is enough for so many nodes.
+/// The longest time until a shared bucket is full, in times of a whole refill. Each node can take
+/// one whole burst out of a full bucket before it knows of the others, so this is enough for as
+/// many nodes.
 const MAX_BURSTS_UNTIL_FULL: u64 = 32;
-/// The most buckets whose requests wait to be told to other nodes. Other nodes do not learn of
-/// further buckets until the next exchange.
+/// The most buckets whose requests wait to be told to other nodes. Requests in further buckets are
+/// not told, see [`ClientRates::lost_requests`].
 const MAX_UNSHARED_BUCKETS: usize = 10_000;
 
 /// A number of requests in a time, such as `20/h`.
@@ -52,7 +53,7 @@ impl Rate {
     }
 }
 
-/// As in the config: `20/1h`, `100/10m`.
+/// A form that the config accepts: `20/1h`, `100/10m`.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.refill_time.as_secs_f64();
@@ -79,7 +80,7 @@ pub struct ClientRates {
 struct RateSharing {
     /// What this node took out of each bucket since the last exchange, by the owner of the bucket.
     unshared: Mutex<HashMap<u64, UnsharedRequests>>,
-    /// The requests that were not told to other nodes, or perhaps not.
+    /// The requests of which other nodes were not told, or may not have been told.
     lost_requests: AtomicU64,
     thread: ExchangeThread,
 }
@@ -108,8 +109,8 @@ pub struct BucketCharge {
     pub refill_ns: u64,
     /// How long ago the first of them was, in nanoseconds.
     pub first_request_age_ns: u64,
-    /// The time until the bucket is full, in nanoseconds, as far as this node knows. It contains
-    /// also what other nodes did not get to know before.
+    /// The time until the bucket is full, in nanoseconds, as far as this node knows. Includes
+    /// requests of which other nodes were not told before.
     pub until_full_ns: u64,
     /// For how long the bucket has not been full at any moment, in nanoseconds; 0 if it is full.
     pub not_full_for_ns: u64,
@@ -172,7 +173,8 @@ impl ClientRates {
         Ok(())
     }
 
-    /// A shared bucket belongs to a rate too: nodes that have another rate must not overdraw it.
+    /// Hashes what identifies a bucket: scope and client. If buckets are shared, also the rate,
+    /// because nodes that have another rate must not overdraw the bucket.
     fn owner(&self, scope: &impl Hash, rate: Rate, client: ClientPrefix) -> u64 {
         let shared_rate = self.sharing.as_ref().map(|_| (rate.burst, rate.refill_time));
         self.hasher.hash_one((scope, client, shared_rate))
@@ -194,7 +196,10 @@ impl ClientRates {
         sets[owner as usize % SETS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the bucket was full.
+    /// Takes one request out of the bucket. Returns whether the bucket was full.
+    ///
+    /// # Errors
+    /// Returns the time until an empty bucket holds a request again.
     fn take_one(&self, owner: u64, rate: Rate, now: u64) -> Result<bool, Duration> {
         let mut set = self.lock_set(owner);
         let bucket = find_or_replace(&mut set, owner);
@@ -226,16 +231,16 @@ impl ClientRates {
         Some(&self.sharing.as_ref()?.thread)
     }
 
-    /// The number of requests that were not told to other nodes, or perhaps not: more buckets were
-    /// in use than can be exchanged, or an exchange failed.
+    /// The number of requests of which other nodes were not told, or may not have been told: more
+    /// buckets were in use than can be exchanged, or an exchange failed.
     pub fn lost_requests(&self) -> u64 {
         self.sharing.as_ref().map_or(0, |it| it.lost_requests.load(Ordering::Relaxed))
     }
 
-    /// Takes what other nodes do not know. Of more buckets than `max_buckets`, only those that are
-    /// the emptiest: other nodes learn of the others with a later request, see
-    /// [`BucketCharge::until_full_ns`]. Each charge must be told to other nodes, or given to
-    /// [`ClientRates::lose_charges`].
+    /// Takes the charges of which other nodes were not told. If there are more buckets than
+    /// `max_buckets`, returns those that are the emptiest. A later request of the same client tells
+    /// of the others, see [`BucketCharge::until_full_ns`]. The caller must tell other nodes of each
+    /// charge, or give it to [`ClientRates::count_lost_charges`].
     pub fn take_charges(&self, max_buckets: usize, now: Instant) -> Vec<BucketCharge> {
         let Some(sharing) = &self.sharing else { return Vec::new() };
         let taken = mem::take(&mut *sharing.lock_unshared());
@@ -266,9 +271,9 @@ impl ClientRates {
         }
     }
 
-    /// Learns that a bucket was to be full this long after `at`, with the requests of all nodes
-    /// that are known: also those of this charge, and none that this node admitted later. Never
-    /// makes a bucket fuller.
+    /// Learns from the other nodes that the bucket of a charge will be full this long after `at`.
+    /// This time includes the requests of the charge, but none that this node admitted after it
+    /// took the charge. Never makes a bucket fuller.
     pub fn learn_time_until_full(&self, charge: &BucketCharge, until_full_ns: u64, at: Instant) {
         let Some(sharing) = &self.sharing else { return };
         let later = sharing.count_requests(charge.owner);
@@ -282,8 +287,8 @@ impl ClientRates {
         }
     }
 
-    /// Says that other nodes may not have got these charges. They must not get them again, because
-    /// a client must not be charged twice.
+    /// Counts the requests of charges that other nodes may not have got. The charges must not be
+    /// sent again, because a client must not be charged twice.
     pub fn lose_charges(&self, charges: &[BucketCharge]) {
         if let Some(sharing) = &self.sharing {
             let requests = charges.iter().map(|charge| u64::from(charge.requests)).sum();
@@ -334,7 +339,8 @@ impl RateSharing {
     }
 }
 
-/// Returns the owner's bucket, or the one that would be full soonest.
+/// Returns the owner's bucket, or else the one that would be full soonest, for the caller to
+/// replace.
 fn find_or_replace(set: &mut [Bucket; BUCKETS_PER_SET], owner: u64) -> &mut Bucket {
     let own = set.iter().position(|bucket| bucket.owner == owner);
     let at = own.or_else(|| (0..BUCKETS_PER_SET).min_by_key(|at| set[*at].full_at));

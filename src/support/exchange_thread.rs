@@ -49,8 +49,8 @@ impl ExchangeThread {
         self.set_state(ThreadState::Running);
     }
 
-    /// Lets the thread exchange a last time, and waits for that at most for `timeout`. Nothing is
-    /// exchanged afterwards.
+    /// Lets the thread exchange a last time, and waits at most for `timeout` until it has. If the
+    /// thread ends in time, nothing is exchanged afterwards.
     pub fn close(&self, timeout: Duration) {
         let mut turns = self.lock_turns();
         if turns.state == ThreadState::Running {
@@ -61,7 +61,8 @@ impl ExchangeThread {
         }
     }
 
-    /// Waits until the thread has exchanged what the store has now, at most for `timeout`.
+    /// Waits until the thread has exchanged what the store has now, at most for `timeout`. Returns
+    /// at once if no thread runs.
     pub fn wait_until_exchanged(&self, timeout: Duration) {
         let mut turns = self.lock_turns();
         // A turn that has begun may have read before now. The second one has not.

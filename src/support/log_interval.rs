@@ -1,4 +1,4 @@
-//! Limits how often a message is logged that clients can cause.
+//! Limits how often riskgate logs a message that clients can cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

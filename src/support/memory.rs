@@ -25,9 +25,10 @@ const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 pub fn check_available(bytes: u64) -> io::Result<()> {
     let needed = bytes.saturating_mul(ADDRESSES_PER_BYTE).saturating_add(BYTES_FOR_OTHERS);
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-    // The allocation is not written to, so it only counts against the limit of the process. The
-    // allocator keeps its addresses for the calling thread, so where they are scarce, it is made
-    // only if it may find them among those that it has kept before.
+    // A reservation shows whether the limits of the process allow so much. It is not written to, so
+    // it takes only addresses. The allocator keeps these for the calling thread. So nothing is
+    // reserved if a limit leaves enough addresses. If a limit leaves too few, the allocator may
+    // have kept enough from before.
     let can_reserve = has_addresses(needed) || Vec::<u8>::new().try_reserve_exact(needed).is_ok();
     let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let free_in_groups = find_free_bytes(Path::new(CGROUP_ROOT), &own_groups);
@@ -43,8 +44,8 @@ pub fn check_available(bytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
-/// Whether a limit of the process leaves this many bytes of addresses that it does not use yet.
-/// False without a limit: then nothing is lost if they are taken for a moment.
+/// Whether the limits of the process leave this many bytes of addresses that it does not use yet.
+/// False without a limit: then a reservation takes nothing from other threads.
 fn has_addresses(needed: usize) -> bool {
     // Linux then grants no more than it can keep, whatever the limits of a process are.
     if fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|it| it.trim() == "2") {

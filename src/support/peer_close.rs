@@ -11,16 +11,16 @@ use super::socket_reset::duplicate_fd;
 pub enum PeerClose {
     /// Nothing.
     Open,
-    /// Its sending side, and perhaps the whole connection: it sends nothing more.
+    /// The sending side, and perhaps the whole connection. The other side sends nothing more.
     SendingSide,
     /// The connection: it was reset.
     Reset,
 }
 
-/// Returns what the other side has closed. Asks the kernel, so bytes that arrived before do not
-/// hide the close.
+/// Returns what the other side has closed. Asks the kernel, because bytes that arrived before the
+/// close would hide it from a read.
 pub fn read_peer_close(connection: RawFd) -> PeerClose {
-    // Without a free descriptor, the next write tells.
+    // Without a free descriptor, riskgate notices the close at its next write.
     let Some(socket) = duplicate_fd(connection) else { return PeerClose::Open };
     let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
     if poll(&mut polled, Some(&Timespec::default())).is_err() {

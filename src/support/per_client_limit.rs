@@ -26,7 +26,8 @@ pub struct PerClientGuard {
 }
 
 impl PerClientLimit {
-    /// Allows each client `max` units at a time. Clients in `exempt` are not counted.
+    /// Allows each client `max_per_client` units at a time. Clients in `exempt_networks` are not
+    /// counted.
     pub fn new(max_per_client: usize, exempt_networks: Networks) -> PerClientLimit {
         PerClientLimit { max_per_client, exempt_networks, units_by_client: DashMap::new() }
     }

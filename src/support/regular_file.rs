@@ -65,8 +65,8 @@ pub fn is_transient_io_error(error: &io::Error) -> bool {
 pub fn open_regular_file(path: &Path, max_bytes: u64) -> Result<(File, u64), ReadError> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = opened.map_err(|error| match error.kind() {
-        // Network and overlay file systems may not find a file for a moment, and one may arrive
-        // just now. To take it for missing would drop what is in it.
+        // Network and overlay file systems may not find a file for a moment, and a file may arrive
+        // just now. If riskgate took the file for missing, it would drop what the file contains.
         ErrorKind::NotFound if path.exists() => io::Error::from_raw_os_error(libc::EAGAIN),
         _ => error,
     })?;
@@ -96,8 +96,8 @@ pub fn non_regular_kind(kind: FileType) -> Option<&'static str> {
 pub fn read_regular_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, ReadError> {
     let (file, length) = open_regular_file(path, max_bytes)?;
     let mut bytes = Vec::new();
-    // A failed allocation is an error here; it must not abort the process. A long file must not
-    // take what the other threads need for their next allocation either.
+    // A failed allocation is an error here; it must not abort the process. A long file must leave
+    // enough memory for the next allocations of other threads.
     let has_room = length < LONG_FILE_BYTES || memory::check_available(length).is_ok();
     if !has_room || bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).is_err() {
         let found = format!("too little free memory for its {length} bytes");
@@ -221,8 +221,8 @@ fn copy_owner_and_mode(path: &Path, file: &File) -> io::Result<()> {
     }
 }
 
-/// Makes the names in a directory durable. Not every file system can, and then the names are as
-/// durable as it makes them.
+/// Makes the names in a directory durable. On a file system that can't, the names are only as
+/// durable as the file system makes them.
 fn sync_dir(folder: &Path) -> io::Result<()> {
     match File::open(folder)?.sync_all() {
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
@@ -253,10 +253,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Checks whether files can be created in a directory, by creating one. The permissions alone do
-/// not tell that. The file has no name (`O_TMPFILE`), so that nothing is left behind. Kernels and
-/// file systems that do not support that answer with different errors. So after any error, the
-/// check creates a named file and removes it, and the outcome of that counts.
+/// Checks whether files can be created in a directory, by creating one, because permissions alone
+/// don't show it. The file has no name (`O_TMPFILE`), so that nothing is left behind. Kernels and
+/// file systems without such files answer with different errors. So after any error, the check
+/// creates a file with a name and removes it. Then the outcome of that counts.
 pub fn check_dir_writable(folder: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);

@@ -1,8 +1,8 @@
 //! The authorities that outgoing HTTPS requests trust: the bundled ones, those of the system, and
 //! those in a file of the operator. A proxy that inspects TLS signs with an authority of its own.
 //!
-//! Feeds, traces and webhooks share this rule. The files are read for each configuration, so a new
-//! file takes effect with the next request.
+//! Feeds, traces and webhooks share this rule. The files are read whenever a client is created: for
+//! feeds and webhooks before each request, for traces once.
 
 use std::path::Path;
 
@@ -34,8 +34,8 @@ pub fn is_authority_unknown(error: &ureq::Error) -> bool {
     of_tls.is_some_and(|error| *error == rustls::Error::InvalidCertificate(unknown))
 }
 
-/// Reads the authorities. Bundled ones make HTTPS work on a machine without any. What the system
-/// has and can't be read is left out, as if the system did not have it.
+/// Reads the authorities. The bundled ones make HTTPS work on a machine without any. An authority
+/// of the system that can't be read is left out, as if the system did not have it.
 ///
 /// # Errors
 /// If the operator's file can't be read or has no certificate.

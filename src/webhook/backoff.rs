@@ -1,4 +1,4 @@
-//! When riskgate tries again, and when it gives up.
+//! When riskgate sends an event again after a failure, and when it gives the event up.
 
 /// riskgate gives an event up if it still fails this many seconds after it was recorded.
 pub const GIVE_UP_AFTER_SECONDS: i64 = 3 * 86_400;

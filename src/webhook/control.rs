@@ -50,14 +50,15 @@ impl WebhookControl {
         self.changed.notify_all();
     }
 
-    /// Makes the threads end: they start nothing new.
+    /// Tells the threads to end: they start no new work.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
     /// Waits until the sending thread has sent the messages in flight and saved their outcomes, at
-    /// most for `max_wait`. A message whose outcome is not saved is sent again, with the same id.
+    /// most for `max_wait`. A message whose outcome is not saved is sent again later, with the same
+    /// id.
     pub fn wait_for_sender(&self, max_wait: Duration) {
         let is_waiting = |state: &mut ControlState| state.is_sender_running;
         drop(self.changed.wait_timeout_while(self.lock(), max_wait, is_waiting));

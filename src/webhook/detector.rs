@@ -16,8 +16,8 @@ const REFUSED_OBSERVATIONS: u32 = 5;
 /// after that of the one below, so that it arrives later.
 const SECONDS_BETWEEN_THRESHOLDS: usize = 1;
 
-/// Finds reached thresholds, and remembers which of them the store has. If it forgets, the store
-/// still records no event twice.
+/// Finds reached thresholds, and remembers which of them the store has. If the detector forgets
+/// one, the store still records no event twice.
 #[derive(Default)]
 pub struct ThresholdDetector {
     recorded: HashMap<String, RecordedThreshold>,
@@ -31,27 +31,27 @@ struct RecordedThreshold {
     percent: u16,
 }
 
-/// An account that the store grants nothing.
+/// An account to which the store grants no calls.
 struct RefusedAccount {
     /// The calls spent when the store began to grant nothing.
     spent: u64,
     /// The limit at that time. If it is raised, the account is no longer refused.
     limit: u64,
-    /// How often the account was observed since, with the same calls spent.
+    /// How often the detector has observed the account with these totals.
     observations: u32,
 }
 
 impl RefusedAccount {
-    /// Whether neither the calls spent nor the limit have changed since.
+    /// Whether the calls spent and the limit are still the same. Does not compare the account.
     fn is_of(&self, usage: &AccountUsage<'_>) -> bool {
         (self.spent, self.limit) == (usage.spent, usage.limit)
     }
 }
 
 impl ThresholdDetector {
-    /// Observes an account, once a second, and adds its newly reached thresholds to `found`, the
-    /// lower threshold first. `plan` is the account's plan; `None` if there is no such account any
-    /// more.
+    /// Observes an account, and adds its newly reached thresholds to `found`, the lower threshold
+    /// first. The caller observes each account once a second. `plan` returns the account's plan;
+    /// `None` if there is no such account any more.
     pub fn observe<'p>(
         &mut self,
         month: Month,
@@ -83,10 +83,12 @@ impl ThresholdDetector {
         }));
     }
 
-    /// Returns true if the account gets no more calls, although it has not spent its limit.
+    /// Counts an observation. Returns true if the account gets no more calls, although it has not
+    /// spent its limit.
     fn is_refused(&mut self, usage: &AccountUsage<'_>) -> bool {
         if !usage.is_exhausted {
-            // Clients may try again only after minutes, so the observations stay.
+            // The store is asked only when a client sends a request, perhaps after minutes. So
+            // earlier observations still count.
             let refused = self.refused.get(usage.account);
             return refused
                 .is_some_and(|it| it.is_of(usage) && it.observations >= REFUSED_OBSERVATIONS);

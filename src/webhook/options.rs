@@ -15,9 +15,9 @@ pub struct WebhookOptions {
     pub url: WebhookUrl,
     /// The secret that signs the messages.
     pub secret: WebhookSecret,
-    /// The secret before it, which signs the messages too while receivers change it.
+    /// The secret before `secret`. If it is set, riskgate signs each message with both secrets.
     pub previous_secret: Option<WebhookSecret>,
-    /// The thresholds that are told.
+    /// The thresholds of which riskgate tells the receiver.
     pub thresholds: Thresholds,
     /// Whether the receiver may have an address that is not public.
     pub allow_private: bool,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::model::month::format_rfc3339;
 
-/// If all attempts of this many seconds failed, an operator should know.
+/// If no attempt has succeeded since a failure this many seconds ago, an operator should know.
 const FAILING_IS_A_PROBLEM_AFTER_SECONDS: i64 = 600;
 
 /// The outcome of one attempt to send a message.
@@ -12,7 +12,7 @@ const FAILING_IS_A_PROBLEM_AFTER_SECONDS: i64 = 600;
 pub enum DeliveryOutcome {
     /// The receiver accepted the message.
     Delivered,
-    /// riskgate will try again.
+    /// The attempt failed, and riskgate will try again.
     Failed,
     /// The attempt failed, and riskgate will not try again.
     GivenUp,
@@ -68,8 +68,8 @@ impl DeliveryHistory {
         self.failing_since.is_some()
     }
 
-    /// Describes the problem that an operator should know of: events are pending, and every attempt
-    /// of the last ten minutes failed. `None` otherwise.
+    /// Describes the problem that an operator should know of: events are pending, and no attempt
+    /// has succeeded since a failure ten minutes ago or earlier. `None` otherwise.
     pub fn problem(&self, pending_events: u64, unix_now: i64) -> Option<String> {
         let since = self.failing_since.filter(|since| {
             pending_events > 0 && unix_now - since >= FAILING_IS_A_PROBLEM_AFTER_SECONDS
@@ -86,7 +86,7 @@ impl DeliveryHistory {
 pub struct WebhookStatus {
     /// The receiver, without user, path and query.
     pub url: String,
-    /// The events that are not delivered yet, of all nodes.
+    /// The events of all nodes that wait for delivery.
     pub pending: u64,
     /// The attempts of this process.
     pub history: DeliveryHistory,

@@ -25,9 +25,9 @@ impl Thresholds {
         are_valid.then_some(Thresholds(sorted))
     }
 
-    /// Finds the thresholds that this many spent calls have reached. A limit of 0 has no
-    /// thresholds, because it refuses all calls from the start. If `is_refused` is true, the
-    /// account gets no more calls this month: then it has reached 100 %.
+    /// Finds the thresholds that an account with this many spent calls has reached. A limit of 0
+    /// has no thresholds, because it refuses all calls from the start. If `is_refused` is true, the
+    /// account gets no more calls this month, and has reached all thresholds up to 100 %.
     pub fn find_reached(
         &self,
         spent: u64,
