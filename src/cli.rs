@@ -37,9 +37,9 @@ use std::process::ExitCode;
 use clap::error::ContextKind;
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
+use crate::config::redact_if_url;
 use crate::keys::hide_keys;
 use crate::process::server::survive_file_size_limit;
-use crate::store::redact_url;
 use config_args::ConfigArgs;
 use examples::with_examples;
 use failure::CommandFailure;
@@ -225,8 +225,5 @@ fn arguments() -> Vec<String> {
 /// Returns an argument without the password that a URL may contain.
 fn redact_word(word: &str) -> String {
     let trimmed = word.trim_matches(|c: char| c.is_whitespace() || "'\"`".contains(c));
-    match trimmed.contains("://") || trimmed.contains(['@', '?']) {
-        true => word.replacen(trimmed, &redact_url(trimmed), 1),
-        false => word.to_owned(),
-    }
+    word.replacen(trimmed, &redact_if_url(trimmed), 1)
 }

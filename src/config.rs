@@ -82,9 +82,10 @@ use listen::ListenAddresses;
 pub use locations::{
     CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, FormerDefault,
 };
-pub use raw_value::parse_duration;
+pub use raw_value::{parse_duration, redact_if_url};
 use settings::Settings;
 pub use store::StoreOptions;
+pub use upstream::default_max_in_flight_per_address;
 
 /// All settings, complete and checked.
 #[derive(Clone, Debug)]
@@ -288,7 +289,7 @@ impl Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let ListenAddresses { admin, http, https, redirect } = settings.read_listen_addresses();
         let admin_tokens = settings.read_admin_tokens();
-        let trusted_proxies = settings.networks("listen.trusted_proxies");
+        let trusted_proxies = settings.read_networks("listen.trusted_proxies");
         let upstream_routes = settings.read_upstream_routes();
         let authz_path = settings.read_authz_path(&upstream_routes);
         let authz = settings.read_authz_rules(authz_path.as_ref());
@@ -307,7 +308,7 @@ impl Config {
                 https,
                 redirect,
                 admin,
-                threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
+                threads: settings.read_integer("listen.threads", 1..=1024, cores as u64) as usize,
                 downstream,
                 connection_limits: settings.read_connection_limits(&trusted_proxies),
                 upstream: settings.read_upstream_options(&trusted_proxies),
@@ -316,12 +317,12 @@ impl Config {
                 traces: settings.read_trace_options(),
                 shares_rates: settings.read_shares_rates(&store),
                 store,
-                runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
-                drain_delay: settings.duration("drain.delay", Duration::ZERO),
-                drain_grace: settings.duration("drain.grace", Duration::from_secs(30)),
-                audit_path: settings.path("audit.path"),
+                runtime_dir: settings.read_path_or_default("process.runtime_dir", "state/run"),
+                drain_delay: settings.read_duration("drain.delay", Duration::ZERO),
+                drain_grace: settings.read_duration("drain.grace", Duration::from_secs(30)),
+                audit_path: settings.read_path("audit.path"),
                 inbox_secret: settings.read_inbox_secret(),
-                is_metrics_public: settings.boolean("admin.metrics_public", false),
+                is_metrics_public: settings.read_boolean("admin.metrics_public", false),
             },
             reloadable: ReloadableConfig {
                 certificates: settings.read_certificate_files(),
@@ -335,12 +336,12 @@ impl Config {
                 dns: settings.read_dns_options(),
                 check_answer: settings.read_check_answer(),
                 unknown_score: settings
-                    .optional_integer("table.unknown_score", 0..=100)
+                    .read_optional_integer("table.unknown_score", 0..=100)
                     .and_then(|n| Score::new(n as u8)),
                 on_failure: settings.read_failure_policy(),
-                key_file: settings.path("keys.file"),
+                key_file: settings.read_path("keys.file"),
                 max_per_client_of_key: settings.read_rate("keys.max_per_client"),
-                key_prefix: settings.key_prefix("keys.prefix", "rg_"),
+                key_prefix: settings.read_key_prefix("keys.prefix", "rg_"),
                 plans: settings.read_plans(),
                 top_domains: settings.read_top_domains_options(),
                 webhook: settings.read_webhook_options(),
@@ -435,6 +436,9 @@ impl StartupConfig {
 
     /// The files that are read only when the process starts.
     pub fn files_read_at_start(&self) -> Vec<PathBuf> {
+        let redis = &self.store.redis;
+        let of_client = redis.client_certificate.iter().flat_map(|it| [&it.certificate, &it.key]);
+        let of_traces = self.traces.as_ref().and_then(|traces| traces.tls_ca.as_ref());
         let of_upstream = self.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
         let of_traces = self.traces.as_ref().and_then(|traces| traces.tls_ca.clone());
         let of_store = self.store.redis.files();

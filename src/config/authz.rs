@@ -38,7 +38,7 @@ impl Settings {
         let has_section = self.section_spans.contains_key("authz");
         if has_section && !self.values.contains_key("authz.path") {
             let problem = "expected a path such as /authz, because no proxy can ask without one";
-            let warning = self.place_of_section("authz", "authz.path").with_problem(problem);
+            let warning = self.begin_fault_at_section("authz", "authz.path").with_problem(problem);
             self.warnings.push(warning);
         }
         path?;

@@ -21,9 +21,9 @@ const MAX_RULES: usize = 256;
 /// The most conditions of a rule.
 const MAX_CONDITIONS: usize = 16;
 /// The longest name of a rule, in characters.
-const MAX_NAME: usize = 64;
+const MAX_RULE_NAME_CHARS: usize = 64;
 /// The longest message of a rule, in characters.
-const MAX_MESSAGE: usize = 200;
+const MAX_RULE_MESSAGE_CHARS: usize = 200;
 /// The name in a rule's `routes` that stands for `authz.path`.
 const AUTHZ: &str = RouteLabel::Authz.as_str();
 
@@ -49,7 +49,8 @@ impl Settings {
         routes: &[UpstreamRoute],
         authz: Option<&AuthzRules>,
     ) -> Arc<Decisions> {
-        let is_by_account = self.choice("decide.scope", &["deployment", "account"]) == "account";
+        let is_by_account =
+            self.read_choice("decide.scope", &["deployment", "account"]) == "account";
         let assess_policy = self.read_score_policy("decide");
         let entries = self.list_table_array_keys("rule");
         if let Some(surplus) = entries.get(MAX_RULES) {
@@ -80,7 +81,7 @@ impl Settings {
     /// then the store has the secret.
     pub(super) fn read_inbox_secret(&mut self) -> Option<InboxSecret> {
         let key = "inbox.secret_file";
-        let path = self.path(key)?;
+        let path = self.read_path(key)?;
         let bytes = self.read_file_of_secret(key, &path, Ok)?;
         let bytes = without_line_end(&bytes);
         if let Some(setting) = self.values.get_mut(key) {
@@ -101,7 +102,7 @@ impl Settings {
 
     /// Reads when a sign-up on a screened route counts.
     pub(super) fn read_sign_up_success(&mut self, section: &str) -> SignUpSuccess {
-        let counts = self.boolean(&format!("{section}.count"), true);
+        let counts = self.read_boolean(&format!("{section}.count"), true);
         let expected = "a list of statuses of 200 to 599, such as [200, 201, 303]";
         let statuses = self.parse_integer_list(&format!("{section}.success"), expected, |list| {
             let parse = |status: &u64| u16::try_from(*status).ok();
@@ -130,12 +131,12 @@ impl Settings {
             let hint = Some("write then = \"review\"".to_owned());
             self.report_missing_with_hint(&then_key, "\"pass\", \"review\" or \"block\"", hint);
         }
-        let then = self.optional_choice(&then_key, &Action::ALL.map(Action::as_str));
+        let then = self.read_optional_choice(&then_key, &Action::ALL.map(Action::as_str));
         let then = Action::ALL.into_iter().find(|action| Some(action.as_str()) == then);
-        let expected = format!("a text of 1 to {MAX_MESSAGE} characters");
+        let expected = format!("a text of 1 to {MAX_RULE_MESSAGE_CHARS} characters");
         let message = self.parse_setting(&format!("{entry}.message"), &expected, |raw| {
             let text = raw.as_text()?;
-            let is_valid = (1..=MAX_MESSAGE).contains(&text.chars().count());
+            let is_valid = (1..=MAX_RULE_MESSAGE_CHARS).contains(&text.chars().count());
             (is_valid && !text.chars().any(char::is_control)).then(|| text.to_owned())
         });
         let routes = self.read_rule_routes(&format!("{entry}.routes"), routes, authz);
@@ -157,14 +158,12 @@ impl Settings {
 
     fn read_rule_name(&mut self, entry: &str, earlier: &[DecisionRule]) -> Option<String> {
         let key = format!("{entry}.name");
-        let expected = format!("a name of 1 to {MAX_NAME} visible ASCII characters and blanks");
-        if !self.values.contains_key(&key) {
-            self.report_missing(&key, &expected);
-        }
-        let name = self.parse_setting(&key, &expected, |raw| {
+        let expected =
+            format!("a name of 1 to {MAX_RULE_NAME_CHARS} visible ASCII characters and blanks");
+        let name = self.require_setting(&key, &expected, |raw| {
             let text = raw.as_text()?;
             let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
-            let is_valid = is_visible && (1..=MAX_NAME).contains(&text.len());
+            let is_valid = is_visible && (1..=MAX_RULE_NAME_CHARS).contains(&text.len());
             (is_valid && text.trim() == text).then(|| text.to_owned())
         })?;
         if earlier.iter().any(|rule| rule.name == name) {
@@ -190,7 +189,7 @@ impl Settings {
             texts?.iter().map(parsed).enumerate().partition(|(_, parsed)| parsed.is_ok());
         for (index, fault) in &faulty {
             if let Err(fault) = fault {
-                self.report_condition(key, *index, fault);
+                self.report_condition_fault(key, *index, fault);
             }
         }
         let conditions: Vec<Condition> =
@@ -208,7 +207,7 @@ impl Settings {
     }
 
     /// Reports a fault in the condition at this index of a list, with its line and column.
-    fn report_condition(&mut self, key: &str, index: usize, fault: &ConditionFault) {
+    fn report_condition_fault(&mut self, key: &str, index: usize, fault: &ConditionFault) {
         let texts = self.values.get(key).and_then(|setting| setting.raw.as_text_list());
         let text = texts.and_then(|texts| texts.get(index).cloned()).unwrap_or_default();
         let found = text.get(fault.at.clone()).unwrap_or_default();

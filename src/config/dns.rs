@@ -12,15 +12,15 @@ impl Settings {
     /// Reads `[dns]`.
     pub fn read_dns_options(&mut self) -> DnsOptions {
         DnsOptions {
-            is_learning_enabled: self.boolean("dns.learn", false),
-            resolver_addresses: self.resolver_addresses("dns.resolvers"),
-            max_queries_per_second: self.integer("dns.rate", 1..=10_000, 50) as u32,
-            max_names_in_flight: self.integer("dns.concurrency", 1..=64, 16) as usize,
+            is_learning_enabled: self.read_boolean("dns.learn", false),
+            resolver_addresses: self.read_resolver_addresses("dns.resolvers"),
+            max_queries_per_second: self.read_integer("dns.rate", 1..=10_000, 50) as u32,
+            max_names_in_flight: self.read_integer("dns.concurrency", 1..=64, 16) as usize,
         }
     }
 
     /// Reads the addresses of DNS resolvers. An empty list means the resolvers of the system.
-    pub fn resolver_addresses(&mut self, key: &str) -> Vec<SocketAddr> {
+    pub fn read_resolver_addresses(&mut self, key: &str) -> Vec<SocketAddr> {
         let address = |text: &String| {
             let with_default_port =
                 || Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, DNS_PORT));

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::description::SettingKind;
 use super::read_at_start::is_read_at_start;
-use super::settings::Settings;
+use super::settings::{RawSetting, Settings};
+use super::unknown_keys::{is_index, without_indexes};
 use crate::keys::sha256;
 
 /// Which source a setting is from.
@@ -190,11 +191,10 @@ pub fn fingerprint_secret(secret: &[u8]) -> String {
 /// Returns the header of a section in TOML: `[[upstream.route]]` for `upstream.route.0`, and
 /// `[upstream.route.screen]` for `upstream.route.0.screen`.
 fn section_header(section: &str) -> String {
-    let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let names: Vec<&str> = section.split('.').filter(|part| !is_index(part)).collect();
-    match section.rsplit('.').next().is_some_and(|last| is_index(&last)) {
-        true => format!("[[{}]]", names.join(".")),
-        false => format!("[{}]", names.join(".")),
+    let names = without_indexes(section);
+    match section.rsplit('.').next().is_some_and(is_index) {
+        true => format!("[[{names}]]"),
+        false => format!("[{names}]"),
     }
 }
 
@@ -211,11 +211,12 @@ fn list_settings(settings: &Settings) -> Vec<EffectiveSetting> {
         // A setting that is read twice is listed once.
         if listed.iter().all(|other| other.key != description.key) {
             let setting = settings.values.get(&description.key);
-            let text = setting.and_then(|it| it.raw.as_text());
-            let is_hidden =
-                |text: &&str| description.kind == SettingKind::Secret || text.contains("://");
+            let hidden_text = |setting: &RawSetting| match description.kind {
+                SettingKind::Secret => setting.raw.as_text().map(str::to_owned),
+                _ => setting.raw.as_url().map(str::to_owned),
+            };
             let of_file = setting.and_then(|it| it.secret_fingerprint.clone());
-            let of_text = || text.filter(is_hidden).map(|it| fingerprint_secret(it.as_bytes()));
+            let of_text = || Some(fingerprint_secret(hidden_text(setting?)?.as_bytes()));
             let fingerprint = of_file.or_else(of_text);
             listed.push(EffectiveSetting {
                 key: description.key.clone(),

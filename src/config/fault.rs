@@ -48,13 +48,13 @@ impl ConfigFault {
 
     /// Notes which setting or section is missing.
     #[must_use]
-    pub(super) fn of_missing(mut self, key: &str) -> ConfigFault {
+    pub(super) fn with_missing_key(mut self, key: &str) -> ConfigFault {
         self.missing_key = Some(key.to_owned());
         self
     }
 
     /// Returns true if the fault is that this setting or section is missing.
-    pub(super) fn is_of_missing(&self, key: &str) -> bool {
+    pub(super) fn is_about_missing(&self, key: &str) -> bool {
         self.missing_key.as_deref() == Some(key)
     }
 

@@ -14,7 +14,7 @@ use crate::table::{FeedKind, FeedTier, TableInputs, TableLocation};
 
 const OVERRIDES_SETTING: &str = "table.overrides";
 /// The file of overrides that earlier versions wrote. The store takes over the rows of this file.
-const DEFAULT_OVERRIDE_FILE: &str = "conf/overrides.csv";
+const FORMER_OVERRIDES_FILE: &str = "conf/overrides.csv";
 /// The default directory of fetched feeds.
 const DEFAULT_FEED_DIR: &str = "state/feeds";
 /// The highest value of a feed's `max_bytes`.
@@ -63,7 +63,7 @@ impl Settings {
     pub fn read_table_inputs(&mut self, feeds: &Feeds) -> TableInputs {
         TableInputs {
             base_location: self
-                .path("table.path")
+                .read_path("table.path")
                 .map_or(TableLocation::Bundled, TableLocation::Path),
             overrides_path: self.read_overrides_path(),
             is_default_overrides_path: !self.values.contains_key(OVERRIDES_SETTING),
@@ -76,13 +76,13 @@ impl Settings {
     /// Reads the path of the file of overrides. Without the setting, returns the path at which
     /// earlier versions wrote the file. The file need not exist.
     fn read_overrides_path(&mut self) -> Option<PathBuf> {
-        let path = self.path_or_default(OVERRIDES_SETTING, "");
+        let path = self.read_path_or_default(OVERRIDES_SETTING, "");
         match self.values.contains_key(OVERRIDES_SETTING) {
             true => {
                 self.warn_of_misspelt_overrides(path.as_deref());
                 path
             }
-            false => Some(self.find_file_of_earlier_versions(DEFAULT_OVERRIDE_FILE)),
+            false => Some(self.find_file_of_earlier_versions(FORMER_OVERRIDES_FILE)),
         }
     }
 
@@ -101,19 +101,19 @@ impl Settings {
             None => hint_for_missing(path),
         };
         let problem = "expected a file, but found none, so no override is from a file";
-        let warning = self.place_of_value(OVERRIDES_SETTING).with_problem(problem);
+        let warning = self.begin_fault_at_value(OVERRIDES_SETTING).with_problem(problem);
         self.warnings.push(warning.with_hint(hint));
     }
 
     /// Reads the `[[table.feed]]` entries, and returns those that are enabled.
     pub fn read_feeds(&mut self) -> Feeds {
-        let dir = self.path_or_kept_default("table.feed_dir", DEFAULT_FEED_DIR);
+        let dir = self.read_path_or_former_default("table.feed_dir", DEFAULT_FEED_DIR);
         let dir = dir.unwrap_or_else(|| PathBuf::from(DEFAULT_FEED_DIR));
         let mut all: Vec<Feed> = Vec::new();
         let entries = self.list_table_array_keys("table.feed");
         let are_configured = !entries.is_empty();
         for at in entries {
-            let is_enabled = self.boolean(&format!("{at}.enabled"), true);
+            let is_enabled = self.read_boolean(&format!("{at}.enabled"), true);
             let feed = self.read_feed(&at, &all);
             all.extend(feed.filter(|_| is_enabled));
         }
@@ -182,16 +182,20 @@ impl Settings {
         let tls_ca = self.read_further_authorities(&format!("{entry_key}.tls_ca"));
         let kind = self.read_feed_kind(entry_key, known.map_or("c", |known| known.tier));
         let interval = known.map_or(Duration::from_hours(24), |known| known.interval);
-        let interval = self.nonzero_duration(&format!("{entry_key}.interval"), interval);
-        let max_age = self.duration(&format!("{entry_key}.max_age"), Duration::from_hours(30 * 24));
-        let max_bytes =
-            self.integer(&format!("{entry_key}.max_bytes"), 1..=HIGHEST_FEED_MAX_BYTES, 16 << 20);
+        let interval = self.read_nonzero_duration(&format!("{entry_key}.interval"), interval);
+        let max_age =
+            self.read_duration(&format!("{entry_key}.max_age"), Duration::from_hours(30 * 24));
+        let max_bytes = self.read_integer(
+            &format!("{entry_key}.max_bytes"),
+            1..=HIGHEST_FEED_MAX_BYTES,
+            16 << 20,
+        );
         let max_changed_percent =
-            self.integer(&format!("{entry_key}.max_changed_percent"), 1..=100_000, 50);
+            self.read_integer(&format!("{entry_key}.max_changed_percent"), 1..=100_000, 50);
         let is_rolling = known.is_some_and(|known| known.is_rolling);
-        let is_rolling = self.boolean(&format!("{entry_key}.rolling"), is_rolling);
+        let is_rolling = self.read_boolean(&format!("{entry_key}.rolling"), is_rolling);
         let keep = known.map_or(Duration::ZERO, |known| known.keep);
-        let keep_departed = self.duration(&format!("{entry_key}.keep"), keep);
+        let keep_departed = self.read_duration(&format!("{entry_key}.keep"), keep);
         Some(Feed {
             name: name?,
             url: url?,
@@ -213,7 +217,7 @@ impl Settings {
         let Some(FeedLocation::File(path)) = url else { return };
         if !path.exists() {
             let problem = "expected a file, but found none; riskgate reads it once it is there";
-            let warning = self.place_of_value(key).with_problem(problem);
+            let warning = self.begin_fault_at_value(key).with_problem(problem);
             self.warnings.push(warning.with_hint(hint_for_missing(path)));
         }
     }
@@ -222,29 +226,17 @@ impl Settings {
         // The first choice is the default.
         let mut tiers = ["a", "b", "c", "d"];
         tiers.sort_by_key(|tier| *tier != default_tier);
-        match self.choice(&format!("{entry_key}.kind"), &["disposable", "alias", "free"]) {
+        match self.read_choice(&format!("{entry_key}.kind"), &["disposable", "alias", "free"]) {
             "alias" => FeedKind::Alias,
             "free" => FeedKind::Free,
-            _ => FeedKind::Disposable(match self.choice(&format!("{entry_key}.tier"), &tiers) {
-                "a" => FeedTier::A,
-                "b" => FeedTier::B,
-                "d" => FeedTier::D,
-                _ => FeedTier::C,
-            }),
+            _ => {
+                FeedKind::Disposable(match self.read_choice(&format!("{entry_key}.tier"), &tiers) {
+                    "a" => FeedTier::A,
+                    "b" => FeedTier::B,
+                    "d" => FeedTier::D,
+                    _ => FeedTier::C,
+                })
+            }
         }
-    }
-
-    /// Reads a setting that has no default. Reports a missing or faulty setting, and returns
-    /// `None`.
-    pub(super) fn require_setting<T>(
-        &mut self,
-        key: &str,
-        expected: &str,
-        parse: impl Fn(&RawValue) -> Option<T>,
-    ) -> Option<T> {
-        if !self.values.contains_key(key) {
-            self.report_missing(key, expected);
-        }
-        self.parse_setting(key, expected, parse)
     }
 }

@@ -49,7 +49,7 @@ impl FilePlaces {
             Some(FilePlace {
                 path: settings.resolve_path(key, text.into()),
                 is_of_key: key.ends_with(".key") || key.ends_with(".tls_key"),
-                fault: settings.place_of_value(key),
+                fault: settings.begin_fault_at_value(key),
             })
         });
         FilePlaces { places: places.collect() }
@@ -57,7 +57,7 @@ impl FilePlaces {
 
     /// Creates a fault of a file: at the setting that names the file, or at `setting` if no setting
     /// does.
-    pub fn fault(&self, path: &Path, setting: &str, problem: &str) -> ConfigFault {
+    pub fn fault_at_setting(&self, path: &Path, setting: &str, problem: &str) -> ConfigFault {
         match self.places.iter().find(|it| it.path == path) {
             Some(place) => place.fault(problem),
             None => ConfigFault::new(format!("config: {setting}: {problem}"))
@@ -68,19 +68,19 @@ impl FilePlaces {
     /// Adds the place of the setting to a fault of a file, if there is no regular file at the path.
     /// Otherwise returns `text` unchanged, because the fault is in the file. `text` must begin with
     /// the path.
-    pub fn place_missing(&self, text: String) -> String {
+    pub fn place_fault_of_missing_file(&self, text: String) -> String {
         self.place_if(text, |place| !place.path.is_file())
     }
 
     /// Adds the place of the setting to a fault of a file in which no line is at fault. `text` must
     /// begin with the path.
-    pub fn place(&self, text: String) -> String {
+    pub fn place_fault(&self, text: String) -> String {
         self.place_if(text, |_| true)
     }
 
     /// Adds the place of the setting to a fault of a certificate or its key. Two settings may name
     /// one file, so the fault says which of them is meant.
-    pub fn place_certificate(&self, fault: &CertificateFault) -> String {
+    pub fn place_certificate_fault(&self, fault: &CertificateFault) -> String {
         self.place_if(fault.to_string(), |place| place.is_of_key == fault.is_of_key())
     }
 

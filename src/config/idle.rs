@@ -94,7 +94,7 @@ impl Settings {
                     }
                     _ => {
                         let problem = format!("expected {expected}, because otherwise {without}");
-                        let warning = self.place_of_key(&key).with_problem(&problem);
+                        let warning = self.begin_fault_at_key(&key).with_problem(&problem);
                         self.warnings.push(warning.with_hint(hint));
                     }
                 }
@@ -119,21 +119,21 @@ impl Settings {
                 text != *value && (duration.is_none() || duration != parse_duration(value))
             }),
             // A faulty URL of the store has a fault of its own, and says nothing about these needs.
-            StoreOnServer | StoreWithTls | StoreWithSentinels if self.has_fault_of_store() => true,
+            StoreOnServer | StoreWithTls | StoreWithSentinels if self.is_store_url_faulty() => true,
             StoreOnServer => server.is_some(),
             StoreWithTls => server.is_some_and(|url| url.has_tls()),
             StoreWithSentinels => server.is_some_and(|url| url.sentinels().is_some()),
             ServerWithName => {
                 let is_address = |it: String| it.parse::<std::net::SocketAddr>().is_ok();
                 self.values.contains_key("upstream.servers")
-                    && !self.list_texts("upstream.servers").all(is_address)
+                    && !self.texts_of("upstream.servers").all(is_address)
             }
         }
     }
 
     /// Whether `store.url` is set and can't be parsed. Then `store` is the default, and not what
     /// the operator meant.
-    fn has_fault_of_store(&self) -> bool {
+    fn is_store_url_faulty(&self) -> bool {
         let text = self.values.get("store.url").map(|setting| setting.raw.as_text());
         text.is_some_and(|text| text.is_none_or(|text| StoreUrl::parse(text).is_err()))
     }
@@ -158,7 +158,7 @@ impl Settings {
             (StoreWithTls, StoreUrl::Redis(url)) => {
                 let shown = url.without_credentials();
                 let (scheme, rest) = shown.split_once("://")?;
-                let has_credentials = self.list_texts("store.url").any(|it| it.contains('@'));
+                let has_credentials = self.texts_of("store.url").any(|it| it.contains('@'));
                 let rest = if has_credentials { "…" } else { rest };
                 let with_tls = scheme.replacen("redis", "rediss", 1);
                 Some(format!("write url = {}", toml_text(&format!("{with_tls}://{rest}"))))
@@ -168,7 +168,7 @@ impl Settings {
     }
 
     /// The place and the name of a setting, for a fault of the setting as a whole.
-    fn place_of_key(&self, key: &str) -> ConfigFault {
+    fn begin_fault_at_key(&self, key: &str) -> ConfigFault {
         let shown = self.shown_key(key);
         match self.values.get(key).and_then(|setting| setting.span.as_ref()) {
             Some(span) => self.file_text.fault_at_key(span, &shown),

@@ -35,7 +35,7 @@ impl Settings {
         let header =
             self.parse_setting("keys.header", expected, |raw| parse_key_header(raw.as_text()?));
         let is_usual = self
-            .list_texts("keys.header")
+            .texts_of("keys.header")
             .any(|text| text.get(..13).is_some_and(|it| it.eq_ignore_ascii_case("authorization")));
         if is_usual {
             let hint = "remove this line: riskgate reads Authorization: Bearer KEY without it";

@@ -24,7 +24,7 @@ impl Settings {
     /// Reads `listen.client_address`.
     pub fn read_client_address_rule(&mut self, trusted_proxies: Networks) -> ClientAddressRule {
         let key = "listen.client_address";
-        let source = match self.choice(key, &["peer", "x-forwarded-for", "forwarded"]) {
+        let source = match self.read_choice(key, &["peer", "x-forwarded-for", "forwarded"]) {
             "x-forwarded-for" => ClientAddressSource::XForwardedFor,
             "forwarded" => ClientAddressSource::Forwarded,
             _ => ClientAddressSource::Peer,
@@ -34,7 +34,7 @@ impl Settings {
                             is not \"peer\"";
             let hint = "write trusted_proxies = [\"10.0.0.0/8\"], or the address of your proxy";
             // A faulty list has its own fault.
-            if self.list_texts("listen.trusted_proxies").next().is_none() {
+            if self.texts_of("listen.trusted_proxies").next().is_none() {
                 let key = "listen.trusted_proxies";
                 self.report_missing_with_hint(key, expected, Some(hint.to_owned()));
             }
@@ -42,7 +42,7 @@ impl Settings {
         if trusted_proxies.contains_all_addresses() {
             let problem = "expected the addresses of your proxies, because any client may name \
                            its own address in place of them, and has no limits per address";
-            let warning = self.place_of_value("listen.trusted_proxies").with_problem(problem);
+            let warning = self.begin_fault_at_value("listen.trusted_proxies").with_problem(problem);
             self.warnings.push(warning);
         }
         ClientAddressRule { trusted_proxies, source }
@@ -51,10 +51,10 @@ impl Settings {
     /// Reads the addresses of the listeners. Reports two listeners with the same address.
     pub fn read_listen_addresses(&mut self) -> ListenAddresses {
         let addresses = ListenAddresses {
-            admin: self.address("listen.admin", "127.0.0.1:9090"),
-            http: self.address("listen.http", "127.0.0.1:8080"),
-            https: self.optional_address("listen.https"),
-            redirect: self.optional_address("listen.redirect"),
+            admin: self.read_address("listen.admin", "127.0.0.1:9090"),
+            http: self.read_address("listen.http", "127.0.0.1:8080"),
+            https: self.read_optional_address("listen.https"),
+            redirect: self.read_optional_address("listen.redirect"),
         };
         if addresses.redirect.is_some() && addresses.https.is_none() {
             self.report_missing("listen.https", "an address, since listen.redirect is set");
@@ -70,7 +70,7 @@ impl Settings {
 
     /// Reads `listen.hsts`.
     pub fn read_hsts(&mut self) -> Option<StrictTransportSecurity> {
-        StrictTransportSecurity::new(self.duration("listen.hsts", Duration::ZERO))
+        StrictTransportSecurity::new(self.read_duration("listen.hsts", Duration::ZERO))
     }
 
     /// Reads the rules of requests that take effect when the process starts.
@@ -93,7 +93,7 @@ impl Settings {
     /// per address.
     pub fn read_connection_limits(&mut self, trusted_proxies: &Networks) -> ConnectionLimits {
         let mut limit =
-            |key: &str, default: u64| self.integer(key, 1..=10_000_000, default) as usize;
+            |key: &str, default: u64| self.read_integer(key, 1..=10_000_000, default) as usize;
         ConnectionLimits {
             max_connections: limit("listen.max_connections", 10_000),
             max_per_address: limit("listen.max_connections_per_address", 1_000),
@@ -105,8 +105,8 @@ impl Settings {
     pub fn read_body_options(&mut self, max_bytes: usize) -> BodyOptions {
         BodyOptions {
             max_bytes,
-            timeout: self.nonzero_duration("listen.body_timeout", Duration::from_secs(10)),
-            max_held_bytes: self.integer("listen.max_held_bytes", 1 << 20..=1 << 40, 64 << 20)
+            timeout: self.read_nonzero_duration("listen.body_timeout", Duration::from_secs(10)),
+            max_held_bytes: self.read_integer("listen.max_held_bytes", 1 << 20..=1 << 40, 64 << 20)
                 as usize,
         }
     }
@@ -119,22 +119,24 @@ impl Settings {
     ) -> DownstreamOptions {
         let seconds = Duration::from_secs;
         DownstreamOptions {
-            header_timeout: self.nonzero_duration("listen.header_timeout", seconds(10)),
-            keepalive_timeout: self.nonzero_duration("listen.keepalive_timeout", seconds(60)),
-            write_timeout: self.nonzero_duration("listen.write_timeout", seconds(30)),
-            max_streams: self.integer("listen.max_streams", 1..=10_000, 100) as u32,
+            header_timeout: self.read_nonzero_duration("listen.header_timeout", seconds(10)),
+            keepalive_timeout: self.read_nonzero_duration("listen.keepalive_timeout", seconds(60)),
+            write_timeout: self.read_nonzero_duration("listen.write_timeout", seconds(30)),
+            max_streams: self.read_integer("listen.max_streams", 1..=10_000, 100) as u32,
             request_limits: RequestLimits {
-                header_bytes: self.integer("listen.max_header_bytes", 512..=1_000_000, 16_384)
+                header_bytes: self.read_integer("listen.max_header_bytes", 512..=1_000_000, 16_384)
                     as usize,
-                header_fields: self.integer("listen.max_header_fields", 8..=250, 64) as usize,
-                target_bytes: self.integer("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
-                body_bytes: self.integer("listen.max_body_bytes", 0..=1 << 40, 32 << 20) as usize,
+                header_fields: self.read_integer("listen.max_header_fields", 8..=250, 64) as usize,
+                target_bytes: self.read_integer("listen.max_target_bytes", 64..=65_536, 2_048)
+                    as usize,
+                body_bytes: self.read_integer("listen.max_body_bytes", 0..=1 << 40, 32 << 20)
+                    as usize,
                 authz_path: authz_path.cloned(),
             },
-            accepts_h2c: self.boolean("listen.h2c", false),
-            is_fast_path_on: self.boolean("listen.fast_path", true),
+            accepts_h2c: self.read_boolean("listen.h2c", false),
+            is_fast_path_on: self.read_boolean("listen.fast_path", true),
             proxy_protocol_peers: self
-                .boolean("listen.proxy_protocol", false)
+                .read_boolean("listen.proxy_protocol", false)
                 .then(|| trusted_proxies.clone()),
         }
     }

@@ -10,11 +10,11 @@ use crate::observe::process_log::{LogLevels, ProcessLogOptions};
 impl Settings {
     /// Reads the target of the access log.
     pub fn read_log_target(&mut self) -> LogTarget {
-        let path = self.path("log.path");
+        let path = self.read_path("log.path");
         let hint = "remove this line: without it, the access log goes to standard output";
         self.refuse_stream_as_file("log.path", hint);
-        let max_bytes = self.optional_integer("log.max_bytes", 4_096..=1 << 50);
-        let kept_files = self.integer("log.kept_files", 0..=1_000, 5) as u32;
+        let max_bytes = self.read_optional_integer("log.max_bytes", 4_096..=1 << 50);
+        let kept_files = self.read_integer("log.kept_files", 0..=1_000, 5) as u32;
         let rotation = max_bytes.map(|max_bytes| LogRotation { max_bytes, kept_files });
         LogTarget { path, rotation }
     }
@@ -31,8 +31,8 @@ impl Settings {
 
     /// Reads the form of the access log.
     pub fn read_access_log_options(&mut self) -> AccessLogOptions {
-        let is_enabled = self.boolean("log.access", true);
-        let format = match self.choice("log.format", &["json", "logfmt"]) {
+        let is_enabled = self.read_boolean("log.access", true);
+        let format = match self.read_choice("log.format", &["json", "logfmt"]) {
             "logfmt" => LogFormat::Logfmt,
             _ => LogFormat::Json,
         };
@@ -50,7 +50,7 @@ impl Settings {
 
     /// Reads the levels and the form of the process log.
     pub fn read_process_log_options(&mut self) -> ProcessLogOptions {
-        let is_json = self.choice("log.process_format", &["text", "json"]) == "json";
+        let is_json = self.read_choice("log.process_format", &["text", "json"]) == "json";
         let expected = "a level (off, error, warn, info, debug or trace), and levels of modules, such \
                         as \"info,riskgate::dns=error\"";
         let levels =

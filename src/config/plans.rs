@@ -12,7 +12,7 @@ impl Settings {
     /// Reads the plans. A shipped plan that the config does not name has its shipped limit, unless
     /// `plans.shipped` is false.
     pub fn read_plans(&mut self) -> Plans {
-        let shipped = match self.boolean("plans.shipped", true) {
+        let shipped = match self.read_boolean("plans.shipped", true) {
             true => SHIPPED_PLANS.as_slice(),
             false => &[],
         };

@@ -72,6 +72,11 @@ impl RawValue {
         }
     }
 
+    /// Returns the text if it is a URL, whose secret parts no output may show.
+    pub fn as_url(&self) -> Option<&str> {
+        self.as_text().filter(|text| text.contains("://"))
+    }
+
     pub fn as_integer(&self) -> Option<u64> {
         match self {
             RawValue::Integer(integer) => u64::try_from(*integer).ok(),
@@ -122,9 +127,8 @@ impl RawValue {
     /// a URL are left out. `None` if the value is not of this type.
     pub fn to_toml(&self, kind: &SettingKind) -> Option<String> {
         let text = || {
-            let text = self.as_text()?;
-            let is_url = text.contains("://");
-            Some(toml_text(&if is_url { redact_url(text) } else { text.to_owned() }))
+            let shown = self.as_url().map(redact_url);
+            Some(toml_text(&shown.or_else(|| self.as_text().map(str::to_owned))?))
         };
         match kind {
             SettingKind::Integer(_) => self.as_integer().map(|number| number.to_string()),
@@ -192,12 +196,17 @@ fn find_variable(text: &str) -> Option<&str> {
 /// Error messages leave longer words out, in bytes, because they may be keys.
 const MAX_SHOWN_WORD_LEN: usize = 24;
 
-/// Returns a text without the passwords of URLs, and without words so long that they may be keys.
-pub(super) fn redact_urls_and_long_words(text: &str) -> String {
-    let shown = match text.contains(['@', '?']) || text.contains("://") {
+/// Returns a text without the password that it may contain if it is a URL, or a part of one.
+pub fn redact_if_url(text: &str) -> String {
+    match text.contains(['@', '?']) || text.contains("://") {
         true => redact_url(text),
         false => text.to_owned(),
-    };
+    }
+}
+
+/// Returns a text without the passwords of URLs, and without words so long that they may be keys.
+pub(super) fn redact_urls_and_long_words(text: &str) -> String {
+    let shown = redact_if_url(text);
     let is_word_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     let words =
         shown.split_inclusive(is_word_end).map(|word| match word.trim_end_matches(is_word_end) {

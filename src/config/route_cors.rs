@@ -25,7 +25,7 @@ impl Settings {
             patterns.collect::<Option<Vec<_>>>().filter(|patterns| !patterns.is_empty())
         });
         let has_origins = self.values.contains_key(&key);
-        if has_origins && origins.is_none() && self.list_texts(&key).any(|it| it == "*") {
+        if has_origins && origins.is_none() && self.texts_of(&key).any(|it| it == "*") {
             let hint = "name each origin: * would let every page read the answers";
             self.hint_last_fault(Some(hint.to_owned()));
         }
@@ -56,7 +56,7 @@ impl Settings {
         let allowed = self.parse_list(&format!("{section}.allow_headers"), expected, fields);
         let exposed = self.parse_list(&format!("{section}.expose_headers"), expected, fields);
         self.note_default(toml_list(&[]));
-        let allows_credentials = self.boolean(&format!("{section}.credentials"), false);
+        let allows_credentials = self.read_boolean(&format!("{section}.credentials"), false);
         CorsGrant::new(allowed.as_deref(), &exposed.unwrap_or_default(), allows_credentials)
     }
 }

@@ -31,12 +31,12 @@ const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 impl Settings {
     /// Reads the `[[upstream.route]]` entries. Reports and leaves out those without a valid prefix.
     pub fn read_upstream_routes(&mut self) -> Vec<UpstreamRoute> {
-        let mut prefixes = Vec::new();
-        for at in self.list_table_array_keys("upstream.route") {
-            let prefix = self.read_upstream_route(&at, &prefixes);
-            prefixes.extend(prefix);
+        let mut routes = Vec::new();
+        for entry_key in self.list_table_array_keys("upstream.route") {
+            let route = self.read_upstream_route(&entry_key, &routes);
+            routes.extend(route);
         }
-        prefixes
+        routes
     }
 
     fn read_upstream_route(
@@ -52,10 +52,7 @@ impl Settings {
         let key = format!("{entry_key}.prefix");
         let found = self.values.get(&key).and_then(|setting| setting.raw.as_text());
         let expected = expected_prefix(found);
-        if !self.values.contains_key(&key) {
-            self.report_missing(&key, expected);
-        }
-        let path = self.parse_setting(&key, expected, path);
+        let path = self.require_setting(&key, expected, path);
         if let Some(path) = &path
             && earlier_routes.iter().any(|other| other.path_prefix.eq_ignore_ascii_case(path))
         {
@@ -63,8 +60,8 @@ impl Settings {
             self.parse_setting(&key, "a prefix that no other upstream.route has", |_| None::<()>);
         }
         let methods = self.read_methods(entry_key, path.as_deref());
-        let needs_key = self.boolean(&format!("{entry_key}.key"), true);
-        let counts = self.boolean(&format!("{entry_key}.counts"), needs_key);
+        let needs_key = self.read_boolean(&format!("{entry_key}.key"), true);
+        let counts = self.read_boolean(&format!("{entry_key}.counts"), needs_key);
         if counts && !needs_key {
             let key = format!("{entry_key}.counts");
             self.report_missing(
@@ -73,8 +70,9 @@ impl Settings {
             );
         }
         let failure_status = format!("{entry_key}.failure_status");
-        let has_gateway_statuses = self.choice(&failure_status, &["500", "gateway"]) == "gateway";
-        let deadline = self.duration(&format!("{entry_key}.deadline"), DEFAULT_DEADLINE);
+        let has_gateway_statuses =
+            self.read_choice(&failure_status, &["500", "gateway"]) == "gateway";
+        let deadline = self.read_duration(&format!("{entry_key}.deadline"), DEFAULT_DEADLINE);
         let screen = self.read_screen_rules(&format!("{entry_key}.screen"), path.as_deref());
         Some(UpstreamRoute {
             path_prefix: path?,
@@ -104,7 +102,7 @@ impl Settings {
         };
         let expected = "a list of methods such as [\"GET\", \"POST\"]";
         let methods = self.parse_list(&format!("{entry_key}.methods"), expected, methods);
-        let other_methods = self.list_texts(&format!("{entry_key}.methods")).find_map(|text| {
+        let other_methods = self.texts_of(&format!("{entry_key}.methods")).find_map(|text| {
             let other = OTHER_METHODS.iter().find(|(names, _)| names.contains(&text.as_str()))?;
             Some(other.1.to_owned())
         });

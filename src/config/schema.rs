@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::description::{SettingDescription, SettingKind};
 use super::settings::Settings;
+use super::unknown_keys::without_indexes;
 
 /// The documents with a table of settings.
 const DOCUMENTS_WITH_SETTINGS: [&str; 2] =
@@ -125,9 +126,8 @@ fn json_of_toml(value: &str) -> Option<Value> {
 /// Returns the meaning of a setting: the last cell of its row in the documents. A row below a
 /// heading such as `[[upstream.route]]` has the name of the key alone.
 fn find_meaning(key: &str) -> Option<String> {
-    let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let parts: Vec<&str> = key.split('.').filter(|part| !is_index(part)).collect();
-    let (name, section) = (parts.last()?, parts[..parts.len() - 1].join("."));
+    let key = without_indexes(key);
+    let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
     let (dotted, plain) = (format!("| `{section}.{name}` |"), format!("| `{name}` |"));
     for document in DOCUMENTS_WITH_SETTINGS {
         let mut is_below_heading = false;

@@ -70,20 +70,20 @@ impl Settings {
     /// Reads the settings that say what follows from a verdict.
     pub(super) fn read_screen_policy(&mut self, section: &str, route: &str) -> ScreenPolicy {
         let key = |name: &str| format!("{section}.{name}");
-        let mode = match self.choice(&key("mode"), &["shadow", "annotate", "block"]) {
+        let mode = match self.read_choice(&key("mode"), &["shadow", "annotate", "block"]) {
             "annotate" => ScreenMode::Annotate,
             "block" => ScreenMode::Block,
             _ => ScreenMode::Shadow,
         };
         let scores = self.read_score_policy(section);
-        let message = self.text(&key("message"));
+        let message = self.read_text(&key("message"));
         self.note_default(toml_text(DEFAULT_REFUSAL_MESSAGE));
         ScreenPolicy {
             route: route.to_owned(),
             mode,
             scores,
             message: message.unwrap_or_else(|| DEFAULT_REFUSAL_MESSAGE.to_owned()),
-            blocks_unscreened: self.choice(&key("unscreened"), &["pass", "block"]) == "block",
+            blocks_unscreened: self.read_choice(&key("unscreened"), &["pass", "block"]) == "block",
         }
     }
 
@@ -98,7 +98,7 @@ impl Settings {
             });
         self.note_default(toml_list(&Reason::ALL.map(Reason::as_str)));
         let key = format!("{section}.block_score");
-        let score = self.integer(&key, 0..=100, Score::DEFAULT_BLOCK.value().into());
+        let score = self.read_integer(&key, 0..=100, Score::DEFAULT_BLOCK.value().into());
         ScorePolicy {
             block_score: Score::new(score as u8).unwrap_or(Score::ZERO),
             block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),

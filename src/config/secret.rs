@@ -15,7 +15,7 @@ impl Settings {
     /// if both settings are set.
     pub fn read_secret_file(&mut self, key: &str) {
         let file_key = format!("{key}_file");
-        let Some(path) = self.path(&file_key) else { return };
+        let Some(path) = self.read_path(&file_key) else { return };
         if self.values.contains_key(key) {
             let problem = format!("expected no {key} beside it, but found one");
             self.report_at_key(&file_key, &problem, None);

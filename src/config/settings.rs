@@ -56,7 +56,7 @@ pub struct RawSetting {
 
 impl RawSetting {
     /// A value from the environment or the command line.
-    pub fn new(raw: RawValue, location: String) -> RawSetting {
+    pub fn from_process(raw: RawValue, location: String) -> RawSetting {
         RawSetting {
             raw,
             location,
@@ -143,7 +143,7 @@ impl Settings {
             None => {
                 let problem = format!("expected {expected}, but found nothing");
                 self.report_at_key(key, &problem, hint);
-                let fault = self.faults.pop().map(|fault| fault.of_missing(key));
+                let fault = self.faults.pop().map(|fault| fault.with_missing_key(key));
                 self.faults.extend(fault);
             }
         }
@@ -182,7 +182,7 @@ impl Settings {
     }
 
     /// Begins a fault of a section that lacks the setting `key`: the place, without a problem yet.
-    pub(super) fn place_of_section(&self, section: &str, key: &str) -> ConfigFault {
+    pub(super) fn begin_fault_at_section(&self, section: &str, key: &str) -> ConfigFault {
         match self.section_spans.get(section) {
             Some(span) => self.file_text.fault_at_key(span, key),
             None => ConfigFault::new(format!("config: {key}")),
@@ -190,7 +190,7 @@ impl Settings {
     }
 
     /// Begins a fault of a value: the place and the name of the setting, without a problem yet.
-    pub(super) fn place_of_value(&self, key: &str) -> ConfigFault {
+    pub(super) fn begin_fault_at_value(&self, key: &str) -> ConfigFault {
         let setting = self.values.get(key);
         let shown = setting.map_or(String::new(), |setting| setting.raw.to_redacted_string());
         match setting.and_then(|setting| setting.span.as_ref()) {
@@ -246,20 +246,20 @@ impl Settings {
     }
 
     /// Gives the last fault this hint, in place of any other.
-    pub(super) fn replace_hint(&mut self, hint: String) {
+    pub(super) fn replace_last_hint(&mut self, hint: String) {
         let fault = self.faults.pop().map(|fault| fault.with_hint(Some(hint)));
         self.faults.extend(fault);
     }
 
     /// Adds words to the hint of the last fault.
-    pub(super) fn add_hint(&mut self, words: &str) {
+    pub(super) fn add_to_last_hint(&mut self, words: &str) {
         let fault = self.faults.pop().map(|fault| fault.with_more_hint(words));
         self.faults.extend(fault);
     }
 
     /// Returns the texts of a list. A single text counts as a list of one. Any other value, or
     /// none, gives no text.
-    pub(super) fn list_texts(&self, key: &str) -> impl Iterator<Item = String> {
+    pub(super) fn texts_of(&self, key: &str) -> impl Iterator<Item = String> {
         let texts = self.values.get(key).and_then(|setting| setting.raw.as_text_or_list());
         texts.unwrap_or_default().into_iter()
     }
@@ -311,6 +311,20 @@ impl Settings {
         self.parse_kind(key, SettingKind::Text, expected, parse)
     }
 
+    /// Reads a setting that has no default. Reports a missing or faulty setting, and returns
+    /// `None`.
+    pub(super) fn require_setting<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        parse: impl Fn(&RawValue) -> Option<T>,
+    ) -> Option<T> {
+        if !self.values.contains_key(key) {
+            self.report_missing(key, expected);
+        }
+        self.parse_setting(key, expected, parse)
+    }
+
     /// Like [`Settings::parse_setting`], for a list of texts.
     pub fn parse_list<T>(
         &mut self,
@@ -356,7 +370,7 @@ impl Settings {
         };
         let setting = self.read_and_mark_known(key, kind)?;
         let value = parse(&setting.raw);
-        if value.is_none() && !self.report_item(key, &setting.raw, expected, &parse) {
+        if value.is_none() && !self.report_wrong_item(key, &setting.raw, expected, &parse) {
             let found = setting.raw.to_redacted_string();
             let near = setting.raw.as_text().and_then(|it| nearest_name(it, choices.into_iter()));
             let near = near.map(str::to_owned).or_else(|| {
@@ -379,7 +393,7 @@ impl Settings {
 
     /// Reports the first wrong text in a list whose other texts are right. Returns false, without a
     /// report, if the fault is another one.
-    fn report_item<T>(
+    fn report_wrong_item<T>(
         &mut self,
         key: &str,
         raw: &RawValue,
@@ -429,20 +443,20 @@ impl Settings {
     }
 
     /// Reads a text. Returns None if it is missing, faulty or empty.
-    pub fn text(&mut self, key: &str) -> Option<String> {
+    pub fn read_text(&mut self, key: &str) -> Option<String> {
         self.parse_setting(key, "a text", |raw| raw.as_text().map(str::to_owned))
             .filter(|text| !text.is_empty())
     }
 
     /// Reads a path. Returns None if it is missing, faulty or empty.
-    pub fn path(&mut self, key: &str) -> Option<PathBuf> {
-        let path = self.text(key)?;
+    pub fn read_path(&mut self, key: &str) -> Option<PathBuf> {
+        let path = self.read_text(key)?;
         Some(self.resolve_path(key, path.into()))
     }
 
     /// Reads a path. Returns the default if the setting is missing, and `None` if it is an empty
     /// text, which switches off what the path is for.
-    pub fn path_or_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
+    pub fn read_path_or_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
         let path = self.parse_setting(key, "a path", |raw| raw.as_text().map(str::to_owned));
         self.note_default(toml_text(default));
         match path {
@@ -454,8 +468,8 @@ impl Settings {
     /// Like [`Settings::read_path_or_default`], for data that must not get lost. Earlier versions
     /// looked for the default path in the working directory. If something stands only there,
     /// returns that path.
-    pub fn path_or_kept_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
-        let path = self.path_or_default(key, default);
+    pub fn read_path_or_former_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
+        let path = self.read_path_or_default(key, default);
         match self.values.contains_key(key) {
             true => path,
             false => Some(self.find_default_path(key, default, "")),
@@ -510,7 +524,7 @@ impl Settings {
         }
     }
 
-    pub fn boolean(&mut self, key: &str, default: bool) -> bool {
+    pub fn read_boolean(&mut self, key: &str, default: bool) -> bool {
         let value =
             self.parse_kind(key, SettingKind::Boolean, "true or false", RawValue::as_boolean);
         if value.is_none() && self.values.contains_key(key) {
@@ -520,25 +534,25 @@ impl Settings {
         value.unwrap_or(default)
     }
 
-    pub fn optional_integer(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+    pub fn read_optional_integer(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
         let parse = |raw: &RawValue| raw.as_integer().filter(|n| range.contains(n));
         self.parse_kind(key, SettingKind::Integer(range.clone()), &expected, parse)
     }
 
-    pub fn integer(&mut self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
-        let value = self.optional_integer(key, range);
+    pub fn read_integer(&mut self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
+        let value = self.read_optional_integer(key, range);
         self.note_default(default.to_string());
         value.unwrap_or(default)
     }
 
-    pub fn duration(&mut self, key: &str, default: Duration) -> Duration {
+    pub fn read_duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration such as 500ms, 2.5s, 10m, 1h or 7d";
         self.parse_duration_or(key, expected, Duration::ZERO, default)
     }
 
     /// Reads a duration of at least 1 ms; a zero timeout would reject every request.
-    pub fn nonzero_duration(&mut self, key: &str, default: Duration) -> Duration {
+    pub fn read_nonzero_duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration of 1ms or more, such as 500ms, 2.5s, 10m, 1h or 7d";
         self.parse_duration_or(key, expected, Duration::from_millis(1), default)
     }
@@ -552,7 +566,7 @@ impl Settings {
     ) -> Duration {
         let parse =
             |raw: &RawValue| parse_duration(raw.as_text()?).filter(|time| *time >= shortest);
-        let is_too_long = self.list_texts(key).any(|text| is_too_long_duration(&text));
+        let is_too_long = self.texts_of(key).any(|text| is_too_long_duration(&text));
         let expected = if is_too_long { "a duration of at most 11574d" } else { expected };
         let value = self.parse_kind(key, SettingKind::Duration, expected, parse);
         self.note_default(toml_duration(default));
@@ -560,14 +574,18 @@ impl Settings {
     }
 
     /// Reads one of `choices`. The first is the default.
-    pub fn choice(&mut self, key: &str, choices: &[&'static str]) -> &'static str {
-        let value = self.optional_choice(key, choices);
+    pub fn read_choice(&mut self, key: &str, choices: &[&'static str]) -> &'static str {
+        let value = self.read_optional_choice(key, choices);
         self.note_default(toml_text(choices[0]));
         value.unwrap_or(choices[0])
     }
 
     /// Reads one of `choices`, without a default.
-    pub fn optional_choice(&mut self, key: &str, choices: &[&'static str]) -> Option<&'static str> {
+    pub fn read_optional_choice(
+        &mut self,
+        key: &str,
+        choices: &[&'static str],
+    ) -> Option<&'static str> {
         let expected = format!("{:?}", choices).replace(", ", " or ").replace(['[', ']'], "");
         let choose = |raw: &RawValue| {
             let text = raw.as_text()?;
@@ -576,7 +594,7 @@ impl Settings {
         self.parse_kind(key, SettingKind::Choice(choices.to_vec()), &expected, choose)
     }
 
-    pub fn address(&mut self, key: &str, default: &str) -> SocketAddr {
+    pub fn read_address(&mut self, key: &str, default: &str) -> SocketAddr {
         let parse = |raw: &RawValue| raw.as_text()?.parse().ok();
         let value = self.parse_setting(key, "an address such as 127.0.0.1:8080", parse);
         if value.is_none() {
@@ -588,7 +606,7 @@ impl Settings {
             .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    pub fn optional_address(&mut self, key: &str) -> Option<SocketAddr> {
+    pub fn read_optional_address(&mut self, key: &str) -> Option<SocketAddr> {
         let parse = |raw: &RawValue| raw.as_text()?.parse().ok();
         let value = self.parse_setting(key, "an address such as 127.0.0.1:8443", parse);
         if value.is_none() {
@@ -644,7 +662,7 @@ impl Settings {
         }
     }
 
-    pub fn networks(&mut self, key: &str) -> Networks {
+    pub fn read_networks(&mut self, key: &str) -> Networks {
         let expected = "a list of addresses or networks such as [\"10.0.0.0/8\"]";
         let networks = self.parse_list(key, expected, Networks::parse);
         self.note_default("[]");
@@ -666,7 +684,7 @@ impl Settings {
 
     /// Reads the address of a store, from the setting or from the file that `KEY_file` names. The
     /// default is an SQLite file.
-    pub fn store_url(&mut self, key: &str, default_path: &str) -> StoreUrl {
+    pub fn read_store_url(&mut self, key: &str, default_path: &str) -> StoreUrl {
         self.read_secret_file(key);
         let setting = self.read_and_mark_known(key, SettingKind::Text);
         self.note_default(toml_text(&format!("{SQLITE_SCHEME}{default_path}")));
@@ -702,7 +720,7 @@ impl Settings {
         })
     }
 
-    pub fn key_prefix(&mut self, key: &str, default: &str) -> String {
+    pub fn read_key_prefix(&mut self, key: &str, default: &str) -> String {
         let is_valid = |text: &str| {
             (1..=32).contains(&text.len())
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -124,7 +124,7 @@ impl Settings {
             match value.into_string() {
                 Ok(value) => {
                     let raw = RawValue::of_text(&value, RawValue::Untyped);
-                    self.values.insert(dotted, RawSetting::new(raw, at));
+                    self.values.insert(dotted, RawSetting::from_process(raw, at));
                 }
                 // The value may be a secret, so the fault does not contain it.
                 Err(_) => self
@@ -137,6 +137,7 @@ impl Settings {
     /// Sets a flag, which overrides the file and the environment.
     pub fn set_command_line_flag(&mut self, key: &str, value: &str) {
         let raw = RawValue::Untyped(value.to_owned());
-        self.values.insert(key.to_owned(), RawSetting::new(raw, "command line".to_owned()));
+        self.values
+            .insert(key.to_owned(), RawSetting::from_process(raw, "command line".to_owned()));
     }
 }

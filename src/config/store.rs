@@ -49,7 +49,7 @@ impl StoreOptions {
     ///
     /// A server has no such path. If it lost its store, an operator may make a new one there for
     /// gateways that start later.
-    pub fn addresses(&self) -> Vec<String> {
+    pub fn file_addresses(&self) -> Vec<String> {
         let StoreUrl::Sqlite(path) = &self.url else { return Vec::new() };
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let resolve = |folder: &Path| {
@@ -97,7 +97,7 @@ impl StoreOptions {
 impl Settings {
     /// Reads what a call gets while the store is down.
     pub(super) fn read_failure_policy(&mut self) -> FailurePolicy {
-        match self.choice("store.on_failure", &["open", "closed"]) {
+        match self.read_choice("store.on_failure", &["open", "closed"]) {
             "closed" => FailurePolicy::Closed,
             _ => FailurePolicy::Open,
         }
@@ -106,7 +106,7 @@ impl Settings {
     /// Reads whether the nodes of a store share the rates of clients.
     pub fn read_shares_rates(&mut self, store: &StoreOptions) -> bool {
         const KEY: &str = "rates.shared";
-        let shares_rates = self.boolean(KEY, false);
+        let shares_rates = self.read_boolean(KEY, false);
         if shares_rates && matches!(store.url, StoreUrl::Sqlite(_)) {
             let problem = "expected a store.url of a Redis or Valkey server, because only nodes on \
                            one server share rates, but found a file";
@@ -117,8 +117,8 @@ impl Settings {
 
     /// Reads the settings of the store.
     pub fn read_store_options(&mut self) -> StoreOptions {
-        let url = self.store_url("store.url", "state/riskgate.db");
-        let wait_replicas = self.integer("store.wait_replicas", 0..=8, 0) as usize;
+        let url = self.read_store_url("store.url", "state/riskgate.db");
+        let wait_replicas = self.read_integer("store.wait_replicas", 0..=8, 0) as usize;
         let deadline = match url {
             StoreUrl::Sqlite(_) => Duration::from_secs(1),
             StoreUrl::Redis(_) if wait_replicas == 0 => Duration::from_millis(50),
@@ -129,17 +129,18 @@ impl Settings {
         StoreOptions {
             url,
             redis,
-            deadline: self.nonzero_duration("store.deadline", deadline),
-            max_unsettled: self.integer("store.max_unsettled", 0..=1_000_000_000, 100_000),
+            deadline: self.read_nonzero_duration("store.deadline", deadline),
+            max_unsettled: self.read_integer("store.max_unsettled", 0..=1_000_000_000, 100_000),
         }
     }
+
     fn read_redis_options(&mut self, wait_replicas: usize) -> RedisOptions {
         let options = RedisOptions {
             wait_replicas,
-            tls_ca: self.path("store.tls_ca"),
+            tls_ca: self.read_path("store.tls_ca"),
             client_certificate: self.read_client_certificate(),
-            sentinel_user: self.text("store.sentinel_user"),
-            sentinel_password_file: self.path("store.sentinel_password_file"),
+            sentinel_user: self.read_text("store.sentinel_user"),
+            sentinel_password_file: self.read_path("store.sentinel_password_file"),
         };
         if options.sentinel_user.is_some() && options.sentinel_password_file.is_none() {
             self.report_missing("store.sentinel_password_file", "the password of the user");
@@ -150,7 +151,7 @@ impl Settings {
     /// Reads `store.tls_certificate` and `store.tls_key`, which belong together.
     fn read_client_certificate(&mut self) -> Option<ClientCertificatePaths> {
         const KEYS: [&str; 2] = ["store.tls_certificate", "store.tls_key"];
-        let [certificate, key] = KEYS.map(|key| self.path(key));
+        let [certificate, key] = KEYS.map(|key| self.read_path(key));
         for (key, other) in [(KEYS[0], KEYS[1]), (KEYS[1], KEYS[0])] {
             if self.values.contains_key(key) && !self.values.contains_key(other) {
                 self.report_missing(other, &format!("a path, since {key} is set"));

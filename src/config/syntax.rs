@@ -11,7 +11,9 @@ use super::fault::{ConfigFault, ConfigText};
 use super::hints::{is_curly_quote, is_quote};
 use super::raw_value::{RawValue, redact_urls_and_long_words};
 use super::settings::{RawSetting, Settings};
-use super::unknown_keys::{general, header_of_known, known_keys, meant_setting_of_variable};
+use super::unknown_keys::{
+    header_of_known, known_keys, meant_setting_of_variable, without_indexes,
+};
 use super::variables::ENV_PREFIX;
 
 /// How the message of the parser begins if a setting or a section stands twice.
@@ -488,10 +490,10 @@ fn judge_value(key: &str, raw: &RawValue) -> Option<(String, Option<String>)> {
     const LOCATION: &str = "the judged value";
     let mut settings = Settings::of_each_section();
     Config::from_settings(None, &mut settings);
-    let of_entry = settings.descriptions.iter().find(|it| general(&it.key) == key);
+    let of_entry = settings.descriptions.iter().find(|it| without_indexes(&it.key) == key);
     let whole_key = of_entry.map_or_else(|| key.to_owned(), |it| it.key.clone());
     let mut settings = Settings::of_each_section();
-    settings.values.insert(whole_key, RawSetting::new(raw.clone(), LOCATION.to_owned()));
+    settings.values.insert(whole_key, RawSetting::from_process(raw.clone(), LOCATION.to_owned()));
     Config::from_settings(None, &mut settings);
     let fault = settings.faults.iter().find_map(|it| it.expected_and_hint(LOCATION));
     fault.map(|(problem, hint)| (problem.to_owned(), hint.map(str::to_owned)))

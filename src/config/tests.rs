@@ -109,10 +109,10 @@ fn environment_variables_are_read_as_numbers_lists_and_booleans() {
         ]
         .into_iter(),
     );
-    assert_eq!(settings.integer("listen.max_connections", 1..=9, 1), 7);
+    assert_eq!(settings.read_integer("listen.max_connections", 1..=9, 1), 7);
     let servers = settings.read_upstream_servers();
     assert_eq!(servers.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a:1", "b:2"]);
-    assert!(!settings.boolean("log.access", true));
+    assert!(!settings.read_boolean("log.access", true));
 }
 
 #[test]

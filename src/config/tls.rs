@@ -19,7 +19,7 @@ impl Settings {
         {
             let hint = "write [[listen.certificate]], and below it chain = \"…\" and key = \"…\"";
             let problem = "expected a [[listen.certificate]] too, but found none";
-            let fault = self.place_of_value("listen.https").with_problem(problem);
+            let fault = self.begin_fault_at_value("listen.https").with_problem(problem);
             self.faults.push(fault.with_hint(Some(hint.to_owned())));
         }
         members
@@ -37,12 +37,9 @@ impl Settings {
     /// Reads a path that has no default.
     fn require_path(&mut self, key: &str) -> Option<PathBuf> {
         const EXPECTED: &str = "a path of a file in PEM form";
-        if !self.values.contains_key(key) {
-            self.report_missing(key, EXPECTED);
-        }
         let path =
             |raw: &RawValue| raw.as_text().filter(|text| !text.is_empty()).map(PathBuf::from);
-        let path = self.parse_setting(key, EXPECTED, path)?;
+        let path = self.require_setting(key, EXPECTED, path)?;
         Some(self.resolve_path(key, path))
     }
 
@@ -50,7 +47,7 @@ impl Settings {
     /// besides the bundled ones and those of the system. Reports a file that can't be read or has
     /// no certificate.
     pub(super) fn read_further_authorities(&mut self, key: &str) -> Option<PathBuf> {
-        let path = self.path(key)?;
+        let path = self.read_path(key)?;
         self.files.push(path.clone());
         if let Err(fault) = read_authorities(&path) {
             self.has_transient_fault |= fault.is_transient();
@@ -67,10 +64,11 @@ impl Settings {
         servers: &[ServerName],
         host: Option<&str>,
     ) -> Option<UpstreamTls> {
-        let is_on = self.boolean("upstream.tls", false);
-        let (name, authorities) = (self.text("upstream.tls_name"), self.path("upstream.tls_ca"));
+        let is_on = self.read_boolean("upstream.tls", false);
+        let (name, authorities) =
+            (self.read_text("upstream.tls_name"), self.read_path("upstream.tls_ca"));
         let authorities = authorities.map(|path| path.display().to_string());
-        let verify = self.boolean("upstream.tls_verify", true);
+        let verify = self.read_boolean("upstream.tls_verify", true);
         if !is_on {
             return None;
         }

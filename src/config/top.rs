@@ -12,9 +12,12 @@ impl Settings {
         let week = Duration::from_secs(7 * 86_400);
         let accounts = 1..=MAX_TOP_ROW_ACCOUNTS as u64;
         TopDomainsOptions {
-            limit: self.integer("top.limit", 1..=1_000, 100) as usize,
-            min_accounts: self.integer("top.min_accounts", accounts, 1) as usize,
-            half_life_seconds: self.nonzero_duration("top.half_life", week).as_secs_f64().max(1.0),
+            limit: self.read_integer("top.limit", 1..=1_000, 100) as usize,
+            min_accounts: self.read_integer("top.min_accounts", accounts, 1) as usize,
+            half_life_seconds: self
+                .read_nonzero_duration("top.half_life", week)
+                .as_secs_f64()
+                .max(1.0),
         }
     }
 }

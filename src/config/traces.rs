@@ -7,7 +7,7 @@ use crate::observe::traces::{TraceOptions, TraceProtocol};
 impl Settings {
     /// Reads where and how traces are sent; `None` if they are off.
     pub fn read_trace_options(&mut self) -> Option<TraceOptions> {
-        let protocol = match self.choice("traces.protocol", &["http/protobuf", "grpc"]) {
+        let protocol = match self.read_choice("traces.protocol", &["http/protobuf", "grpc"]) {
             "grpc" => TraceProtocol::Grpc,
             _ => TraceProtocol::Http,
         };
@@ -22,7 +22,7 @@ impl Settings {
             let is_url = text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some());
             (is_known && is_url && !rest.contains('@')).then(|| text.to_owned())
         });
-        let text = self.list_texts("traces.endpoint").next().filter(|_| endpoint.is_none());
+        let text = self.texts_of("traces.endpoint").next().filter(|_| endpoint.is_none());
         if let Some(server) = text.filter(|text| !text.contains(['/', '@']) && text.contains(':')) {
             let url = match protocol {
                 // The port of collectors for gRPC.
@@ -32,10 +32,10 @@ impl Settings {
                 TraceProtocol::Http => format!("\"http://{server}/v1/traces\""),
                 TraceProtocol::Grpc => format!("\"http://{server}\""),
             };
-            self.replace_hint(format!("write {url}"));
+            self.replace_last_hint(format!("write {url}"));
         }
-        let sample_one_in = self.integer("traces.sample_one_in", 1..=1_000_000_000, 100);
-        let service_name = self.text("traces.service_name");
+        let sample_one_in = self.read_integer("traces.sample_one_in", 1..=1_000_000_000, 100);
+        let service_name = self.read_text("traces.service_name");
         self.note_default(toml_text("riskgate"));
         let service_name = service_name.unwrap_or_else(|| "riskgate".to_owned());
         let tls_ca = self.read_further_authorities("traces.tls_ca");

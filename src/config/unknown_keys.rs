@@ -7,7 +7,7 @@ use super::counterparts::{HEADERS, find_counterpart, find_in_section};
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
 use super::settings::Settings;
-use super::variables::{ENV_PREFIX, variable};
+use super::variables::{ENV_PREFIX, variable_name};
 
 /// Sections of which a config may have several.
 const TABLE_ARRAYS: [&str; 5] =
@@ -29,7 +29,7 @@ impl Settings {
 
     /// Returns true if a section has no header, because the file has an inline table or dotted
     /// names.
-    fn is_in_braces(&self, section: &str) -> bool {
+    fn is_without_header(&self, section: &str) -> bool {
         let own = self.section_spans.get(section);
         let first = || self.section_spans.get(&format!("{section}.0"));
         own.or_else(first).is_some_and(|span| {
@@ -45,7 +45,7 @@ impl Settings {
         let key = self.values.keys().find(is_meant)?;
         let is_of_environment = self.values[key].location.starts_with(ENV_PREFIX);
         is_of_environment.then(|| match meant_setting(key, known) {
-            Some(meant) => format!("did you mean {}?", variable(&meant)),
+            Some(meant) => format!("did you mean {}?", variable_name(&meant)),
             None => "a setting has a variable such as RISKGATE__LISTEN__HTTP".to_owned(),
         })
     }
@@ -57,8 +57,8 @@ impl Settings {
         let prefix = format!("{section}.");
         let name = self.values.keys().find_map(|key| key.strip_prefix(&prefix))?;
         let meant = format!("{inner}.{name}");
-        let outer = header(&general(outer));
-        let is_dotted = self.is_in_braces(section) && known.contains(&meant);
+        let outer = header(&without_indexes(outer));
+        let is_dotted = self.is_without_header(section) && known.contains(&meant);
         is_dotted.then(|| {
             let own = header(inner);
             format!(
@@ -93,8 +93,8 @@ impl Settings {
         }
         let known = known_keys();
         for section in sections {
-            let name = general(&section);
-            let hint = match (self.is_only_implied(&section), self.is_in_braces(&section)) {
+            let name = without_indexes(&section);
+            let hint = match (self.is_only_implied(&section), self.is_without_header(&section)) {
                 (true, _) if find_in_section(HEADERS, &name).is_none() => {
                     format!("write {} above it", header(&name))
                 }
@@ -108,21 +108,21 @@ impl Settings {
             let dotted = || self.hint_for_dotted_name(&section, &known);
             let hint = of_variable.or_else(dotted).unwrap_or(hint);
             // The fault of the section tells why its settings are missing.
-            self.faults.retain(|fault| !fault.is_of_missing(&section));
+            self.faults.retain(|fault| !fault.is_about_missing(&section));
             let problem = "expected a known section, but found an unknown one";
             self.report_at_section(&section, problem, Some(hint));
         }
         for key in settings {
             let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
-            let whole = format!("{}.", general(&key));
+            let whole = format!("{}.", without_indexes(&key));
             let is_section = known.iter().any(|it| it.starts_with(&whole));
-            let near = nearest_name(name, names_in(&general(section), &known));
-            let counterpart = find_in_section(&general(section), name);
+            let near = nearest_name(name, names_in(&without_indexes(section), &known));
+            let counterpart = find_in_section(&without_indexes(section), name);
             let is_elsewhere = |near: &&str| *near != name && counterpart.is_some();
             let near = near.filter(|near| !is_section && !is_elsewhere(near));
             if let Some(near) = near.or(counterpart.map(|it| it.setting)) {
                 let meant = format!("{section}.{near}");
-                self.faults.retain(|fault| !fault.is_of_missing(&meant));
+                self.faults.retain(|fault| !fault.is_about_missing(&meant));
             }
             let hint = self.hint_of_environment(&key, &known).or_else(|| match near {
                 Some(near) => Some(format!("did you mean `{near}`?")),
@@ -143,7 +143,7 @@ fn names_in<'k>(section: &str, known: &'k BTreeSet<String>) -> impl Iterator<Ite
 
 /// Returns a hint for a setting whose name is near to none of its section.
 fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
-    let section = general(section);
+    let section = without_indexes(section);
     // The address of a part of riskgate is in [listen], such as listen.admin.
     let is_address = nearest_name(name, ["http"].into_iter()).is_some();
     if is_address && known.contains(&format!("listen.{section}")) {
@@ -212,7 +212,7 @@ fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
 }
 
 fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
-    let name = general(section);
+    let name = without_indexes(section);
     if let Some(counterpart) = find_in_section(HEADERS, &name) {
         return counterpart.hint.to_owned();
     }
@@ -268,12 +268,13 @@ fn is_in_array(key: &str) -> bool {
     TABLE_ARRAYS.iter().any(|array| key.strip_prefix(array).is_some_and(|it| it.starts_with('.')))
 }
 
-fn is_index(part: &str) -> bool {
+/// Whether a part of a dotted key is the index of an entry in an array of tables.
+pub(super) fn is_index(part: &str) -> bool {
     !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns a key without the indexes of entries.
-pub(super) fn general(key: &str) -> String {
+pub(super) fn without_indexes(key: &str) -> String {
     let parts: Vec<&str> = key.split('.').filter(|part| !is_index(part)).collect();
     parts.join(".")
 }
@@ -289,7 +290,7 @@ pub(super) fn header_of_known(section: &str) -> Option<String> {
 pub(super) fn known_keys() -> BTreeSet<String> {
     let mut settings = Settings::of_each_section();
     Config::from_settings(None, &mut settings);
-    settings.descriptions.iter().map(|description| general(&description.key)).collect()
+    settings.descriptions.iter().map(|description| without_indexes(&description.key)).collect()
 }
 
 /// Returns a setting and its section for a name as the environment has it, such as `http = … below

@@ -28,32 +28,32 @@ impl Settings {
             let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
             (is_path || path.is_empty()).then(|| path.to_owned())
         };
-        let max_in_flight = self.integer("upstream.max_in_flight", 1..=1_000_000, 1_000);
-        let half = max_in_flight.div_ceil(2);
+        let max_in_flight = self.read_integer("upstream.max_in_flight", 1..=1_000_000, 1_000);
         UpstreamOptions {
             tls: self.read_upstream_tls(&servers, host.as_deref()),
             max_in_flight: max_in_flight as usize,
-            max_in_flight_per_address: self.integer(
+            max_in_flight_per_address: self.read_integer(
                 "upstream.max_in_flight_per_address",
                 1..=1_000_000,
-                half,
+                default_max_in_flight_per_address(max_in_flight as usize) as u64,
             ) as usize,
             exempt_networks: trusted_proxies.clone(),
             servers,
             host_header: host,
             connect_timeout: self
-                .nonzero_duration("upstream.connect_timeout", Duration::from_millis(500)),
+                .read_nonzero_duration("upstream.connect_timeout", Duration::from_millis(500)),
             exchange_time_limit: self
-                .nonzero_duration("upstream.deadline", Duration::from_millis(2_500)),
-            idle_timeout: self.nonzero_duration("upstream.idle_timeout", Duration::from_secs(60)),
+                .read_nonzero_duration("upstream.deadline", Duration::from_millis(2_500)),
+            idle_timeout: self
+                .read_nonzero_duration("upstream.idle_timeout", Duration::from_secs(60)),
             resolve_interval: self
-                .nonzero_duration("upstream.resolve_interval", Duration::from_secs(10)),
-            resolvers: self.resolver_addresses("upstream.resolvers"),
-            health_interval: self.duration("upstream.health_interval", Duration::from_secs(5)),
+                .read_nonzero_duration("upstream.resolve_interval", Duration::from_secs(10)),
+            resolvers: self.read_resolver_addresses("upstream.resolvers"),
+            health_interval: self.read_duration("upstream.health_interval", Duration::from_secs(5)),
             health_path: self
                 .parse_setting("upstream.health_path", "a path such as /healthz", health_path)
                 .filter(|path| !path.is_empty()),
-            eject_for: self.duration("upstream.eject_for", Duration::from_secs(2)),
+            eject_for: self.read_duration("upstream.eject_for", Duration::from_secs(2)),
         }
     }
 
@@ -69,13 +69,13 @@ impl Settings {
         let default = ServerName::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)));
         let servers = self.parse_list("upstream.servers", expected, parse);
         if servers.is_none() {
-            let texts: Vec<String> = self.list_texts("upstream.servers").collect();
+            let texts: Vec<String> = self.texts_of("upstream.servers").collect();
             if texts.iter().any(|it| it.starts_with("https:")) {
-                self.add_hint("and tls = true");
+                self.add_to_last_hint("and tls = true");
             }
             let path = |it: &String| Some(it.split_once("://")?.1.split_once('/')?.1.to_owned());
             if texts.iter().filter_map(path).any(|path| !path.is_empty()) {
-                self.add_hint("without the path: servers get the path of each request");
+                self.add_to_last_hint("without the path: servers get the path of each request");
             }
         }
         self.note_default(toml_list(&[&default.to_string()]));
@@ -92,17 +92,23 @@ impl Settings {
                 "expected another server than riskgate itself, but found {server}, where riskgate \
                  listens: each request would come back to it"
             );
-            let warning = self.place_of_value("upstream.servers").with_problem(&problem);
+            let warning = self.begin_fault_at_value("upstream.servers").with_problem(&problem);
             self.warnings.push(warning);
         }
     }
 
     /// Reads `check.answer`.
     pub fn read_check_answer(&mut self) -> CheckAnswer {
-        match self.choice("check.answer", &["upstream", "fallback", "table"]) {
+        match self.read_choice("check.answer", &["upstream", "fallback", "table"]) {
             "fallback" => CheckAnswer::Fallback,
             "table" => CheckAnswer::Table,
             _ => CheckAnswer::Upstream,
         }
     }
+}
+
+/// Returns the share of `upstream.max_in_flight` that the clients of one address get, unless the
+/// config sets another: half of it, rounded up.
+pub fn default_max_in_flight_per_address(max_in_flight: usize) -> usize {
+    max_in_flight.div_ceil(2)
 }

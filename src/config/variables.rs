@@ -13,10 +13,13 @@ pub fn hint_for_variable(key: &str, can_be_set: bool, file_key: Option<&str>) ->
     }
     let file = file_key.and_then(|key| key.rsplit('.').next());
     let file = file.map(|name| format!(", or name a file in {name}")).unwrap_or_default();
-    format!("set {} in the environment{file}: riskgate replaces no variables here", variable(key))
+    format!(
+        "set {} in the environment{file}: riskgate replaces no variables here",
+        variable_name(key)
+    )
 }
 
 /// Returns the name of the variable that sets a setting.
-pub fn variable(key: &str) -> String {
+pub fn variable_name(key: &str) -> String {
     format!("{ENV_PREFIX}{}", key.to_ascii_uppercase().replace('.', "__"))
 }

@@ -20,8 +20,8 @@ const SECRET_SYNTAX: &str = "whsec_ and the Base64 of 24 to 64 bytes";
 impl Settings {
     /// Reads the receiver of webhooks; `None` if there is none.
     pub fn read_webhook_options(&mut self) -> Option<WebhookOptions> {
-        let allow_private = self.boolean("webhook.allow_private", false);
-        let timeout = self.nonzero_duration("webhook.timeout", DEFAULT_TIMEOUT);
+        let allow_private = self.read_boolean("webhook.allow_private", false);
+        let timeout = self.read_nonzero_duration("webhook.timeout", DEFAULT_TIMEOUT);
         if timeout > MAX_TIMEOUT {
             let found = format!("{}s", timeout.as_secs());
             let problem = format!("expected at most 2m, but found {found}");

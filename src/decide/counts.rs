@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 
-use crate::model::sign_up::{Pseudonym, SIGN_UP_SECONDS, SignUp};
+use crate::model::sign_up::{Pseudonym, SIGN_UP_LIFETIME_SECONDS, SignUp};
 
 use super::facts::{CountFacts, MAX_COUNT};
 
@@ -123,7 +123,7 @@ impl SignUpCounts {
         let inboxes = |sets: &Sets, owner: Option<Pseudonym>, seconds| {
             owner.map(|owner| sets.count(owner, inbox, at, seconds))
         };
-        let addresses = self.addresses_by_inbox.count(inbox, address, at, SIGN_UP_SECONDS);
+        let addresses = self.addresses_by_inbox.count(inbox, address, at, SIGN_UP_LIFETIME_SECONDS);
         CountFacts {
             inbox_accounts_30d: Some(addresses),
             domain_accounts_1h: inboxes(&self.inboxes_by_domain, domain, HOUR),
@@ -513,8 +513,8 @@ mod tests {
         assert_eq!(at(DAY - 1).domain_accounts_1d, Some(1));
         assert_eq!(at(DAY).domain_accounts_1d, Some(0));
         let at = |seconds| counts.count_others(&sign_up(1_000 + seconds, 1, 2, 1, 1));
-        assert_eq!(at(SIGN_UP_SECONDS - 1).inbox_accounts_30d, Some(1));
-        assert_eq!(at(SIGN_UP_SECONDS).inbox_accounts_30d, Some(0));
+        assert_eq!(at(SIGN_UP_LIFETIME_SECONDS - 1).inbox_accounts_30d, Some(1));
+        assert_eq!(at(SIGN_UP_LIFETIME_SECONDS).inbox_accounts_30d, Some(0));
     }
 
     #[test]
@@ -586,7 +586,7 @@ mod tests {
             let pairs = [
                 (
                     found.inbox_accounts_30d,
-                    distinct(|it| it.address, |it| Some(it.inbox), SIGN_UP_SECONDS),
+                    distinct(|it| it.address, |it| Some(it.inbox), SIGN_UP_LIFETIME_SECONDS),
                 ),
                 (found.domain_accounts_1h, distinct(|it| it.inbox, |it| it.domain, HOUR)),
                 (found.domain_accounts_1d, distinct(|it| it.inbox, |it| it.domain, DAY)),

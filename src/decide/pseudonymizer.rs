@@ -4,7 +4,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::model::network::CountedNetwork;
+use crate::model::network::SignUpNetwork;
 use crate::model::sign_up::Pseudonym;
 
 use super::inbox::CanonicalInbox;
@@ -81,7 +81,7 @@ impl Pseudonymizer {
     }
 
     /// The pseudonym of a client's network.
-    pub fn client(&self, network: CountedNetwork, scope: Scope<'_>) -> Pseudonym {
+    pub fn client(&self, network: SignUpNetwork, scope: Scope<'_>) -> Pseudonym {
         self.pseudonym("client", network.as_bytes(), scope)
     }
 

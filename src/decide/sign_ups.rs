@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::model::email::EmailAddress;
-use crate::model::network::CountedNetwork;
+use crate::model::network::SignUpNetwork;
 use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry, apply_deletions};
 use crate::support::exchange_thread::ExchangeThread;
 use crate::support::snapshot::SnapshotCell;
@@ -99,8 +99,7 @@ impl SignUps {
             address: pseudonymizer.address(&canonical_text(address), scope),
             domain: registrable
                 .map(|start| pseudonymizer.domain(&inbox.domain().as_str()[start..], scope)),
-            client: client
-                .map(|address| pseudonymizer.client(CountedNetwork::from(address), scope)),
+            client: client.map(|address| pseudonymizer.client(SignUpNetwork::from(address), scope)),
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::pseudonymizer::{InboxSecret, Pseudonymizer};
 use super::sign_ups::SignUps;
-use crate::model::sign_up::{SignUpEntry, kept_sign_up_times};
+use crate::model::sign_up::{SignUpEntry, times_of_kept_sign_ups};
 use crate::store::{SignUpCursor, Store, StoreError, StoredInboxSecret};
 
 /// How long a new secret of a server is not used. If the server had lost an older one, another node
@@ -180,7 +180,7 @@ pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreE
     const DELETING_CALLS_PER_ROUND: usize = 50;
     for _ in 0..MAX_ROUNDS {
         let (page, _) = store.read_sign_ups_page(SignUpCursor::default())?;
-        let is_kept = |entry: &SignUpEntry| kept_sign_up_times(now).contains(&entry.at());
+        let is_kept = |entry: &SignUpEntry| times_of_kept_sign_ups(now).contains(&entry.at());
         if page.len() < 2 || is_kept(&page[0]) {
             break;
         }
@@ -210,7 +210,7 @@ fn keep_secret(store: &mut Store, known: &StoredInboxSecret) -> Result<Option<St
 mod tests {
     use super::*;
     use crate::model::believed_time::{BelievedTime, TimeTrust};
-    use crate::model::sign_up::{Pseudonym, SIGN_UP_SECONDS, SignUp, apply_deletions};
+    use crate::model::sign_up::{Pseudonym, SIGN_UP_LIFETIME_SECONDS, SignUp, apply_deletions};
     use crate::store::{ChangeAuthor, RedisOptions, SignUpDeletion, StoreUrl};
 
     const NOW: i64 = 1_790_000_000;
@@ -244,7 +244,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut store = open(&folder);
         store.set_time(BelievedTime::UNKNOWN);
-        let old: Vec<SignUp> = (0..250).map(|n| sign_up(n, NOW - SIGN_UP_SECONDS - 60)).collect();
+        let old: Vec<SignUp> =
+            (0..250).map(|n| sign_up(n, NOW - SIGN_UP_LIFETIME_SECONDS - 60)).collect();
         (0..20).for_each(|_| store.append_sign_ups(&old).unwrap());
         store.set_time(BelievedTime { unix_now: NOW, trust: TimeTrust::Settled });
         delete_expired_sign_ups(&mut store, NOW).unwrap();

@@ -250,7 +250,7 @@ where
         let line = RequestLineGuess::guess(&client_io.read_buf);
         let (gate, facts) = (&self.context.gate, client_io.connection_facts());
         let header;
-        let mut refused = match refusal.is_of_read_head() {
+        let mut refused = match refusal.is_after_whole_head() {
             true => {
                 header = without_body(&client_io.read_buf).to_vec();
                 let head = (ParsedBytes(&header), LoggedHead::Bytes(&header));

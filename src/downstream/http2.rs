@@ -352,7 +352,7 @@ async fn refuse_stream(
     refusal: &Refusal,
 ) {
     let head = session.req_header();
-    let mut refused = match refusal.is_of_read_head() {
+    let mut refused = match refusal.is_after_whole_head() {
         true => {
             let logged_head = LoggedHead::Header(Box::new(head.clone()));
             gate.refuse_with_head(refusal, connection, "HTTP/2", (head, logged_head))

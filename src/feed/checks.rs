@@ -72,7 +72,10 @@ const REFUSE_EARLIER_LISTS_FOR: Duration = Duration::from_hours(7 * 24);
 
 /// Rejects a list that riskgate had accepted before the last good list, unless the last good list
 /// is old.
-pub(super) fn check_newer(feed: &Feed, age_of_last_list: Duration) -> Result<(), FeedError> {
+pub(super) fn refuse_earlier_list_unless_old(
+    feed: &Feed,
+    age_of_last_list: Duration,
+) -> Result<(), FeedError> {
     if age_of_last_list >= REFUSE_EARLIER_LISTS_FOR {
         return Ok(());
     }

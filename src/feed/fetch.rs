@@ -28,7 +28,7 @@ const MAX_REDIRECTS: u32 = 5;
 /// as what was decoded before.
 const GZIP_PART_BYTES: u64 = 1 << 20;
 /// The fault of a list that is truncated.
-const PART_OF_A_LIST: &str = "expected the whole list, but found a part";
+const TRUNCATED_LIST_FAULT: &str = "expected the whole list, but found a part";
 
 /// Where riskgate fetches a list: a URL or a file.
 #[derive(Clone, PartialEq, Eq)]
@@ -229,7 +229,7 @@ fn fetch_list_over_http(
         error => failed(format!("expected the whole list, but found: {error}")),
     })?;
     if content_length.is_some_and(|length| length != bytes.len() as u64) {
-        return Err(failed(PART_OF_A_LIST.to_owned()));
+        return Err(failed(TRUNCATED_LIST_FAULT.to_owned()));
     }
     let bytes = match encoding.as_deref() {
         None | Some("identity") => {
@@ -237,7 +237,7 @@ fn fetch_list_over_http(
             // the connection ends. Such a list may be truncated, so it must end with a line feed
             // or `]`.
             if !declares_its_end && !has_complete_end(&bytes) {
-                return Err(failed(PART_OF_A_LIST.to_owned()));
+                return Err(failed(TRUNCATED_LIST_FAULT.to_owned()));
             }
             bytes
         }
@@ -268,7 +268,7 @@ fn decode_gzip(encoded: &[u8], max_bytes: u64) -> Result<Vec<u8>, String> {
             .map_err(|error| error.to_string())?;
         match decoder.by_ref().take(part).read_to_end(&mut bytes) {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                return Err(PART_OF_A_LIST.to_owned());
+                return Err(TRUNCATED_LIST_FAULT.to_owned());
             }
             Err(error) => {
                 return Err(format!("expected the whole list in gzip, but found: {error}"));

@@ -1,23 +1,21 @@
 //! The files of a feed: its last good list and its state.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::FeedError;
 use super::stored_names::StoredNames;
-use crate::support::regular_file::{parent_dir, read_regular_text, write_atomically};
+use crate::support::regular_file::{lock_within, parent_dir, read_regular_text, write_atomically};
 use crate::table::FeedList;
 
 /// The number of accepted lists whose digests riskgate keeps. If a server serves one of them again
 /// after a newer list, riskgate rejects the update.
 const MAX_KEPT_DIGESTS: usize = 100;
-/// How often a process that waits for the lock of a feed tries to get it.
-const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The largest file of a state, in bytes.
 const MAX_STATE_BYTES: u64 = 1 << 20;
 
@@ -206,22 +204,10 @@ pub(super) fn lock_feed_and_clean_up(
     let file = fs::create_dir_all(folder)
         .and_then(|()| File::options().create(true).append(true).open(&path))
         .map_err(|error| file_error(&path, &error))?;
-    let started = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => break,
-            Err(TryLockError::WouldBlock) if started.elapsed() < max_wait => {
-                std::thread::sleep(LOCK_POLL_INTERVAL);
-            }
-            Err(TryLockError::WouldBlock) => {
-                let found =
-                    format!("that another process has held it for {} s", max_wait.as_secs());
-                let message = format!("expected to get the lock, but found {found}");
-                return Err(FeedError::new(path.display().to_string(), message));
-            }
-            Err(TryLockError::Error(error)) => return Err(file_error(&path, &error)),
-        }
-    }
+    lock_within(&file, max_wait).map_err(|found| {
+        let message = format!("expected to get the lock, but found: {found}");
+        FeedError::new(path.display().to_string(), message)
+    })?;
     remove_temporary_files(folder, name);
     Ok(file)
 }

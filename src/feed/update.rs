@@ -134,7 +134,7 @@ impl Feed {
         if let Comparison::Checked(age) = comparison
             && state.digests.contains(&digest)
         {
-            checks::check_newer(self, age)?;
+            checks::refuse_earlier_list_unless_old(self, age)?;
         }
         checks::check_protected_names(self, &names, table)?;
         let stored = match comparison {

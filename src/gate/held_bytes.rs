@@ -53,7 +53,7 @@ impl HeldBytes {
 
     /// Returns the guard of a body that needs no memory yet.
     pub fn begin(self: &Arc<Self>, client_address: Option<IpAddr>) -> HeldBytesGuard {
-        let of_client = client_address.map(|address| self.per_client.begin(address));
+        let of_client = client_address.map(|address| self.per_client.guard_without_units(address));
         HeldBytesGuard { held_bytes: Arc::clone(self), of_client, bytes: 0 }
     }
 }
@@ -71,7 +71,7 @@ impl HeldBytesGuard {
             return false;
         }
         self.bytes += more;
-        self.of_client.as_mut().is_none_or(|client| client.add(more))
+        self.of_client.as_mut().is_none_or(|client| client.try_add(more))
     }
 }
 

@@ -225,7 +225,7 @@ impl Gate {
             ctx.set_outcome_if_unset(reply.status(), "fallback");
             return reply;
         }
-        if refusal.is_never_counted() {
+        if refusal.refunds_call() {
             self.refund(ctx);
         }
         let is_on_route = ctx.upstream_route.is_some();
@@ -395,7 +395,7 @@ impl Gate {
         let (routes, authz_path) =
             (&ctx.rules.upstream_routes, self.startup_rules.authz_path.as_ref());
         let has_route =
-            refusal.is_of_read_head() || matches!(refusal, Refusal::MethodNotAllowed { .. });
+            refusal.is_after_whole_head() || matches!(refusal, Refusal::MethodNotAllowed { .. });
         let index = || route::find_upstream_route(request.target, routes, authz_path);
         has_route.then(index).flatten()
     }

@@ -153,7 +153,7 @@ impl Reply {
 
     /// Returns the refusal with its words for the clients of an operator's own service.
     pub fn with_words_for_route(self, refusal: &Refusal) -> Reply {
-        Reply { body: Bytes::from(refusal.body_with(refusal.message_on_route())), ..self }
+        Reply { body: Bytes::from(refusal.body_with_message(refusal.message_on_route())), ..self }
     }
 
     /// Returns the refusal with a page for people as its body.

@@ -95,20 +95,20 @@ fn is_node_port(text: &str) -> bool {
 
 /// The network of a client whose sign-ups are counted: an IPv4 /24 or an IPv6 /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CountedNetwork {
+pub struct SignUpNetwork {
     bytes: [u8; 8],
     length: usize,
 }
 
-impl CountedNetwork {
+impl SignUpNetwork {
     /// The bytes of the network: three of IPv4, eight of IPv6.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
-impl From<IpAddr> for CountedNetwork {
-    fn from(address: IpAddr) -> CountedNetwork {
+impl From<IpAddr> for SignUpNetwork {
+    fn from(address: IpAddr) -> SignUpNetwork {
         let mut bytes = [0; 8];
         let length = match address.to_canonical() {
             IpAddr::V4(address) => {
@@ -120,7 +120,7 @@ impl From<IpAddr> for CountedNetwork {
                 8
             }
         };
-        CountedNetwork { bytes, length }
+        SignUpNetwork { bytes, length }
     }
 }
 

@@ -216,7 +216,7 @@ impl Refusal {
 
     /// Whether riskgate refunds a call that it has charged before this refusal: riskgate failed, or
     /// the rest of the body can't be forwarded.
-    pub const fn is_never_counted(&self) -> bool {
+    pub const fn refunds_call(&self) -> bool {
         matches!(
             self,
             Refusal::Internal
@@ -228,7 +228,7 @@ impl Refusal {
     }
 
     /// Whether riskgate refuses so only after it has read the whole head, and so knows the route.
-    pub const fn is_of_read_head(&self) -> bool {
+    pub const fn is_after_whole_head(&self) -> bool {
         matches!(self, Refusal::ContentTooLarge | Refusal::ExpectationFailed)
     }
 
@@ -265,11 +265,11 @@ impl Refusal {
     /// The JSON body with `error`, `message` and `detail`, and with `reset_at` if the quota is
     /// spent.
     pub fn body(&self) -> String {
-        self.body_with(self.message())
+        self.body_with_message(self.message())
     }
 
     /// The JSON body with another `message`.
-    pub fn body_with(&self, message: &str) -> String {
+    pub fn body_with_message(&self, message: &str) -> String {
         let detail = json!(self.detail());
         let reset_at = match self {
             Refusal::QuotaExceeded { reset_at, .. } => format!(r#","reset_at":"{reset_at}""#),

@@ -5,14 +5,14 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 /// How long a sign-up counts and is kept, in seconds.
-pub const SIGN_UP_SECONDS: i64 = 30 * 86_400;
+pub const SIGN_UP_LIFETIME_SECONDS: i64 = 30 * 86_400;
 /// A sign-up whose time is later than now by more than this was made by a clock that was ahead, and
 /// a store deletes it. The clocks of nodes differ by less.
 const MAX_KEPT_AHEAD_SECONDS: i64 = 86_400;
 
 /// The times of the sign-ups that a store keeps at this time, in seconds since 1970.
-pub fn kept_sign_up_times(unix_now: i64) -> RangeInclusive<i64> {
-    let earliest = unix_now.saturating_sub(SIGN_UP_SECONDS);
+pub fn times_of_kept_sign_ups(unix_now: i64) -> RangeInclusive<i64> {
+    let earliest = unix_now.saturating_sub(SIGN_UP_LIFETIME_SECONDS);
     earliest..=unix_now.saturating_add(MAX_KEPT_AHEAD_SECONDS)
 }
 

@@ -157,7 +157,7 @@ fn hash_addresses(store: &StoreOptions) -> Vec<String> {
         let digest = Sha256::digest(format!("{root:?} {address}"));
         digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     };
-    store.addresses().iter().map(hash).collect()
+    store.file_addresses().iter().map(hash).collect()
 }
 
 #[cfg(test)]

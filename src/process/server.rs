@@ -17,7 +17,7 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use pingora::services::background::GenBackgroundService;
 
-use crate::config::{Config, ConfigSources};
+use crate::config::{Config, ConfigSources, default_max_in_flight_per_address};
 use crate::downstream::ConnectionTracker;
 use crate::exchange::MAX_ATTEMPTS;
 use crate::gate::{Gate, GateState};
@@ -267,7 +267,9 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
     config.startup.connection_limits.max_connections = given.max_connections;
     if given.max_exchanges < config.startup.upstream.max_in_flight {
         let upstream = &mut config.startup.upstream;
-        let per_address = upstream.max_in_flight_per_address.min(given.max_exchanges.div_ceil(2));
+        let per_address = upstream
+            .max_in_flight_per_address
+            .min(default_max_in_flight_per_address(given.max_exchanges));
         (upstream.max_in_flight, upstream.max_in_flight_per_address) =
             (given.max_exchanges, per_address);
     }
@@ -320,7 +322,7 @@ pub fn check_runtime_dir(config: &Config) -> Option<String> {
     let path = config.startup.runtime_dir.as_ref()?;
     let error = RuntimeDir::check_openable(path).err()?;
     let problem = runtime_dir_problem(path, &error);
-    let fault = config.file_places.fault(path, RUNTIME_DIR, &problem);
+    let fault = config.file_places.fault_at_setting(path, RUNTIME_DIR, &problem);
     let words = "an upgrade without a refused connection would not be possible";
     Some(format!("{words}: {}", fault.to_text()))
 }

@@ -42,7 +42,7 @@ pub fn probe_certificate(
     let builder =
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
     let inner = builder.build().map_err(io::Error::other)?;
-    let verifier = Arc::new(Recorder { inner, shown: Mutex::new(None) });
+    let verifier = Arc::new(CertificateRecorder { inner, shown: Mutex::new(None) });
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
@@ -60,12 +60,12 @@ pub fn probe_certificate(
 
 /// Notes the certificate and why a client would not trust it, and lets the handshake go on.
 #[derive(Debug)]
-struct Recorder {
+struct CertificateRecorder {
     inner: Arc<WebPkiServerVerifier>,
     shown: Mutex<Option<ShownCertificate>>,
 }
 
-impl ServerCertVerifier for Recorder {
+impl ServerCertVerifier for CertificateRecorder {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

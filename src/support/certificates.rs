@@ -132,10 +132,10 @@ fn read_certified_key(
     let chain = read_pem_certificates(&files.chain, EXPECTED_CHAIN);
     let text = read_pem_file(&files.key, EXPECTED_KEY).map_err(CertificateFault::of_key)?;
     if let Err(fault) = &chain
-        && fault.found == A_KEY
+        && fault.found == FOUND_PRIVATE_KEY
         && contains_pem(&text, "CERTIFICATE")
     {
-        let found = format!("{A_KEY}: it and {} are swapped", files.key.display());
+        let found = format!("{FOUND_PRIVATE_KEY}: it and {} are swapped", files.key.display());
         return Err(CertificateFault::new(&files.chain, EXPECTED_CHAIN, found));
     }
     let chain = chain?;
@@ -166,7 +166,7 @@ fn read_certified_key(
 }
 
 /// What was found if a file has a key in place of certificates.
-const A_KEY: &str = "a private key";
+const FOUND_PRIVATE_KEY: &str = "a private key";
 
 /// Whether a PEM file has a block of this kind.
 fn contains_pem(text: &[u8], kind: &str) -> bool {
@@ -207,7 +207,7 @@ pub fn read_pem_certificates(
     match certificates {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
         Ok(_) if contains_pem(&text, "PRIVATE KEY") => {
-            Err(CertificateFault::new(path, expected, A_KEY))
+            Err(CertificateFault::new(path, expected, FOUND_PRIVATE_KEY))
         }
         // How a file of DER or PKCS#12 begins.
         Ok(_) if text.starts_with(&[0x30, 0x82]) => Err(CertificateFault::new(

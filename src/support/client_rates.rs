@@ -152,11 +152,11 @@ impl ClientRates {
         // A bit for each bucket.
         let mut were_full = 0_u64;
         for (charged, (scope, rate)) in limits.iter().enumerate() {
-            match self.take_one(self.owner(scope, *rate, client), *rate, now) {
+            match self.take_one(self.hash_owner(scope, *rate, client), *rate, now) {
                 Ok(was_full) => were_full |= u64::from(was_full) << charged,
                 Err(wait) => {
                     for (scope, rate) in &limits[..charged] {
-                        self.put_back(self.owner(scope, *rate, client), *rate);
+                        self.put_back(self.hash_owner(scope, *rate, client), *rate);
                     }
                     return Err(wait);
                 }
@@ -164,7 +164,7 @@ impl ClientRates {
         }
         if let Some(sharing) = &self.sharing {
             for (charged, (scope, rate)) in limits.iter().enumerate() {
-                let owner = self.owner(scope, *rate, client);
+                let owner = self.hash_owner(scope, *rate, client);
                 let bucket_name = || format!("{scope} {rate} {client}");
                 let was_full = were_full >> charged & 1 == 1;
                 sharing.add_request((owner, *rate), bucket_name, was_full, now);
@@ -175,7 +175,7 @@ impl ClientRates {
 
     /// Hashes what identifies a bucket: scope and client. If buckets are shared, also the rate,
     /// because nodes that have another rate must not overdraw the bucket.
-    fn owner(&self, scope: &impl Hash, rate: Rate, client: ClientPrefix) -> u64 {
+    fn hash_owner(&self, scope: &impl Hash, rate: Rate, client: ClientPrefix) -> u64 {
         let shared_rate = self.sharing.as_ref().map(|_| (rate.burst, rate.refill_time));
         self.hasher.hash_one((scope, client, shared_rate))
     }
@@ -248,7 +248,7 @@ impl ClientRates {
         let mut charges: Vec<BucketCharge> = taken.into_iter().map(charge).collect();
         if charges.len() > max_buckets {
             charges.sort_by(|a, b| b.used_share().total_cmp(&a.used_share()));
-            self.lose_charges(&charges.split_off(max_buckets));
+            self.count_lost_charges(&charges.split_off(max_buckets));
         }
         charges
     }
@@ -289,7 +289,7 @@ impl ClientRates {
 
     /// Counts the requests of charges that other nodes may not have got. The charges must not be
     /// sent again, because a client must not be charged twice.
-    pub fn lose_charges(&self, charges: &[BucketCharge]) {
+    pub fn count_lost_charges(&self, charges: &[BucketCharge]) {
         if let Some(sharing) = &self.sharing {
             let requests = charges.iter().map(|charge| u64::from(charge.requests)).sum();
             sharing.lost_requests.fetch_add(requests, Ordering::Relaxed);

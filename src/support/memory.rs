@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// What the other threads may need meanwhile. Without it, their next allocation could end the
 /// process, or no thread could start.
-const BYTES_FOR_OTHERS: u64 = 16 << 20;
+const BYTES_FOR_OTHER_THREADS: u64 = 16 << 20;
 
 /// How many times more addresses than bytes in use the allocator takes. Measured with 50,000 keys
 /// of a store, and rounded up: 85 MiB of addresses for 60 MiB.
@@ -23,7 +23,7 @@ const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 
 /// Fails if the process can't get this many more bytes. The error says what was expected and found.
 pub fn check_available(bytes: u64) -> io::Result<()> {
-    let needed = bytes.saturating_mul(ADDRESSES_PER_BYTE).saturating_add(BYTES_FOR_OTHERS);
+    let needed = bytes.saturating_mul(ADDRESSES_PER_BYTE).saturating_add(BYTES_FOR_OTHER_THREADS);
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
     // A reservation shows whether the limits of the process allow so much. It is not written to, so
     // it takes only addresses. The allocator keeps these for the calling thread. So nothing is

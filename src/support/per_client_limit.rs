@@ -35,12 +35,12 @@ impl PerClientLimit {
     /// Counts one unit for the client at this address until the guard is dropped; `None` if the
     /// client is at its limit.
     pub fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<PerClientGuard> {
-        let mut guard = self.begin(address);
-        guard.add(1).then_some(guard)
+        let mut guard = self.guard_without_units(address);
+        guard.try_add(1).then_some(guard)
     }
 
     /// Returns a guard without a unit for the client at this address.
-    pub fn begin(self: &Arc<Self>, address: IpAddr) -> PerClientGuard {
+    pub fn guard_without_units(self: &Arc<Self>, address: IpAddr) -> PerClientGuard {
         let is_exempt = self.exempt_networks.contains(address);
         let counted = (!is_exempt).then(|| (Arc::clone(self), ClientPrefix::from(address)));
         PerClientGuard { counted, units: 0 }
@@ -50,7 +50,7 @@ impl PerClientLimit {
 impl PerClientGuard {
     /// Counts more units until the guard is dropped. Returns false, and counts none of them, if the
     /// client would exceed its limit.
-    pub fn add(&mut self, units: usize) -> bool {
+    pub fn try_add(&mut self, units: usize) -> bool {
         let Some((limit, client)) = &self.counted else { return true };
         let mut count = limit.units_by_client.entry(*client).or_insert(0);
         let is_allowed = *count + units <= limit.max_per_client;
@@ -107,12 +107,12 @@ mod tests {
     #[test]
     fn units_that_would_exceed_the_limit_are_not_counted() {
         let limit = Arc::new(PerClientLimit::new(10, Networks::default()));
-        let begin = || limit.begin("192.0.2.1".parse().unwrap());
+        let begin = || limit.guard_without_units("192.0.2.1".parse().unwrap());
         let (mut first, mut second) = (begin(), begin());
-        assert!(!first.add(11) && limit.units_by_client.is_empty());
-        assert!(first.add(6) && !second.add(5) && second.add(4) && !first.add(1));
+        assert!(!first.try_add(11) && limit.units_by_client.is_empty());
+        assert!(first.try_add(6) && !second.try_add(5) && second.try_add(4) && !first.try_add(1));
         drop(first);
-        assert!(second.add(6) && !second.add(1));
+        assert!(second.try_add(6) && !second.try_add(1));
         drop(second);
         assert!(limit.units_by_client.is_empty());
     }

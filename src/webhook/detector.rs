@@ -43,7 +43,7 @@ struct RefusedAccount {
 
 impl RefusedAccount {
     /// Whether the calls spent and the limit are still the same. Does not compare the account.
-    fn is_of(&self, usage: &AccountUsage<'_>) -> bool {
+    fn has_same_totals_as(&self, usage: &AccountUsage<'_>) -> bool {
         (self.spent, self.limit) == (usage.spent, usage.limit)
     }
 }
@@ -60,7 +60,7 @@ impl ThresholdDetector {
         plan: impl FnOnce() -> Option<&'p str>,
         found: &mut Vec<ReachedThreshold>,
     ) {
-        let is_refused = self.is_refused(usage);
+        let is_refused = self.observe_refusal(usage);
         let AccountUsage { account, spent, limit, .. } = *usage;
         let recorded = self.recorded.get(account);
         let recorded = recorded.filter(|it| it.month == month && it.limit == limit);
@@ -85,17 +85,18 @@ impl ThresholdDetector {
 
     /// Counts an observation. Returns true if the account gets no more calls, although it has not
     /// spent its limit.
-    fn is_refused(&mut self, usage: &AccountUsage<'_>) -> bool {
+    fn observe_refusal(&mut self, usage: &AccountUsage<'_>) -> bool {
         if !usage.is_exhausted {
             // The store is asked only when a client sends a request, perhaps after minutes. So
             // earlier observations still count.
             let refused = self.refused.get(usage.account);
-            return refused
-                .is_some_and(|it| it.is_of(usage) && it.observations >= REFUSED_OBSERVATIONS);
+            return refused.is_some_and(|it| {
+                it.has_same_totals_as(usage) && it.observations >= REFUSED_OBSERVATIONS
+            });
         }
         let new = || RefusedAccount { spent: usage.spent, limit: usage.limit, observations: 0 };
         let refused = self.refused.entry(usage.account.to_owned()).or_insert_with(new);
-        if !refused.is_of(usage) {
+        if !refused.has_same_totals_as(usage) {
             *refused = new();
         }
         refused.observations = refused.observations.saturating_add(1);

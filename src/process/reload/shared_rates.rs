@@ -75,7 +75,7 @@ impl Exchange {
                 exchanged = self.exchange(page, now);
             }
             if exchanged.is_err() {
-                self.state.client_rates.lose_charges(page);
+                self.state.client_rates.count_lost_charges(page);
             }
         }
         exchanged

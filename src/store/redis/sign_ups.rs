@@ -6,7 +6,7 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::fill::{OnExisting, Staging};
 use super::reply::error_reply_text;
 use super::scripts::Script;
-use crate::model::sign_up::{SignUp, kept_sign_up_times};
+use crate::model::sign_up::{SignUp, times_of_kept_sign_ups};
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::operations::sign_ups::SignUpBackend;
@@ -83,7 +83,7 @@ impl Redis {
     fn append_page_and_delete_old(&mut self, page: &[SignUp]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
         let (now, max_deleted) = (self.clock.now(), page.len() + OLDEST_SIGN_UPS_PER_WRITE);
-        let kept_times = now.allows_deletion().then(|| kept_sign_up_times(now.unix_now));
+        let kept_times = now.allows_deletion().then(|| times_of_kept_sign_ups(now.unix_now));
         let [earliest, latest] = match kept_times {
             Some(times) => [times.start().to_string(), times.end().to_string()],
             None => [String::new(), String::new()],

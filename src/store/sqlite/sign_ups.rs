@@ -8,7 +8,7 @@ use super::audit::append_record;
 use super::connection::Sqlite;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::believed_time::BelievedTime;
-use crate::model::sign_up::{Pseudonym, SignUp, kept_sign_up_times};
+use crate::model::sign_up::{Pseudonym, SignUp, times_of_kept_sign_ups};
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::operations::connection::ConnectionBackend as _;
@@ -133,7 +133,7 @@ fn delete_old_sign_ups(
     max_deleted: usize,
 ) -> rusqlite::Result<()> {
     let kept_times = match now.allows_deletion() {
-        true => kept_sign_up_times(now.unix_now),
+        true => times_of_kept_sign_ups(now.unix_now),
         false => i64::MIN..=i64::MAX,
     };
     let delete = "WITH newest AS (SELECT max(number) AS number FROM sign_up)
