@@ -369,7 +369,7 @@ impl Config {
 }
 
 impl StartupConfig {
-    /// Lists the settings that `new` changes. They take effect at the next restart.
+    /// Lists the settings that `new` changes. These changes take effect at the next restart.
     pub fn list_changes(&self, new: &StartupConfig) -> Vec<&'static str> {
         // Each field is named, so that none is forgotten.
         let StartupConfig {
@@ -436,9 +436,6 @@ impl StartupConfig {
 
     /// The files that are read only when the process starts.
     pub fn files_read_at_start(&self) -> Vec<PathBuf> {
-        let redis = &self.store.redis;
-        let of_client = redis.client_certificate.iter().flat_map(|it| [&it.certificate, &it.key]);
-        let of_traces = self.traces.as_ref().and_then(|traces| traces.tls_ca.as_ref());
         let of_upstream = self.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
         let of_traces = self.traces.as_ref().and_then(|traces| traces.tls_ca.clone());
         let of_store = self.store.redis.files();

@@ -12,12 +12,12 @@ use crate::model::month::parse_rfc3339;
 /// The name in the audit of the token in the setting `admin.token`.
 const NAME_OF_PLAIN_TOKEN: &str = "admin.token";
 
-/// A token of the admin listener. Its text is not kept.
+/// A token of the admin listener, without the token's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminToken {
     /// Names the token in the audit.
     pub name: String,
-    /// The SHA-256 of its text.
+    /// The SHA-256 of the token's text.
     pub digest: [u8; 32],
     /// What the token may do.
     pub scope: TokenScope,
@@ -52,7 +52,7 @@ impl TokenScope {
 
 impl Settings {
     /// Reads `admin.token` or the file that `admin.token_file` names, and the `[[admin.token]]`
-    /// entries. Reports a name or a token that two of them have.
+    /// entries. Reports a name or a token that occurs twice.
     pub fn read_admin_tokens(&mut self) -> Vec<AdminToken> {
         let mut tokens: Vec<AdminToken> = self.read_plain_token().into_iter().collect();
         for at in self.list_table_array_keys("admin.token") {

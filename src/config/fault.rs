@@ -6,9 +6,10 @@ use std::ops::Range;
 use super::raw_value::span_in_list;
 use crate::support::excerpt::Excerpt;
 
-/// A fault of the config, or of a file that it names.
+/// A fault of the config, or of a file that the config names.
 ///
-/// `Display` writes it in one line, for logs. [`ConfigFault::to_text`] adds the line of the file.
+/// `Display` writes the fault in one line, for logs. [`ConfigFault::to_text`] adds the line of the
+/// file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFault {
     message: String,

@@ -45,8 +45,8 @@ const KNOWN_FEEDS: [KnownFeed; 2] = [
         is_rolling: true,
         keep: Duration::from_hours(90 * 24),
     },
-    // The list of disposable domains that people review (CC0). A name that they remove was a
-    // mistake for the most part, so it is not kept.
+    // The list of disposable domains that people review (CC0). A name that these people remove was
+    // a mistake for the most part, so riskgate does not keep the name.
     KnownFeed {
         name: "reviewed",
         url: "https://raw.githubusercontent.com/disposable-email-domains/\

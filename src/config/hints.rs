@@ -190,9 +190,9 @@ pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Opt
 
 /// Returns the only candidate to which one of these applies:
 ///
-/// - It has as many words as the name, three or more, and only one word differs.
-/// - It ends with the name, behind other words.
-/// - The name ends with it, behind other words, and it has two words or more.
+/// - The candidate has as many words as the name, three or more, and only one word differs.
+/// - The candidate ends with the name, behind other words.
+/// - The name ends with the candidate, behind other words, and the candidate has two words or more.
 fn nearest_by_words<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let words: Vec<&str> = name.split('_').collect();
     let is_near = |candidate: &&&str| {
@@ -388,7 +388,7 @@ const REWRITES: [fn(&str) -> Option<String>; 26] = [
     |text| Some(text.to_ascii_lowercase()),
     |text| Some(text.to_ascii_uppercase()),
     without_scheme_and_path,
-    // An address without its host, or with a name for it.
+    // An address without a host, or with the host `*` or `localhost`.
     |text| {
         let port = text.strip_prefix('*').unwrap_or(text);
         port.starts_with(':').then(|| format!("0.0.0.0{port}"))
@@ -438,12 +438,12 @@ fn text_guesses(text: &str, units: Units) -> impl Iterator<Item = String> {
     time.into_iter().chain(rewrites).chain(sized)
 }
 
-/// Whether it is a quote, as people or their programs write them.
+/// Whether a character is a quote, as people or their programs write quotes.
 pub fn is_quote(c: char) -> bool {
     matches!(c, '"' | '\'' | '`' | '´') || is_curly_quote(c)
 }
 
-/// Whether it is a quote that a text processor writes in place of `"` or `'`.
+/// Whether a character is a quote that a text processor writes in place of `"` or `'`.
 pub fn is_curly_quote(c: char) -> bool {
     matches!(c, '“' | '”' | '„' | '‟' | '‘' | '’' | '‚' | '«' | '»' | '″' | '′')
 }

@@ -14,7 +14,7 @@ enum Need {
     NotFalse(&'static str),
     /// That this setting has a value.
     Value(&'static str),
-    /// That this setting has another value than this one.
+    /// That this setting has another value than this text.
     Not(&'static str, &'static str),
     /// That the store is a server.
     StoreOnServer,
@@ -37,8 +37,8 @@ const NO_TRACES: &str = "riskgate sends no traces";
 const NO_ACCESS_LOG: &str = "riskgate writes no access log";
 const NO_SERVER: &str = "the store is a file";
 
-/// Each setting, what it needs, and what is so without that. A name with a `.` or `_` at its end
-/// stands for all settings that begin with it.
+/// Each setting, what it needs, and what is so if the need is not met. A name with a `.` or `_` at
+/// its end stands for all settings that begin with it.
 const NEEDS: [(&str, Need, &str); 24] = [
     ("upstream.tls_name", True("upstream.tls"), NO_TLS),
     ("upstream.tls_ca", True("upstream.tls"), NO_TLS),

@@ -66,8 +66,8 @@ pub struct BaseFolders {
     /// Where paths in the file start: the folder of the file, or the one above it if that folder is
     /// named `conf`.
     pub of_file: PathBuf,
-    /// Where default paths start: the same folder. In place of /etc/riskgate, which a service may
-    /// not write to, they start at /var/lib/riskgate.
+    /// Where default paths start: the same folder, or /var/lib/riskgate if this folder is
+    /// /etc/riskgate, which a service may not write to.
     pub of_defaults: PathBuf,
 }
 

@@ -47,8 +47,8 @@ impl RawValue {
         }
     }
 
-    /// Returns the text as `to_raw` makes it a value. A text with a variable becomes
-    /// [`RawValue::Variable`].
+    /// Makes a value of a text: [`RawValue::Variable`] if the text has a variable, else what
+    /// `to_raw` returns.
     pub fn of_text(text: &str, to_raw: impl Fn(String) -> RawValue) -> RawValue {
         match find_variable(text) {
             Some(variable) => RawValue::Variable(variable.to_owned()),
@@ -123,8 +123,8 @@ impl RawValue {
         }
     }
 
-    /// Renders the value in TOML, as a setting of this type has it. Passwords, paths and queries of
-    /// a URL are left out. `None` if the value is not of this type.
+    /// Renders the value in TOML, as a setting of this type has it. The secret parts of a URL are
+    /// left out, but not those of URLs in a list. `None` if the value is not of this type.
     pub fn to_toml(&self, kind: &SettingKind) -> Option<String> {
         let text = || {
             let shown = self.as_url().map(redact_url);
@@ -193,10 +193,11 @@ fn find_variable(text: &str) -> Option<&str> {
     is_whole.then_some(text)
 }
 
-/// Error messages leave longer words out, in bytes, because they may be keys.
+/// The longest word that an error message shows, in bytes. Longer words may be keys.
 const MAX_SHOWN_WORD_LEN: usize = 24;
 
-/// Returns a text without the password that it may contain if it is a URL, or a part of one.
+/// Leaves the secret parts out of a text that may be a URL or a part of one. Returns any other text
+/// unchanged.
 pub fn redact_if_url(text: &str) -> String {
     match text.contains(['@', '?']) || text.contains("://") {
         true => redact_url(text),

@@ -47,7 +47,7 @@ pub struct RawSetting {
     pub span: Option<SettingSpan>,
     pub is_from_file: bool,
     /// Whether the value is from the environment or the command line of the process, or from a file
-    /// that they name.
+    /// that one of these names.
     pub is_from_process: bool,
     /// The fingerprint of the secret in the file that the setting names; `None` if the setting
     /// names no file, or if the secret is the value of another setting.

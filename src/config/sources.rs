@@ -51,8 +51,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Stores the raw settings of a text. `name` names it in faults. Returns an error if the text
-    /// is not TOML.
+    /// Stores the raw settings of a text. `name` is the name of the text in faults. Returns an
+    /// error if the text is not TOML.
     pub fn read_toml(&mut self, name: &str, text: &str) -> Result<(), ConfigFault> {
         self.file_text = ConfigText { name: name.to_owned(), text: text.to_owned() };
         let table = DeTable::parse(text).map_err(|error| {

@@ -47,8 +47,8 @@ impl StoreOptions {
     /// have at least one of these in common, even if somebody has moved a folder or replaced a link
     /// in the meantime.
     ///
-    /// A server has no such path. If it lost its store, an operator may make a new one there for
-    /// gateways that start later.
+    /// A server has no such path. If a server lost its store, an operator may make a new one there
+    /// for gateways that start later.
     pub fn file_addresses(&self) -> Vec<String> {
         let StoreUrl::Sqlite(path) = &self.url else { return Vec::new() };
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());

@@ -255,7 +255,7 @@ impl<'t> FaultyLine<'t> {
         (shown, place)
     }
 
-    /// Whether a fault may show the line: no part of it can be a part of a secret.
+    /// Whether a fault may show the line, because no part of the line can be a part of a secret.
     fn is_shown(&self) -> bool {
         let is_secret =
             NAMES_OF_SECRETS.contains(&self.name.rsplit('.').next().unwrap_or_default());

@@ -2,7 +2,7 @@
 //! request waits for either.
 //!
 //! Owns which names are evicted, and when a name is resolved again. A look-up costs one probe of a
-//! concurrent map. If another thread holds the lock of the queue, a look-up doesn't wait for it.
+//! concurrent map. A look-up doesn't wait for the lock of the queue.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
@@ -26,8 +26,8 @@ const MAX_CACHE_BYTES: usize = 32 << 20;
 const ENTRY_OVERHEAD_BYTES: usize = 200;
 /// The most names that may wait for resolution.
 const MAX_QUEUED_NAMES: usize = 10_000;
-/// From this time before a fact's expiry on, a look-up queues the name again. The name then stays
-/// flagged without a gap, if it is still to be flagged.
+/// From this time before a fact's expiry on, a look-up queues the name again. So a name that is
+/// still to be flagged stays flagged without a gap.
 const REFRESH_AHEAD_SECONDS: i64 = 60;
 /// How long riskgate does not resolve a name again after a failure: the n-th delay after the n-th
 /// failure in a row, and the last one from then on.
@@ -72,15 +72,16 @@ struct CacheEntry {
 /// The names that wait in the queue or are being resolved.
 #[derive(Default)]
 struct NamesToResolve {
-    /// All names of the queue, and all names that are being resolved. They are not queued again.
+    /// All names of the queue, and all names that are being resolved. None of these is queued
+    /// again.
     queued_or_in_flight: HashSet<Arc<str>>,
     queue: VecDeque<Arc<str>>,
 }
 
 impl DnsFactCache {
-    /// Applies the learned fact about a domain to the table's answer. If there is no fact, or it is
-    /// due for a refresh, queues the name. Changes and queues nothing if a list or an override
-    /// decided the answer, or if the cache is disabled. `now` is in seconds since 1970.
+    /// Applies the learned fact about a domain to the table's answer. If there is no fact, or the
+    /// fact is due for a refresh, queues the name. Changes and queues nothing if a list or an
+    /// override decided the answer, or if the cache is disabled. `now` is in seconds since 1970.
     pub fn apply_fact_and_queue_if_due<'t>(
         &self,
         answer: TableAnswer<'t>,

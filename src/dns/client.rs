@@ -72,8 +72,8 @@ impl DnsClient {
 
     /// Finds the mail hosts of a name with one or more queries. `known_answer` returns what is
     /// known of a host. If the same is known of all hosts, the first one counts as reachable, and
-    /// its addresses are not queried. Otherwise they are, because a dead host of a good provider
-    /// could stand before the live host of another.
+    /// its addresses are not queried. Otherwise the addresses are queried, because a dead host of a
+    /// good provider could stand before the live host of another provider.
     pub async fn query_mail_hosts<A: PartialEq>(
         &self,
         name: &str,
@@ -117,9 +117,8 @@ impl DnsClient {
     /// Resolvers that know none would make every name undeliverable. If `providers` is empty, the
     /// check passes.
     ///
-    /// # Errors
-    /// If the resolvers know the mail hosts of none of the first three providers. The error tells
-    /// what they answered about the last of these three.
+    /// # Errors If the resolvers know the mail hosts of none of the first three providers. The
+    /// error tells what the resolvers answered about the last of these three.
     pub async fn probe_resolvers(&self, providers: &[String]) -> Result<(), String> {
         let mut problem = None;
         for provider in providers.iter().take(MAX_PROBED_PROVIDERS) {

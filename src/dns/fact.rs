@@ -9,7 +9,7 @@ use crate::table::TableAnswer;
 const MAX_STALE_SECONDS: i64 = 86_400;
 
 /// Returns true unless the fact expired a day ago or earlier. Both times are in seconds since 1970.
-/// A fact that flags its name no longer counts earlier; see [`apply_fact_if_usable`].
+/// A fact that flags its name stops counting earlier; see [`apply_fact_if_usable`].
 pub(super) fn is_before_stale_limit(expires_at: i64, now: i64) -> bool {
     now < stale_limit(expires_at)
 }
@@ -23,7 +23,8 @@ pub(super) fn stale_limit(expires_at: i64) -> i64 {
 /// `is_shared_address` returns true for an address of an MX host that real names use too.
 ///
 /// A fact that flags the name counts only until it expires, even while no resolver answers. The
-/// name may have been registered since then, and an outage must not lock its users out.
+/// name may have been registered since then, and an outage of the resolvers must not lock out the
+/// users of the name.
 pub fn apply_fact_if_usable<'t>(
     answer: TableAnswer<'t>,
     (mx, addresses): (&str, &[IpAddr]),

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// If a timer fires late, up to this delay is made up for, so that it does not lower the rate.
+/// If a timer fires late, the pacer makes up for a delay of up to this length. So late timers do
+/// not lower the rate.
 const TIMER_SLACK: Duration = Duration::from_millis(10);
 
 /// Limits the rate of queries: each query waits until the pacer grants it a slot.

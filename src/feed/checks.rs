@@ -59,15 +59,17 @@ pub(super) fn check_protected_names(
 
 /// Once the last good list is older than the feed's interval, the share of rows that an update may
 /// change doubles in this time. So riskgate refuses a list that changed in earnest for some weeks
-/// at most. Two checks don't relax: [`MAX_SHRINKAGE_FACTOR`] and [`check_protected_names`].
+/// at most. Two checks don't relax: that of [`MAX_SHRINKAGE_FACTOR`], and
+/// [`check_protected_names`].
 const DOUBLING_TIME_OF_MAX_CHANGE: Duration = Duration::from_hours(7 * 24);
 
-/// A list with fewer rows than those of the last good list, divided by this factor, is refused at
-/// any age of the last good list.
+/// riskgate refuses a list with fewer rows than the last good list had, divided by this factor,
+/// however old the last good list is.
 const MAX_SHRINKAGE_FACTOR: usize = 10;
 
 /// While the last good list is younger than this, riskgate refuses a list that it had accepted
-/// before. Afterwards the publisher may have gone back to an earlier list on purpose.
+/// before the last good list. Afterwards the publisher may have gone back to an earlier list on
+/// purpose.
 const REFUSE_EARLIER_LISTS_FOR: Duration = Duration::from_hours(7 * 24);
 
 /// Rejects a list that riskgate had accepted before the last good list, unless the last good list

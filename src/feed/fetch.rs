@@ -41,7 +41,7 @@ pub enum FeedLocation {
 
 impl FeedLocation {
     /// Parses a URL or a path. `None` if the text is neither, or is an `http://` URL of another
-    /// machine: riskgate would fetch it unencrypted.
+    /// machine: riskgate would fetch the list unencrypted.
     pub fn parse(text: &str) -> Option<FeedLocation> {
         if let Some(path) = text.strip_prefix("file://") {
             return path.starts_with('/').then(|| FeedLocation::File(PathBuf::from(path)));
@@ -294,7 +294,8 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// Fetches the digest that is published at `url`. Fails if it is not the list's digest `digest`.
+/// Fetches the digest that is published at `url`. Fails unless the published digest is `digest`,
+/// that of the list.
 pub(super) fn check_published_digest(
     url: &FeedLocation,
     tls_ca: Option<&Path>,
@@ -309,8 +310,8 @@ pub(super) fn check_published_digest(
     Err(FeedError::new(url.to_string(), why))
 }
 
-/// Fetches the list's minisign signature and verifies it. Fails if it is not a signature of the
-/// list by this key.
+/// Fetches the list's minisign signature and verifies it. Fails unless this key has signed this
+/// list.
 pub(super) fn check_signature(
     list_url: &FeedLocation,
     tls_ca: Option<&Path>,

@@ -13,8 +13,9 @@ use super::stored_names::StoredNames;
 use crate::support::regular_file::{lock_within, parent_dir, read_regular_text, write_atomically};
 use crate::table::FeedList;
 
-/// The number of accepted lists whose digests riskgate keeps. If a server serves one of them again
-/// after a newer list, riskgate rejects the update.
+/// The number of accepted lists whose digests riskgate keeps. If a server serves one of these lists
+/// again after a newer list, riskgate rejects the update; see [`Feed::update`](super::Feed::update)
+/// for exceptions.
 const MAX_KEPT_DIGESTS: usize = 100;
 /// The largest file of a state, in bytes.
 const MAX_STATE_BYTES: u64 = 1 << 20;
@@ -113,8 +114,8 @@ pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedSta
     }
 }
 
-/// Fails if the system can't open the state or the list for now. An update would take them for
-/// missing, and so accept any list and forget the earlier ones.
+/// Fails if the system can't open the state or the list for now. An update would take these files
+/// for missing, and so accept any list and forget the earlier ones.
 pub(super) fn check_files_can_be_opened(
     folder: &Path,
     name: &str,

@@ -16,10 +16,10 @@ pub struct BelievedTime {
 pub enum TimeTrust {
     /// The clocks have agreed for ten minutes: what is old may be deleted.
     Settled,
-    /// Keys, tokens and overrides begin and end by this time. Nothing is deleted by it.
+    /// Keys, tokens and overrides begin and end by this time. Nothing is deleted by this time.
     Known,
     /// No clock can be believed. The time is the latest that the store knows, and has passed.
-    /// Nothing can be made by it that begins or ends so many seconds from now.
+    /// riskgate makes nothing by this time that begins or ends a number of seconds from now.
     LowerBound,
 }
 

@@ -30,7 +30,7 @@ pub enum AddressOrDomain {
 /// An e-mail address that could receive mail: a local part and a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmailAddress {
-    /// As it was written, with the quotes of a quoted string.
+    /// The local part as it was written, with the quotes of a quoted string.
     local_part: String,
     domain: Domain,
 }
@@ -48,8 +48,8 @@ pub enum EmailError {
              with single dots inside, or a quoted string"
     )]
     LocalPart,
-    /// The address is one of those that hide another one. Only [`EmailAddress::parse_typed`] says
-    /// so.
+    /// Some software reads another address in the local part. Only [`EmailAddress::parse_typed`]
+    /// returns this error.
     #[error("expected a local part without another address in it")]
     OtherAddress,
     /// The address is over 254 bytes.
@@ -90,21 +90,22 @@ impl AddressOrDomain {
         }
     }
 
-    /// Whether it is an address of a function or a machine; see [`EmailAddress::is_role`].
+    /// Whether this is an address of a function or a machine; see [`EmailAddress::is_role`].
     pub fn is_role(&self) -> bool {
         matches!(self, AddressOrDomain::Address(address) if address.is_role())
     }
 }
 
 impl EmailAddress {
-    /// Parses an address as it follows `MAIL FROM` and `RCPT TO`, without the angle brackets. It
-    /// may contain characters beyond ASCII (RFC 6531). It has no comments, no folding and no
-    /// address literal: mail to `user@[192.0.2.1]` belongs to no domain.
+    /// Parses an address as it follows `MAIL FROM` and `RCPT TO`, without the angle brackets. The
+    /// address may contain characters beyond ASCII (RFC 6531). Comments, folding and address
+    /// literals are errors: mail to `user@[192.0.2.1]` belongs to no domain.
     ///
     /// # Errors
     /// Returns an error if the text is not an address.
     pub fn parse(text: &str) -> Result<EmailAddress, EmailError> {
-        // Bounds the work: the canonical domain may be shorter than the text of it.
+        // Bounds the work. The text may be longer than an address, because its domain may be
+        // shorter in the canonical form.
         if text.len() > 4 * MAX_ADDRESS_LEN {
             return Err(EmailError::Length);
         }
@@ -122,8 +123,8 @@ impl EmailAddress {
         Ok(EmailAddress { local_part: local_part.to_owned(), domain })
     }
 
-    /// The local part as it was written, with the quotes of a quoted string. It must not reach a
-    /// log, a file or a metric.
+    /// The local part as it was written, with the quotes of a quoted string. The local part must
+    /// not reach a log, a file or a metric.
     pub fn local_part(&self) -> &str {
         &self.local_part
     }
@@ -138,8 +139,8 @@ impl EmailAddress {
         &self.domain
     }
 
-    /// Parses an address as a user has typed or pasted it: blanks around it and characters that no
-    /// reader sees don't count.
+    /// Parses an address as a user has typed or pasted it: blanks around the address and characters
+    /// that no reader sees don't count.
     ///
     /// # Errors
     /// Returns an error if the text is not an address, or one that no honest user has, because some
@@ -161,7 +162,7 @@ impl EmailAddress {
 
     /// The address with only the first and the last two characters of the local part. Of a local
     /// part of fewer than five characters, only the first is shown, since otherwise most of it
-    /// would be. Log lines must not contain even this.
+    /// would be. Log lines must not contain even the masked address.
     pub fn masked(&self) -> String {
         let characters: Vec<char> = self.local_part.chars().collect();
         let (start, end) = match characters.len() {

@@ -17,7 +17,8 @@ const SECONDS_PER_DAY: i64 = 86_400;
 const UNIX_EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 
 impl Month {
-    /// The first month that can be represented, January 2000. It also stands for "no month yet".
+    /// The first month that can be represented, January 2000. This month stands for "no month yet"
+    /// too.
     pub const FIRST: Month = Month(0);
     /// The last month that can be represented, in 2341: the number has twelve bits.
     pub const LAST: Month = Month(4095);
@@ -115,7 +116,7 @@ pub fn format_day(unix_seconds: i64) -> SmolStr {
     format_smolstr!("{}", to_date_time(unix_seconds).date())
 }
 
-/// Parses a day such as `2026-11-21`. Returns when it begins in UTC, in seconds since 1970.
+/// Parses a day such as `2026-11-21`. Returns when the day begins in UTC, in seconds since 1970.
 pub fn parse_day_as_unix_seconds(text: &str) -> Option<i64> {
     // jiff accepts other forms of a date too.
     let day = text.parse::<Date>().ok().filter(|day| day.to_string() == text)?;

@@ -148,7 +148,8 @@ impl From<IpAddr> for ClientPrefix {
     }
 }
 
-/// Replaces 0.0.0.0 and :: with the loopback address, because a client can't connect to them.
+/// Replaces 0.0.0.0 and :: with the loopback address, because a client can't connect to these
+/// addresses.
 pub fn loopback_if_unspecified(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

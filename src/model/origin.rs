@@ -1,7 +1,7 @@
 //! Browser origins, and the patterns with which keys allow them (RFC 6454).
 //!
-//! Origins are compared by scheme, host and port. Parsing lower-cases them, drops default ports and
-//! writes IPv6 addresses in canonical form. This module knows neither keys nor headers.
+//! Origins are compared by scheme, host and port. Parsing lower-cases origins, drops default ports
+//! and writes IPv6 addresses in canonical form. This module knows neither keys nor headers.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};

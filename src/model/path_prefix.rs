@@ -5,8 +5,8 @@ use std::sync::Arc;
 /// riskgate's own paths. Nothing at or below one of them is forwarded as a route.
 pub const OWN_PATHS: [&str; 4] = ["/v1/public", "/v1/check", "/v1/usage", "/v1/assess"];
 
-/// A path and all paths below it: `/authz`, `/authz/…`. It begins with `/` and does not end with
-/// `/`.
+/// A path and all paths below it: `/authz`, `/authz/…`. The path begins with `/` and does not end
+/// with `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPrefix(Arc<str>);
 

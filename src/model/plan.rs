@@ -4,7 +4,7 @@
 pub const DEFAULT_PLAN: &str = "free";
 
 /// Chooses the plan of an account. A plan in the store takes precedence over the key file, because
-/// an operator set it later.
+/// an operator set the plan in the store later.
 pub fn choose_plan<'p>(of_store: Option<&'p str>, of_key_file: Option<&'p str>) -> &'p str {
     of_store.or(of_key_file).unwrap_or(DEFAULT_PLAN)
 }

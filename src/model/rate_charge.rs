@@ -3,7 +3,7 @@
 use super::sign_up::Pseudonym;
 
 /// Requests that a node took out of one bucket. Times are in nanoseconds from the moment at which
-/// the node tells them, so no clock of a node enters.
+/// the node tells of the requests, so no clock of a node enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateCharge {
     /// Stands for scope, rate and client of the bucket.

@@ -1,4 +1,4 @@
-//! A sign-up that succeeded, as riskgate keeps it to count. It has no part of an address.
+//! A sign-up that succeeded, as riskgate keeps it to count. The record has no part of an address.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,8 +16,8 @@ pub fn times_of_kept_sign_ups(unix_now: i64) -> RangeInclusive<i64> {
     earliest..=unix_now.saturating_add(MAX_KEPT_AHEAD_SECONDS)
 }
 
-/// The first 16 bytes of HMAC-SHA-256 (RFC 2104) of a value under the inbox secret. It stands for
-/// the value. Whoever doesn't know the secret can't compute it for a guessed value.
+/// The first 16 bytes of HMAC-SHA-256 (RFC 2104) of a value under the inbox secret. The pseudonym
+/// stands for the value. Without the secret, nobody can compute the pseudonym of a guessed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pseudonym(pub [u8; 16]);
 
@@ -37,7 +37,7 @@ pub struct SignUp {
     pub inbox: Pseudonym,
     /// The address itself.
     pub address: Pseudonym,
-    /// The registrable domain of the inbox; `None` if it is not counted.
+    /// The registrable domain of the inbox; `None` if riskgate counts no sign-ups of this domain.
     pub domain: Option<Pseudonym>,
     /// The network of the client; `None` if it is not known.
     pub client: Option<Pseudonym>,

@@ -62,7 +62,8 @@ pub struct Score(u8);
 impl Score {
     /// No risk known.
     pub const ZERO: Score = Score(0);
-    /// From this score on, a name is *flagged*: the data measure recall and false flags by it.
+    /// From this score on, a name is *flagged*: the measurements of recall and of false flags use
+    /// this score.
     pub const MIN_FLAGGED: Score = Score(50);
     /// From this score on, an address or a name is *risky*: a check says `is_risky`.
     pub const MIN_RISKY: Score = Score(65);
@@ -286,8 +287,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The part of the public answer's JSON that follows the domain. It begins with the closing
-    /// quote of the domain.
+    /// The part of the public answer's JSON that follows the domain. This part begins with the
+    /// closing quote of the domain.
     pub fn render_json_tail(&self, label: Option<&str>) -> String {
         let Verdict { reason, score, is_free_provider, is_corporate_email, .. } = self;
         let score = score.value();

@@ -1,7 +1,7 @@
 //! The certificate that a TLS server shows, and whether its clients trust it.
 //!
-//! Completes the handshake whatever the certificate is: a person wants to know its expiry even if
-//! no client trusts it. Sends nothing over the connection.
+//! Completes the handshake whatever the certificate is: a person wants to know the expiry of the
+//! certificate even if no client trusts it. Sends nothing after the handshake.
 
 use std::io;
 use std::net::TcpStream;
@@ -21,7 +21,8 @@ use super::certificates::{is_self_signed, read_expiry};
 /// The certificate of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownCertificate {
-    /// When it expires, in seconds since 1970; `None` if it can't be read.
+    /// When the certificate expires, in seconds since 1970; `None` if the certificate can't be
+    /// read.
     pub expires_at: Option<i64>,
     /// Why a client of these authorities does not trust the certificate; `None` if it does.
     pub distrust: Option<String>,

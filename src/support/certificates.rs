@@ -197,7 +197,8 @@ pub(super) fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
         .is_ok_and(|(_, parsed)| parsed.subject() == parsed.issuer())
 }
 
-/// Reads certificates in PEM format, at least one. `expected` names them in the fault.
+/// Reads certificates in PEM format, at least one. `expected` describes the certificates in the
+/// fault.
 pub fn read_pem_certificates(
     path: &Path,
     expected: &'static str,

@@ -90,9 +90,10 @@ struct UnsharedRequests {
     bucket_name: String,
     rate: Rate,
     requests: u32,
-    /// When the first of them was, in nanoseconds since the creation of [`ClientRates`].
+    /// When the first of these requests was, in nanoseconds since the creation of [`ClientRates`].
     first_at: u64,
-    /// Since when the bucket has not been full, as far as is known; on the same clock.
+    /// Since when the bucket has not been full, as far as this node knows, in nanoseconds since the
+    /// creation of [`ClientRates`].
     not_full_since: u64,
 }
 
@@ -105,9 +106,9 @@ pub struct BucketCharge {
     pub bucket_name: String,
     /// The number of requests.
     pub requests: u32,
-    /// How long the bucket needs to refill them, in nanoseconds.
+    /// How long the bucket needs to refill the requests, in nanoseconds.
     pub refill_ns: u64,
-    /// How long ago the first of them was, in nanoseconds.
+    /// How long ago the first of the requests was, in nanoseconds.
     pub first_request_age_ns: u64,
     /// The time until the bucket is full, in nanoseconds, as far as this node knows. Includes
     /// requests of which other nodes were not told before.

@@ -65,7 +65,7 @@ impl ExchangeThread {
     /// at once if no thread runs.
     pub fn wait_until_exchanged(&self, timeout: Duration) {
         let mut turns = self.lock_turns();
-        // A turn that has begun may have read before now. The second one has not.
+        // A turn that has begun may have read the store before now. The turn after that has not.
         let wanted = turns.ended + 2;
         turns.wanted = wanted;
         self.turns_changed.notify_all();

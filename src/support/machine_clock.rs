@@ -1,8 +1,9 @@
 //! The clock of this machine as it is: anybody can set it, and it may jump.
 //!
-//! Only this file reads it. What begins, ends or is deleted follows the believed time of `quota`,
-//! and never this clock. Its readers are those that show a person what the machine's clock says,
-//! and those that judge it. `tests/project/layers/clocks.rs` lists them.
+//! Only this file asks the system for this clock. What begins, ends or is deleted follows the
+//! believed time of `quota`, and never this clock. Two kinds of callers read this clock: those that
+//! show it to a person, and those that judge it. `tests/project/layers/clocks.rs` lists the
+//! callers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

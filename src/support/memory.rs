@@ -1,8 +1,8 @@
 //! Checks whether memory is available before much of it is needed, because a failed allocation ends
 //! the process.
 //!
-//! Knows the limit of the process (`RLIMIT_AS`) and those of its control groups. The answer may be
-//! wrong a moment later: other threads and processes use memory too.
+//! Knows the limits of the process (`RLIMIT_AS`, `RLIMIT_DATA`) and those of its control groups.
+//! The answer may be wrong a moment later: other threads and processes use memory too.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
-/// What the other threads may need meanwhile. Without it, their next allocation could end the
-/// process, or no thread could start.
+/// What the other threads may need meanwhile. Without these bytes, the next allocation of another
+/// thread could end the process, or no thread could start.
 const BYTES_FOR_OTHER_THREADS: u64 = 16 << 20;
 
 /// How many times more addresses than bytes in use the allocator takes. Measured with 50,000 keys
@@ -25,10 +25,10 @@ const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 pub fn check_available(bytes: u64) -> io::Result<()> {
     let needed = bytes.saturating_mul(ADDRESSES_PER_BYTE).saturating_add(BYTES_FOR_OTHER_THREADS);
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-    // A reservation shows whether the limits of the process allow so much. It is not written to, so
-    // it takes only addresses. The allocator keeps these for the calling thread. So nothing is
-    // reserved if a limit leaves enough addresses. If a limit leaves too few, the allocator may
-    // have kept enough from before.
+    // A reservation shows whether the limits of the process allow so much. Nothing is written to
+    // the reservation, so it takes only addresses. The allocator keeps these addresses for the
+    // calling thread. So nothing is reserved if a limit leaves enough addresses. If a limit leaves
+    // too few, the allocator may have kept enough from before.
     let can_reserve = has_addresses(needed) || Vec::<u8>::new().try_reserve_exact(needed).is_ok();
     let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let free_in_groups = find_free_bytes(Path::new(CGROUP_ROOT), &own_groups);
@@ -44,10 +44,11 @@ pub fn check_available(bytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
-/// Whether the limits of the process leave this many bytes of addresses that it does not use yet.
-/// False without a limit: then a reservation takes nothing from other threads.
+/// Whether the limits of the process leave this many bytes of addresses unused. False without a
+/// limit: then a reservation takes nothing from other threads.
 fn has_addresses(needed: usize) -> bool {
-    // Linux then grants no more than it can keep, whatever the limits of a process are.
+    // With this setting, Linux grants no more than it can keep, whatever the limits of a process
+    // are.
     if fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|it| it.trim() == "2") {
         return false;
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-/// The value of a [`SnapshotCell`] when it was read. It stays the same until it is dropped.
+/// The value of a [`SnapshotCell`] when it was read. A snapshot stays the same until it is dropped.
 pub type Snapshot<T> = Guard<Arc<T>>;
 
 /// A snapshot of a value that no cell holds.

@@ -1,8 +1,8 @@
 //! Named faults that a test injects into a gateway, to show that other tests notice them.
 //!
-//! They exist only in a build with debug assertions, such as that of `cargo test`, where the
-//! environment variable `RISKGATE_TEST_FAULT` names one of them. In a release build [`is_injected`]
-//! is always false, and the compiler removes the code of each fault;
+//! These faults exist only in a build with debug assertions, such as that of `cargo test`, where
+//! the environment variable `RISKGATE_TEST_FAULT` names one of them. In a release build
+//! [`is_injected`] is always false, and the compiler removes the code of each fault;
 //! `scripts/release-tools/check-release` checks that the name of the variable is not in the binary.
 
 /// A fault in the gateway's behaviour, named by what the gateway then does.

@@ -1,8 +1,8 @@
 //! Directories in which a command prepares a file before it moves the file into place.
 //!
 //! Each directory has a name of its own, so that processes that run at the same time don't touch
-//! each other's files. A lock shows that the process of a directory still runs. What a killed
-//! process left behind is removed.
+//! each other's files. A lock shows that the process of a directory still runs. riskgate removes
+//! what a killed process left behind.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

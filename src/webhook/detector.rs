@@ -35,7 +35,7 @@ struct RecordedThreshold {
 struct RefusedAccount {
     /// The calls spent when the store began to grant nothing.
     spent: u64,
-    /// The limit at that time. If it is raised, the account is no longer refused.
+    /// The limit at that time. If the limit is raised, the account is no longer refused.
     limit: u64,
     /// How often the detector has observed the account with these totals.
     observations: u32,
@@ -83,8 +83,8 @@ impl ThresholdDetector {
         }));
     }
 
-    /// Counts an observation. Returns true if the account gets no more calls, although it has not
-    /// spent its limit.
+    /// Counts the observation, if the store grants the account nothing now. Returns true if the
+    /// account gets no more calls, although it has not spent its limit.
     fn observe_refusal(&mut self, usage: &AccountUsage<'_>) -> bool {
         if !usage.is_exhausted {
             // The store is asked only when a client sends a request, perhaps after minutes. So

@@ -44,8 +44,8 @@ struct MessageData<'m> {
 }
 
 impl ReachedThreshold {
-    /// Creates the event to record in the store now. It is not sent before `due_at`. Both times are
-    /// Unix seconds.
+    /// Creates the event to record in the store now. The event is not sent before `due_at`. Both
+    /// times are Unix seconds.
     pub fn to_event(&self, unix_now: i64, due_at: i64) -> NewQuotaEvent {
         NewQuotaEvent {
             key: self.event_key(),

@@ -15,7 +15,7 @@ pub struct WebhookOptions {
     pub url: WebhookUrl,
     /// The secret that signs the messages.
     pub secret: WebhookSecret,
-    /// The secret before `secret`. If it is set, riskgate signs each message with both secrets.
+    /// The secret before `secret`. If this secret is set, riskgate signs each message with both.
     pub previous_secret: Option<WebhookSecret>,
     /// The thresholds of which riskgate tells the receiver.
     pub thresholds: Thresholds,

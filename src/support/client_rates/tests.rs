@@ -99,9 +99,9 @@ fn a_million_clients_never_block_another_one() {
 
 /// A shared bucket as a server keeps it. All times are in nanoseconds, at the moment `at`.
 struct SharedBucket {
-    /// The time until it is full; below 0, since when it has been full.
+    /// The time until the bucket is full. If this is below 0, the bucket has been full for so long.
     left: i64,
-    /// How long ago the requests began that this time consists of.
+    /// How long ago the first of the requests was that are not refilled yet.
     began_ago: i64,
     /// For how long it was full in the second before that, at most.
     full_before: i64,
@@ -198,7 +198,7 @@ fn of_too_many_buckets_the_emptiest_are_told_and_the_others_later() {
     let told = node.take_charges(4, now);
     assert!(told.len() == 4 && told.iter().all(|charge| charge.requests == 5));
     assert_eq!(node.lost_requests(), 40);
-    // The next request of a client tells all that it has used.
+    // With the next request of a client, the node tells all that the client has used.
     take(&node, "a", prefix(3), rate, now).unwrap();
     let charges = node.take_charges(4, now);
     assert_eq!(charges.len(), 1);
