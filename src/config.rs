@@ -245,7 +245,7 @@ impl Config {
             }
         };
         let is_good = config.is_some() && settings.faults.is_empty();
-        let shown = is_good.then(|| EffectiveSettings::list(&settings));
+        let shown = is_good.then(|| EffectiveSettings::from_settings(&settings));
         let Settings { faults, files, has_transient_fault, .. } = settings;
         ConfigReading { config, settings: shown, faults, files, has_transient_fault }
     }
@@ -259,7 +259,7 @@ impl Config {
         Config::from_settings(sources.file_path(), &mut settings);
         settings.report_unknown_keys();
         match settings.faults.is_empty() {
-            true => Ok(EffectiveSettings::list(&settings)),
+            true => Ok(EffectiveSettings::from_settings(&settings)),
             false => Err(settings.faults),
         }
     }
@@ -274,7 +274,7 @@ impl Config {
         let mut settings = Settings::default();
         settings.read_file(file)?;
         Config::from_settings(Some(file.to_owned()), &mut settings);
-        Ok(EffectiveSettings::list(&settings))
+        Ok(EffectiveSettings::from_settings(&settings))
     }
 
     /// Returns the JSON Schema (2020-12) of the config file, for editors.

@@ -95,7 +95,7 @@ impl Settings {
     }
 
     fn read_plain_token(&mut self) -> Option<AdminToken> {
-        self.read_secret_file("admin.token");
+        self.read_secret_from_file("admin.token");
         let setting = self.read_and_mark_known("admin.token", SettingKind::Secret)?;
         match setting.raw.as_text().filter(|text| text.len() >= 16 && text.is_ascii()) {
             Some(text) => Some(AdminToken {

@@ -25,7 +25,7 @@ const MAX_RULE_NAME_CHARS: usize = 64;
 /// The longest message of a rule, in characters.
 const MAX_RULE_MESSAGE_CHARS: usize = 200;
 /// The name in a rule's `routes` that stands for `authz.path`.
-const AUTHZ: &str = RouteLabel::Authz.as_str();
+const AUTHZ_ROUTE_NAME: &str = RouteLabel::Authz.as_str();
 
 /// Returns the names that a rule's `routes` may contain: the prefixes of screened routes, `authz`
 /// if `[authz]` screens, and `assess`.
@@ -37,7 +37,7 @@ pub fn list_deciding_routes<'c>(
     let screens = authz.is_some_and(|rules| rules.screening.is_some());
     screened
         .map(|route| route.path_prefix.as_str())
-        .chain(screens.then_some(AUTHZ))
+        .chain(screens.then_some(AUTHZ_ROUTE_NAME))
         .chain([RouteLabel::Assess.as_str()])
         .collect()
 }
@@ -66,7 +66,7 @@ impl Settings {
         if let Some(screening) = authz.and_then(|rules| rules.screening.as_ref()) {
             let named = rules.iter_mut().filter_map(|rule| rule.routes.as_mut()).flatten();
             let path = &screening.policy.route;
-            named.filter(|route| *route == AUTHZ).for_each(|it| path.clone_into(it));
+            named.filter(|route| *route == AUTHZ_ROUTE_NAME).for_each(|it| path.clone_into(it));
         }
         let has_inbox_section = self.section_spans.contains_key("inbox")
             || self.values.keys().any(|key| key.starts_with("inbox."));
@@ -242,13 +242,13 @@ impl Settings {
             };
             let hint = if is_route {
                 Some(format!("give the route {name} a section [upstream.route.screen]"))
-            } else if name == AUTHZ {
+            } else if name == AUTHZ_ROUTE_NAME {
                 Some("set authz.path, with \"screen\" in authz.check".to_owned())
             } else if let Some(prefix) = enclosing_prefix(name, &deciding) {
                 let prefix = toml_text(prefix);
                 Some(format!("write {prefix}: a rule names a route by its whole prefix"))
             } else if is_authz_path() {
-                Some(format!("write {} in place of {found}", toml_text(AUTHZ)))
+                Some(format!("write {} in place of {found}", toml_text(AUTHZ_ROUTE_NAME)))
             } else {
                 let name = name.strip_prefix("/v1/").unwrap_or(name);
                 let near = nearest_name(name, deciding.iter().copied());

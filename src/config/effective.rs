@@ -44,7 +44,7 @@ pub struct EffectiveSettings(pub Vec<EffectiveSetting>);
 
 impl EffectiveSettings {
     /// Lists the settings that were read.
-    pub(super) fn list(settings: &Settings) -> EffectiveSettings {
+    pub(super) fn from_settings(settings: &Settings) -> EffectiveSettings {
         EffectiveSettings(list_settings(settings))
     }
 
@@ -162,7 +162,7 @@ struct ShownValue {
 }
 
 /// The longest value that a change shows, in characters.
-const MAX_SHOWN_VALUE: usize = 60;
+const MAX_SHOWN_VALUE_CHARS: usize = 60;
 
 fn describe_change(old: &ShownValue, new: &ShownValue) -> Option<String> {
     if old == new {
@@ -174,8 +174,8 @@ fn describe_change(old: &ShownValue, new: &ShownValue) -> Option<String> {
     }
     let shorten = |value: &ShownValue| match &value.text {
         None => "not set".to_owned(),
-        Some(text) if text.chars().count() <= MAX_SHOWN_VALUE => text.clone(),
-        Some(text) => text.chars().take(MAX_SHOWN_VALUE).chain(['…']).collect(),
+        Some(text) if text.chars().count() <= MAX_SHOWN_VALUE_CHARS => text.clone(),
+        Some(text) => text.chars().take(MAX_SHOWN_VALUE_CHARS).chain(['…']).collect(),
     };
     let (old, new) = (shorten(old), shorten(new));
     Some(if old == new { "changed".to_owned() } else { format!("{old} → {new}") })

@@ -14,7 +14,7 @@ use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
 const DEFAULT_METHODS: [&str; 2] = ["GET", "HEAD"];
 
 /// Words for methods that no route can name, each with what to write instead.
-const OTHER_METHODS: [(&[&str], &str); 2] = [
+const HINTS_FOR_METHODS: [(&[&str], &str); 2] = [
     (
         &["*", "ANY", "ALL", "any", "all", "Any", "All"],
         "write each method: [\"GET\", \"HEAD\", \"POST\", \"PUT\", \"PATCH\", \"DELETE\"]",
@@ -103,7 +103,8 @@ impl Settings {
         let expected = "a list of methods such as [\"GET\", \"POST\"]";
         let methods = self.parse_list(&format!("{entry_key}.methods"), expected, methods);
         let other_methods = self.texts_of(&format!("{entry_key}.methods")).find_map(|text| {
-            let other = OTHER_METHODS.iter().find(|(names, _)| names.contains(&text.as_str()))?;
+            let other =
+                HINTS_FOR_METHODS.iter().find(|(names, _)| names.contains(&text.as_str()))?;
             Some(other.1.to_owned())
         });
         if methods.is_none() && other_methods.is_some() {

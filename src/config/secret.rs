@@ -13,7 +13,7 @@ impl Settings {
     /// Reads the value of the setting `key` from the file that the setting `KEY_file` names, if
     /// `KEY_file` is set. Blanks and line ends at the end of the file do not count. Reports a fault
     /// if both settings are set.
-    pub fn read_secret_file(&mut self, key: &str) {
+    pub fn read_secret_from_file(&mut self, key: &str) {
         let file_key = format!("{key}_file");
         let Some(path) = self.read_path(&file_key) else { return };
         if self.values.contains_key(key) {

@@ -422,12 +422,18 @@ impl Settings {
         let hint = near.map(|near| format!("did you mean {}?", toml_text(&near)));
         let found = RawValue::Text(text.to_owned()).to_redacted_string();
         let problem = format!("expected {expected}, but found {found}");
-        self.report_list_item(key, index, &problem, hint);
+        self.report_at_list_item(key, index, &problem, hint);
         true
     }
 
     /// Reports a fault of a text in a list. Shows the list without what may be secret.
-    fn report_list_item(&mut self, key: &str, index: usize, problem: &str, hint: Option<String>) {
+    fn report_at_list_item(
+        &mut self,
+        key: &str,
+        index: usize,
+        problem: &str,
+        hint: Option<String>,
+    ) {
         let problem = format!("{}: {problem}", self.shown_key(key));
         let setting = self.values.get(key);
         let RawValue::List(items) = setting.map_or(&RawValue::Boolean(false), |it| &it.raw) else {
@@ -685,7 +691,7 @@ impl Settings {
     /// Reads the address of a store, from the setting or from the file that `KEY_file` names. The
     /// default is an SQLite file.
     pub fn read_store_url(&mut self, key: &str, default_path: &str) -> StoreUrl {
-        self.read_secret_file(key);
+        self.read_secret_from_file(key);
         let setting = self.read_and_mark_known(key, SettingKind::Text);
         self.note_default(toml_text(&format!("{SQLITE_SCHEME}{default_path}")));
         let parsed = match setting {

@@ -178,7 +178,7 @@ impl ConfigText {
                 format!("expected {written} above its {}, but found it below", inner.trim()),
                 Some(format!("write {written} above line {}", at + 1)),
             ),
-            (first, _) => (describe_double(section, first, is_double, message), hint),
+            (first, _) => (describe_header_fault(section, first, is_double, message), hint),
         };
         let start = span.start - line.start;
         let end = span.end.min(line.end) - line.start;
@@ -203,7 +203,7 @@ impl ConfigText {
 }
 
 /// Describes a header that stands twice, or that is no TOML.
-fn describe_double(
+fn describe_header_fault(
     section: &str,
     first: Option<(usize, &str)>,
     is_double: bool,

@@ -6,7 +6,7 @@ use super::unknown_keys::{known_keys, meant_setting};
 use super::variables::variable_name;
 
 /// How other variables of riskgate begin, in small letters.
-const NAME_OF_RISKGATE: &str = "riskgate_";
+const RISKGATE_PREFIX: &str = "riskgate_";
 /// How these variables go on, if the documents, the tests or Kubernetes define them. riskgate does
 /// not warn of them.
 const TOLERATED_NAMES: [&str; 5] = ["config", "key", "url", "binary", "home"];
@@ -21,7 +21,7 @@ impl Settings {
 
 fn find_warning(name: &str, value: &str) -> Option<String> {
     let rest = name.to_ascii_lowercase();
-    let rest = rest.strip_prefix(NAME_OF_RISKGATE)?.trim_start_matches('_');
+    let rest = rest.strip_prefix(RISKGATE_PREFIX)?.trim_start_matches('_');
     // Kubernetes sets RISKGATE_PORT to such a URL for a service of this name.
     let is_of_kubernetes = value.starts_with("tcp://") || value.starts_with("udp://");
     let is_other = TOLERATED_NAMES.contains(&rest)

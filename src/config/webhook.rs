@@ -61,7 +61,7 @@ impl Settings {
     }
 
     fn read_webhook_secret(&mut self, key: &str, is_required: bool) -> Option<WebhookSecret> {
-        self.read_secret_file(key);
+        self.read_secret_from_file(key);
         let Some(setting) = self.read_and_mark_known(key, SettingKind::Secret) else {
             let is_faulty = self.values.contains_key(&format!("{key}_file"));
             if is_required && !is_faulty {

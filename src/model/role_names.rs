@@ -71,7 +71,7 @@ const ROLE_NAMES: [&str; 417] = [
 /// The role names that may begin a longer name, such as `info.berlin`, sorted by bytes. Names that
 /// are last names too are not here: `sales.maria` and `jobs.anna` are people.
 #[rustfmt::skip]
-const FIRST_ROLE_NAMES: [&str; 63] = [
+const LEADING_ROLE_NAMES: [&str; 63] = [
     "admin", "administracao", "administracion", "administrador", "administrator", "assistenza",
     "atencion", "atendimento", "bewerbung", "billing", "biuro", "buchhaltung", "buero",
     "comptabilite", "contabilidad", "contabilidade", "contabilita", "contact", "contacto",
@@ -114,7 +114,7 @@ pub(super) fn is_role_name(local_part: &str) -> bool {
     let (Some(first), Some(_)) = (further_words.next(), further_words.next()) else {
         return false;
     };
-    if is_listed(&FIRST_ROLE_NAMES, first) {
+    if is_listed(&LEADING_ROLE_NAMES, first) {
         return true;
     }
     let is_role = |word| is_listed(&ROLE_NAMES, word);
@@ -132,13 +132,13 @@ mod tests {
 
     #[test]
     fn the_names_are_sorted_and_have_no_separator() {
-        for names in [&ROLE_NAMES[..], &FIRST_ROLE_NAMES, &WORDS_BESIDE_ROLE_NAMES] {
+        for names in [&ROLE_NAMES[..], &LEADING_ROLE_NAMES, &WORDS_BESIDE_ROLE_NAMES] {
             assert!(names.is_sorted_by(|a, b| a < b));
             assert!(names.iter().all(|name| !name.contains(['-', '_', '.', '+', '"'])));
             assert!(names.iter().all(|name| name.to_lowercase() == **name));
             assert!(!names.iter().any(|name| name.contains(|c: char| c.is_ascii_digit())));
         }
-        assert!(FIRST_ROLE_NAMES.iter().all(|name| is_listed(&ROLE_NAMES, name)));
+        assert!(LEADING_ROLE_NAMES.iter().all(|name| is_listed(&ROLE_NAMES, name)));
         assert!(WORDS_BESIDE_ROLE_NAMES.iter().all(|word| !is_listed(&ROLE_NAMES, word)));
     }
 

@@ -11,7 +11,7 @@ use crate::store::NewQuotaEvent;
 /// If the store grants an account nothing in this many observations, and no node spends a call of
 /// it, the account gets no more calls this month. Idle nodes return their leased calls within two
 /// seconds. So the calls that are missing to the limit were lost in a crash.
-const REFUSED_OBSERVATIONS: u32 = 5;
+const OBSERVATIONS_UNTIL_REFUSED: u32 = 5;
 /// If an account reaches several thresholds at once, the event of each is sent this many seconds
 /// after that of the one below, so that it arrives later.
 const SECONDS_BETWEEN_THRESHOLDS: usize = 1;
@@ -91,7 +91,7 @@ impl ThresholdDetector {
             // earlier observations still count.
             let refused = self.refused.get(usage.account);
             return refused.is_some_and(|it| {
-                it.has_same_totals_as(usage) && it.observations >= REFUSED_OBSERVATIONS
+                it.has_same_totals_as(usage) && it.observations >= OBSERVATIONS_UNTIL_REFUSED
             });
         }
         let new = || RefusedAccount { spent: usage.spent, limit: usage.limit, observations: 0 };
@@ -100,7 +100,7 @@ impl ThresholdDetector {
             *refused = new();
         }
         refused.observations = refused.observations.saturating_add(1);
-        refused.observations >= REFUSED_OBSERVATIONS
+        refused.observations >= OBSERVATIONS_UNTIL_REFUSED
     }
 
     /// Creates the events of these reached thresholds, to be recorded now.
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_raised_limit_ends_the_refusal_and_reaches_no_threshold() {
         let mut detector = ThresholdDetector::default();
-        for _ in 0..REFUSED_OBSERVATIONS + 2 {
+        for _ in 0..OBSERVATIONS_UNTIL_REFUSED + 2 {
             observe(&mut detector, usage(100, 100, true));
         }
         for _ in 0..3 {
@@ -220,13 +220,13 @@ mod tests {
     #[test]
     fn an_account_that_gets_no_more_calls_counts_as_full() {
         let mut detector = ThresholdDetector::default();
-        for _ in 1..REFUSED_OBSERVATIONS {
+        for _ in 1..OBSERVATIONS_UNTIL_REFUSED {
             assert!(observe(&mut detector, usage(70, 100, true)).is_empty());
         }
         // A node returned calls, and they were spent.
         assert!(observe(&mut detector, usage(71, 100, true)).is_empty());
         assert!(observe(&mut detector, usage(71, 100, false)).is_empty());
-        for _ in 2..REFUSED_OBSERVATIONS {
+        for _ in 2..OBSERVATIONS_UNTIL_REFUSED {
             assert!(observe(&mut detector, usage(71, 100, true)).is_empty());
         }
         assert_eq!(observe(&mut detector, usage(71, 100, true)), [80, 100]);
