@@ -40,6 +40,17 @@ pub struct SettingDescription {
     pub default: Option<String>,
 }
 
+/// Whether a part of a dotted key is the index of an entry in an array of tables.
+pub(super) fn is_index(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns a key without the indexes of entries.
+pub(super) fn without_indexes(key: &str) -> String {
+    let parts: Vec<&str> = key.split('.').filter(|part| !is_index(part)).collect();
+    parts.join(".")
+}
+
 /// Returns a text in TOML.
 pub fn toml_text(text: &str) -> String {
     toml::Value::from(text).to_string()

@@ -5,10 +5,9 @@ use std::fmt::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::description::SettingKind;
+use super::description::{SettingKind, is_index, without_indexes};
 use super::read_at_start::is_read_at_start;
 use super::settings::{RawSetting, Settings};
-use super::unknown_keys::{is_index, without_indexes};
 use crate::keys::sha256;
 
 /// Which source a setting is from.

@@ -164,12 +164,8 @@ impl Settings {
             }
         };
         let sha256_url = self.parse_setting(&sha256_key, expected, parse_url);
-        let resolve = |key: &str, url: FeedLocation| match url {
-            FeedLocation::File(path) => FeedLocation::File(self.resolve_path(key, path)),
-            url => url,
-        };
-        let url = url.map(|url| resolve(&url_key, url));
-        let sha256_url = sha256_url.map(|url| resolve(&sha256_key, url));
+        let url = url.map(|url| self.resolve_location(&url_key, url));
+        let sha256_url = sha256_url.map(|url| self.resolve_location(&sha256_key, url));
         self.warn_of_missing_list(&url_key, url.as_ref());
         let key = |raw: &RawValue| {
             raw.as_text().filter(|text| is_minisign_public_key(text)).map(str::to_owned)
@@ -210,6 +206,13 @@ impl Settings {
             minisign_public_key: public_key,
             tls_ca,
         })
+    }
+
+    fn resolve_location(&self, key: &str, location: FeedLocation) -> FeedLocation {
+        match location {
+            FeedLocation::File(path) => FeedLocation::File(self.resolve_path(key, path)),
+            url => url,
+        }
     }
 
     /// Warns if the file of a feed is missing. Another program may write the file later.

@@ -5,9 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::description::{SettingDescription, SettingKind};
+use super::description::{SettingDescription, SettingKind, without_indexes};
 use super::settings::Settings;
-use super::unknown_keys::without_indexes;
 
 /// The documents with a table of settings.
 const DOCUMENTS_WITH_SETTINGS: [&str; 2] =

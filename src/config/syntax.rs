@@ -7,13 +7,12 @@
 use std::ops::Range;
 
 use super::Config;
+use super::description::without_indexes;
 use super::fault::{ConfigFault, ConfigText};
 use super::hints::{is_curly_quote, is_quote};
 use super::raw_value::{RawValue, redact_urls_and_long_words};
 use super::settings::{RawSetting, Settings};
-use super::unknown_keys::{
-    header_of_known, known_keys, meant_setting_of_variable, without_indexes,
-};
+use super::unknown_keys::{header_of_known, known_keys, meant_setting_of_variable};
 use super::variables::ENV_PREFIX;
 
 /// How the message of the parser begins if a setting or a section stands twice.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Config;
 use super::counterparts::{HEADERS, find_counterpart, find_in_section};
+use super::description::{is_index, without_indexes};
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
 use super::settings::Settings;
@@ -266,17 +267,6 @@ fn header(section: &str) -> String {
 /// Whether a setting is in a section of which a config may have several.
 fn is_in_array(key: &str) -> bool {
     TABLE_ARRAYS.iter().any(|array| key.strip_prefix(array).is_some_and(|it| it.starts_with('.')))
-}
-
-/// Whether a part of a dotted key is the index of an entry in an array of tables.
-pub(super) fn is_index(part: &str) -> bool {
-    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Returns a key without the indexes of entries.
-pub(super) fn without_indexes(key: &str) -> String {
-    let parts: Vec<&str> = key.split('.').filter(|part| !is_index(part)).collect();
-    parts.join(".")
 }
 
 /// Returns the header of a section, as a config file has it; `None` if riskgate does not know the
