@@ -4,6 +4,7 @@ pub mod admin;
 pub mod listener;
 mod mount;
 pub mod reload;
+pub mod runtime_dir;
 pub mod served_store;
 pub mod served_store_sockets;
 pub mod server;

@@ -9,9 +9,9 @@ use super::output;
 use crate::config::Config;
 use crate::management::{KnownOverrides, set_present_time};
 use crate::model::month::format_rfc3339;
+use crate::process::runtime_dir::RuntimeDir;
 use crate::process::served_store::ServedStore;
-use crate::process::served_store_sockets::{NamedStore, list_named_stores};
-use crate::process::upgrade::RuntimeDir;
+use crate::process::served_store_sockets::{LocalGateway, find_local_gateways};
 use crate::store::{RingRows, Store, StoreError, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::TableInputs;
@@ -206,17 +206,17 @@ impl RunningGateways {
     fn find(config: &Config) -> Result<RunningGateways, CommandFailure> {
         let runtime_dir = running_gateway_dir(config)?;
         let of_dir = runtime_dir.as_ref().and_then(RuntimeDir::read_served_store);
-        let named = named_stores(config)?.into_iter();
+        let gateways = local_gateways(config)?.into_iter();
         let mut served: Vec<ServedStore> =
-            named.filter(|store| !store.is_draining).map(|store| store.served).collect();
+            gateways.filter(|it| !it.is_draining).map(|gateway| gateway.served).collect();
         let is_any = runtime_dir.is_some() || !served.is_empty();
         served.extend(of_dir);
         Ok(RunningGateways { is_any, served })
     }
 }
 
-fn named_stores(config: &Config) -> Result<Vec<NamedStore>, CommandFailure> {
-    list_named_stores(&config.startup.store).map_err(|error| {
+fn local_gateways(config: &Config) -> Result<Vec<LocalGateway>, CommandFailure> {
+    find_local_gateways(&config.startup.store).map_err(|error| {
         CommandFailure::failed(format!(
             "expected to see which gateways run on this machine, but found {error}"
         ))
@@ -257,11 +257,12 @@ pub fn is_gateway_running(config: &Config) -> Result<bool, CommandFailure> {
 /// # Errors
 /// As [`is_gateway_running`].
 pub fn is_gateway_draining(config: &Config) -> Result<bool, CommandFailure> {
-    if named_stores(config)?.iter().any(|store| store.is_draining) {
+    if local_gateways(config)?.iter().any(|gateway| gateway.is_draining) {
         return Ok(true);
     }
     let Some(path) = &config.startup.runtime_dir else { return Ok(false) };
-    RuntimeDir::has_draining_process(path).map_err(|error| hidden_gateway_failure(path, &error))
+    RuntimeDir::has_serving_or_draining_process(path)
+        .map_err(|error| hidden_gateway_failure(path, &error))
 }
 
 /// Reads all keys and all accounts of the config's store; none if there is no store.

@@ -1,8 +1,8 @@
 //! Binds the listening sockets and accepts connections on them.
 //!
-//! Owns the socket options and the budget of file descriptors. Each listener passes its connections
-//! to an app. If accepting fails, for example without free descriptors, the listener tries again
-//! after a pause.
+//! This file owns the socket options and the budget of file descriptors. Each listener passes its
+//! connections to an app. If the kernel can't accept a connection, for example because no
+//! descriptor is free, the listener tries again after a pause.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,37 +25,39 @@ use crate::support::log_interval::LogInterval;
 /// The most connections that the kernel queues until riskgate accepts them. The kernel's own limit
 /// (net.core.somaxconn) may be lower.
 const LISTEN_BACKLOG: i32 = 65_535;
-/// How many unsent bytes the kernel may buffer for a connection. Without this limit the buffer
-/// grows to megabytes, and a thousand slow readers of large responses leave no memory to other
+/// How many unsent bytes the kernel may buffer for a connection. Without this limit, the kernel
+/// buffers megabytes, and a thousand slow readers of large responses leave no memory to other
 /// sockets. Bytes in flight do not count as unsent, so fast clients are not slowed down.
 const NOTSENT_LOWAT_BYTES: u32 = 16 * 1024;
-/// How long the loop waits after a failed accept, for descriptors to be closed.
+/// How long an accept loop waits after a failed accept. Meanwhile, riskgate may close descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// How often an accept loop calls [`Heartbeat::beat`].
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
-/// Descriptors that client connections and exchanges can't use. They are left for the store, the
-/// log, the table, the listeners, the runtime, admin connections and DNS queries
-/// (`dns.concurrency`). With fewer than 136 descriptors, 8 are left for clients and exchanges.
+/// Descriptors that client connections and exchanges can't use. The store, the log, the table, the
+/// listeners, the runtime, admin connections and DNS queries (`dns.concurrency`) need them. If the
+/// process has fewer than 136 descriptors, client connections and exchanges share 8.
 const RESERVED_DESCRIPTORS: u64 = 128;
-/// The last twentieth of the descriptors is kept free of client connections. So the admin listener
-/// can be reached even if riskgate uses more descriptors elsewhere than are reserved.
+/// The last twentieth of the descriptors is kept free of client connections, but at least
+/// [`MIN_KEPT_DESCRIPTORS`] and at most [`MAX_KEPT_DESCRIPTORS`]. So the admin listener can be
+/// reached even if riskgate uses more descriptors elsewhere than are reserved.
 const KEPT_DESCRIPTORS_DIVISOR: u64 = 20;
 /// The fewest descriptors that are kept free of client connections.
 const MIN_KEPT_DESCRIPTORS: u64 = 3;
 /// The most descriptors that are kept free of client connections.
 const MAX_KEPT_DESCRIPTORS: u64 = 32;
-/// The process does not start if its limit of open files is lower.
+/// The lowest limit of open files with which the process starts.
 pub const MIN_OPEN_FILES_LIMIT: u64 = 64;
 
-/// Binds a listening socket.
+/// Binds a socket, and lets the kernel queue up to [`LISTEN_BACKLOG`] connections at it.
 pub fn bind_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, LISTEN_BACKLOG)?;
     Ok(listener)
 }
 
-/// Sets options that accepted connections inherit, so that riskgate need not set them on each
-/// connection. If the kernel rejects an option, riskgate logs that and serves without the option.
+/// Sets options that accepted connections inherit, so that riskgate need not set options on each
+/// connection. If the kernel rejects an option, riskgate logs the error, sets no further option, and
+/// serves.
 fn set_socket_options(name: &str, listener: &TcpListener, tcp_user_timeout: Duration) {
     let socket = SockRef::from(listener);
     let set = socket
@@ -67,28 +69,31 @@ fn set_socket_options(name: &str, listener: &TcpListener, tcp_user_timeout: Dura
     }
 }
 
-/// How many client connections, and how many exchanges with upstream servers, may be open at the
-/// same time.
+/// How many client connections and how many exchanges may be open at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorBudget {
-    /// Client connections.
+    /// The most client connections.
     pub max_connections: usize,
-    /// Exchanges with upstream servers.
+    /// The most exchanges with upstream servers.
     pub max_exchanges: usize,
 }
 
 impl DescriptorBudget {
-    /// Raises the process's limit of open files to the hard limit, and divides the descriptors. A
-    /// client connection needs one. An exchange needs three: the upstream connection, a duplicate
-    /// with which riskgate can end that connection, and an idle connection of the other path (fast
-    /// path or Pingora path). Returns `wanted`, lowered if the descriptors do not suffice. If the
-    /// limit is below [`MIN_OPEN_FILES_LIMIT`], returns the limit as the error.
+    /// Raises the process's limit of open files to the hard limit, and divides the descriptors.
+    /// Returns `wanted`, lowered if the descriptors do not suffice.
+    ///
+    /// A client connection needs one descriptor. An exchange needs three: for the upstream
+    /// connection, for a duplicate with which riskgate can end the upstream connection, and for an
+    /// idle connection of the other path (fast path or Pingora path).
+    ///
+    /// # Errors
+    /// Returns the limit if it is below [`MIN_OPEN_FILES_LIMIT`].
     pub fn raise_nofile_limit_and_divide(
         wanted: DescriptorBudget,
     ) -> Result<DescriptorBudget, u64> {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // If the limit can't be raised, the current one is divided.
+        // If the kernel does not raise the limit, the current limit is divided.
         let current = match setrlimit(Resource::Nofile, raised) {
             Ok(()) => limit.maximum,
             Err(_) => limit.current,
@@ -99,7 +104,8 @@ impl DescriptorBudget {
         }
     }
 
-    /// Lowers both limits so that they and [`RESERVED_DESCRIPTORS`] fit within `limit` descriptors.
+    /// Lowers both maxima so that they and [`RESERVED_DESCRIPTORS`] fit within `limit` descriptors.
+    /// If `limit` is below 136, the maxima fit within 8 descriptors.
     fn fit_within(self, limit: u64) -> DescriptorBudget {
         let spare = limit.saturating_sub(RESERVED_DESCRIPTORS).max(8);
         let spare = usize::try_from(spare).unwrap_or(usize::MAX);
@@ -109,7 +115,7 @@ impl DescriptorBudget {
     }
 }
 
-/// Accepts on one socket and passes each connection to its app, which limits their number.
+/// Accepts connections on one socket and passes each to an app. The app limits their number.
 pub struct ListenerService<A> {
     name: &'static str,
     socket: Option<TcpListener>,
@@ -120,14 +126,14 @@ pub struct ListenerService<A> {
     heartbeat: Heartbeat,
     accept_error_log: LogInterval,
     closed_connection_log: LogInterval,
-    /// A connection whose descriptor has this number or a higher one is closed at once.
+    /// The service closes a connection at once if its descriptor has this number or a higher one.
     first_kept_descriptor: i32,
-    /// Counts such a connection.
+    /// Counts a connection that was closed because of its descriptor.
     count_closed_connection: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<A> ListenerService<A> {
-    /// A service with one thread.
+    /// Creates a service with one thread, which keeps no descriptors free.
     pub fn new(
         name: &'static str,
         socket: TcpListener,
@@ -149,9 +155,9 @@ impl<A> ListenerService<A> {
         }
     }
 
-    /// Keeps the last descriptors of the process from the connections of this service, so that a
-    /// flood leaves some to the admin listener, the store and the logs. `count_closed_connection`
-    /// counts a connection that is closed for this.
+    /// Keeps the last descriptors of the process free of this service's connections, so that a flood
+    /// of connections leaves some descriptors to the admin listener, the store and the logs. The
+    /// service calls `count_closed_connection` for each connection that it closes for this reason.
     pub fn leaving_last_descriptors(
         mut self,
         count_closed_connection: impl Fn() + Send + Sync + 'static,
@@ -176,7 +182,7 @@ impl<A> ListenerService<A> {
 }
 
 impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
-    /// Logs a failed accept, unless one was logged shortly before.
+    /// Logs a failed accept, unless another one was logged shortly before.
     fn log_accept_error(&self, error: &io::Error) {
         if self.accept_error_log.begin_if_due() {
             log::error!("{}: accepting a connection failed, will retry: {error}", self.name);
@@ -200,7 +206,7 @@ impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
     /// [`ACCEPT_BACKOFF`].
     async fn accept_one(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
         match socket.accept().await {
-            // The kernel gives the lowest free number, so all numbers below are in use.
+            // The kernel gives each descriptor the lowest free number, so all lower ones are in use.
             Ok((stream, _)) if stream.as_raw_fd() >= self.first_kept_descriptor => {
                 self.close_to_keep_descriptor(stream);
             }
@@ -248,14 +254,15 @@ impl<A: ServerApp + Send + Sync + 'static> Service for ListenerService<A> {
                         _ = heartbeat_interval.tick() => self.heartbeat.beat(),
                         () = self.accept_one(&socket, &stopping) => {}
                     }
-                    // The connection's task goes first: it closes the connection if there are too
-                    // many. Else a flood would take all descriptors.
+                    // The task of the connection runs before the next accept, because the task
+                    // closes the connection if too many are open. Otherwise, a flood of connections
+                    // would take all descriptors.
                     tokio::task::yield_now().await;
                 }
-                // Closing the socket would reset connections that wait in the backlog, so they are
-                // accepted and served first.
+                // Closing the socket would reset the connections in the backlog, so the service
+                // accepts these connections first.
                 while timeout(Duration::ZERO, self.accept_one(&socket, &stopping)).await.is_ok() {
-                    // The connection's task counts the connection, so the process waits for it.
+                    // The task of the connection counts it, so the drain waits for the connection.
                     tokio::task::yield_now().await;
                 }
             }

@@ -1,5 +1,5 @@
-//! What another Pingora server mounts: the gate or the whole gateway, and the service that updates
-//! their state.
+//! What another Pingora server mounts: the gate or the whole gateway, and the service that keeps the
+//! state of both up to date.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,17 +31,21 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Reads a config file, and everything that it names: the table, the keys, the store. Variables
-    /// named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`. A
-    /// relative path in the file starts at the directory of the file; if that directory is named
-    /// `conf`, at the one above it. Default paths start there too, but at /var/lib/riskgate for a
-    /// file in /etc/riskgate.
+    /// Reads a config file, and everything that the file names: the table, the keys, the store.
+    /// Variables named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`.
+    ///
+    /// Relative paths in the file, and default paths, start at the *base directory*:
+    /// - the directory above that of the file, if the file is in a directory named `conf`;
+    /// - otherwise, the directory of the file.
+    ///
+    /// For a file in /etc/riskgate, default paths start at /var/lib/riskgate instead.
     ///
     /// The call starts the threads that talk to the store and write the access log, so create only
     /// one mount in a process. riskgate writes its own messages through the `log` crate.
     ///
     /// # Errors
-    /// [`StartError::Config`] lists every fault of the config and of the files that it names.
+    /// - [`StartError::Config`] if the config, or a file or store that the config names, is faulty.
+    /// - [`StartError::Failed`] if the system refuses something, such as a thread.
     pub fn from_config_file(path: impl Into<PathBuf>) -> Result<Mount, StartError> {
         let file = ConfigFile::Path(path.into());
         let overrides = ConfigSources { file, flags: Vec::new() };
@@ -58,18 +62,20 @@ impl Mount {
         self.gate.clone()
     }
 
-    /// Creates a gateway: the gate in front of the servers of `[upstream]`. Add
-    /// [`Gateway::background_service`] to your server too.
+    /// Creates a gateway: the gate in front of the servers of `[upstream]`. Add its
+    /// [`Gateway::background_service`] to your server.
     ///
     /// # Errors
-    /// Returns [`StartError::Config`] if no thread can be started that resolves `upstream.servers`.
+    /// Returns [`StartError::Config`] if riskgate can't start the thread that resolves
+    /// `upstream.servers`.
     pub fn gateway(&self) -> Result<Gateway, StartError> {
         Ok(Gateway::new(self.gate(), create_upstreams(&self.config)?))
     }
 
-    /// The service that watches config, table and keys. It replaces each part that has changed,
-    /// while requests run. Add the service to your server. A faulty part keeps its last good state.
-    /// Settings of the config that `riskgate run` can't reload take effect at the next start.
+    /// Returns the service that watches config, table and keys. Add the service to your server. The
+    /// service replaces each part that has changed, while requests run. If the new state of a part
+    /// is faulty, the last good state stays. Settings that `riskgate run` can't reload take effect
+    /// at the next start.
     pub fn into_reload_service(self) -> impl ServiceWithDependents + 'static {
         GenBackgroundService::new("riskgate".to_owned(), Arc::new(self.reloader))
     }

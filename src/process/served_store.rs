@@ -1,4 +1,4 @@
-//! Which store the running gateway serves, for commands.
+//! The file in the runtime directory that tells commands which store the gateway serves.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,16 +8,18 @@ use std::{fs, io};
 
 use crate::support::regular_file::write_atomically;
 
-/// The store that a process serves, as commands learn it, so that they do not change another one.
+/// The store that a gateway serves. Commands compare it with the store of their config, so that a
+/// command does not change another store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedStore {
-    /// Where it is: see
-    /// [`StoreOptions::shown_address`](crate::config::StoreOptions::shown_address).
+    /// The address, as
+    /// [`StoreOptions::shown_address`](crate::config::StoreOptions::shown_address) returns it.
     pub address: String,
-    /// The id of the store; `None` until the process has read keys from it.
+    /// The id of the store; `None` until the gateway has read keys from the store.
     pub id: Option<String>,
-    /// The inode of an SQLite file. Another file at the address has another one, although SQLite
-    /// may read the id from the log beside it.
+    /// The inode of the SQLite file; `None` for a Redis server, and if the file does not exist. If
+    /// another file takes the place of the served file, the inode differs. The id may be the same,
+    /// because SQLite may read the id from the write-ahead log of the served file.
     pub inode: Option<u64>,
 }
 
@@ -30,11 +32,11 @@ impl ServedStore {
         write_atomically(file, format!("{address}\n{id}\n{inode}\n").as_bytes())
     }
 
-    /// Reads what a process on this machine has written.
+    /// Reads the file that [`ServedStore::write`] wrote.
     pub fn read(file: &Path) -> io::Result<ServedStore> {
         let text = fs::read_to_string(file)?;
         let mut lines = text.lines();
-        // Older versions wrote the address alone.
+        // Older versions of riskgate wrote only the address.
         let mut next = || lines.next().unwrap_or_default().to_owned();
         let (address, id, inode) = (next(), next(), next());
         Ok(ServedStore {
@@ -48,30 +50,30 @@ impl ServedStore {
 /// After a failed write, the next attempt waits this long.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// The file that names the store of the process that serves from a runtime directory. Only that
-/// process writes it, so that commands don't take the store of another process for it.
+/// The file in a runtime directory that describes the served store. Only the process that has
+/// claimed the directory writes the file.
 #[derive(Debug)]
 pub struct ServedStoreFile {
     path: PathBuf,
-    /// Whether this process serves from the directory.
+    /// Whether this process has claimed the directory.
     is_claimed: Arc<AtomicBool>,
-    /// What this process has written; `None` if it has written nothing.
+    /// What this process wrote last; `None` if this process has written nothing.
     written: Option<ServedStore>,
-    /// When a write failed, if no later one has succeeded.
+    /// When the last write failed; `None` if that write succeeded.
     failed_at: Option<Instant>,
 }
 
 impl ServedStoreFile {
-    /// The file at `path`. `is_claimed` is true while this process may write it.
+    /// Creates nothing on the disk. `is_claimed` is true while this process may write the file.
     pub fn new(path: PathBuf, is_claimed: Arc<AtomicBool>) -> ServedStoreFile {
         ServedStoreFile { path, is_claimed, written: None, failed_at: None }
     }
 
-    /// Writes the file if this process serves from the directory and has not written this before.
-    /// After a failure, the next calls try again, with a pause.
+    /// Writes the file if this process has claimed the directory and `served` differs from what was
+    /// written last. After a failure, calls try again every [`RETRY_PAUSE`].
     ///
     /// # Errors
-    /// Returns an error if the file can't be written, once for each series of failures.
+    /// If the file can't be written. Of several failures in a row, only the first is returned.
     pub fn update(&mut self, served: &ServedStore) -> io::Result<()> {
         let must_pause = self.failed_at.is_some_and(|at| at.elapsed() < RETRY_PAUSE);
         if self.written.as_ref() == Some(served)

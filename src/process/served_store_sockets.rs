@@ -1,14 +1,17 @@
 //! Tells the commands of this machine which store a gateway serves, without a file.
 //!
-//! A gateway binds Unix sockets in the abstract namespace. Their names have a hash of the address
-//! of its store, and the identity of that store. A command reads these names in `/proc/net/unix`.
-//! So a command sees the gateway even if all files were moved away or replaced, if the gateway has
-//! no runtime directory, or if another process has claimed it. The kernel removes the names at the
-//! end of the process. Nobody can connect to the sockets.
+//! A gateway binds Unix sockets in the abstract namespace. The name of a socket contains a hash of
+//! the store's address, the inode and the id of the store, and whether the gateway drains. A command
+//! reads these names in `/proc/net/unix`. So a command finds the gateway even if:
+//! - the files of the store or of the runtime directory were moved away or replaced,
+//! - the gateway has no runtime directory, or
+//! - another process has claimed the runtime directory.
 //!
-//! The names of one network namespace are not seen from another one; the runtime directory shows
-//! such gateways if the containers share it. Every local user can bind such names. This can only
-//! lead to commands that refuse, not to a change of another store.
+//! The kernel removes the names when the process ends. Nobody can connect to the sockets.
+//!
+//! A command sees only the names of its own network namespace. A gateway in another namespace is
+//! found by the runtime directory, if the containers share that directory. Every local user can bind
+//! such names. A forged name can make commands refuse, but never makes one change another store.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -30,32 +33,32 @@ const NAME_PREFIX: &str = "riskgate-store/";
 /// The kernel shows the zero byte of an abstract name as `@`.
 const LISTED_PREFIX: &str = "@riskgate-store/";
 
-/// The sockets that name the store of this process. Clones share the sockets.
+/// The sockets whose names describe the store of this process. Clones share the sockets.
 #[derive(Clone, Debug)]
 pub struct StoreNameSockets(Arc<Mutex<Sockets>>);
 
 #[derive(Debug)]
 struct Sockets {
     address_hashes: Vec<String>,
-    /// What the names tell; `None` before the first update.
+    /// The store that the names describe; `None` before the first update.
     served: Option<ServedStore>,
     is_draining: bool,
-    /// The names that were bound last, or were tried.
+    /// The names of the last attempt to bind, whether it succeeded or failed.
     names: Vec<String>,
     bound: Vec<OwnedFd>,
 }
 
-/// A store that a gateway on this machine serves at the address of a config.
+/// A gateway on this machine, as the name of its socket describes it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct NamedStore {
-    /// The store.
+pub struct LocalGateway {
+    /// The store that the gateway serves.
     pub served: ServedStore,
     /// Whether the gateway accepts no connections any more.
     pub is_draining: bool,
 }
 
 impl StoreNameSockets {
-    /// The sockets of a process that serves this store. None is bound yet.
+    /// Creates the sockets of a process that serves this store. Binds none before the first update.
     pub fn new(store: &StoreOptions) -> StoreNameSockets {
         StoreNameSockets(Arc::new(Mutex::new(Sockets {
             address_hashes: hash_addresses(store),
@@ -66,23 +69,24 @@ impl StoreNameSockets {
         })))
     }
 
-    /// Lets the names tell of this store.
+    /// Lets the names describe this store.
     ///
     /// # Errors
-    /// If a socket can't be bound: once for each store that is told.
+    /// If a socket can't be bound. Later calls with the same store do not try again.
     pub fn update(&self, served: &ServedStore) -> io::Result<()> {
-        self.change(|sockets| sockets.served = Some(served.clone()))
+        self.change_and_bind(|sockets| sockets.served = Some(served.clone()))
     }
 
-    /// Lets the names tell that this process serves no longer, and still writes what it counted.
+    /// Lets the names say that this process accepts no connections any more, and still writes what
+    /// it counted to the store.
     ///
     /// # Errors
-    /// As [`StoreNameSockets::update`].
+    /// If a socket can't be bound.
     pub fn set_draining(&self) -> io::Result<()> {
-        self.change(|sockets| sockets.is_draining = true)
+        self.change_and_bind(|sockets| sockets.is_draining = true)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Sockets)) -> io::Result<()> {
+    fn change_and_bind(&self, change: impl FnOnce(&mut Sockets)) -> io::Result<()> {
         let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut sockets);
         let names = sockets.names_to_bind();
@@ -90,7 +94,8 @@ impl StoreNameSockets {
             return Ok(());
         }
         sockets.names.clone_from(&names);
-        // The earlier names end when the new ones are there, so that a command always sees some.
+        // The earlier sockets close only when the new ones are bound, so that a command always sees
+        // the gateway.
         sockets.bound = names.iter().map(|name| bind_name(name)).collect::<io::Result<_>>()?;
         Ok(())
     }
@@ -102,7 +107,7 @@ impl Sockets {
         let state = if self.is_draining { "draining" } else { "serving" };
         let id = id.as_deref().unwrap_or_default();
         let inode = inode.map_or(String::new(), |inode| inode.to_string());
-        // Two processes can't bind one name.
+        // Two processes can't bind the same name.
         let process = std::process::id();
         let name = |hash| format!("{NAME_PREFIX}{hash}/{state}/{inode}/{id}/{process}");
         self.address_hashes.iter().map(name).collect()
@@ -116,28 +121,30 @@ fn bind_name(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Lists what the gateways on this machine serve that have a store at this address.
+/// Finds the gateways on this machine whose store is at the address of `store`. Finds none if `/proc`
+/// is not mounted.
 ///
 /// # Errors
-/// If this process may not read the kernel's list. Without `/proc`, returns no stores.
-pub fn list_named_stores(store: &StoreOptions) -> io::Result<Vec<NamedStore>> {
+/// If this process can't read the kernel's list of sockets.
+pub fn find_local_gateways(store: &StoreOptions) -> io::Result<Vec<LocalGateway>> {
     let list = match fs::read(SOCKET_LIST) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         list => list?,
     };
     let (hashes, address) = (hash_addresses(store), store.shown_address());
-    // Other programs bind names that are no UTF-8.
+    // Names that other programs bind may not be UTF-8.
     let list = String::from_utf8_lossy(&list);
     Ok(list.lines().filter_map(|line| parse_line(line, &hashes, &address)).collect())
 }
 
-/// Parses a line of the kernel's list. `None` for other sockets than those of these addresses.
-fn parse_line(line: &str, hashes: &[String], address: &str) -> Option<NamedStore> {
+/// Parses a line of the kernel's list. Returns `None` if the line is no socket of a gateway whose
+/// store has one of these address hashes.
+fn parse_line(line: &str, hashes: &[String], address: &str) -> Option<LocalGateway> {
     let name = line.split_whitespace().next_back()?.strip_prefix(LISTED_PREFIX)?;
     let mut parts = name.split('/');
     let mut next = || parts.next();
     let (hash, state, inode, id) = (next()?, next()?, next()?, next()?);
-    hashes.iter().any(|known| known == hash).then(|| NamedStore {
+    hashes.iter().any(|known| known == hash).then(|| LocalGateway {
         served: ServedStore {
             address: address.to_owned(),
             id: Some(id.to_owned()).filter(|id| !id.is_empty()),
@@ -147,9 +154,9 @@ fn parse_line(line: &str, hashes: &[String], address: &str) -> Option<NamedStore
     })
 }
 
-/// Hashes the addresses of a store, because the name of a socket is too short for a path. A path
-/// means something within one root directory only, so the containers of one network namespace don't
-/// take each other's paths for their own.
+/// Hashes each address of a store, because the name of a socket is too short for a path. The root
+/// directory is part of the hash, because containers that share a network namespace may have
+/// different files at the same path.
 fn hash_addresses(store: &StoreOptions) -> Vec<String> {
     let root = fs::metadata("/").ok();
     let root = root.as_ref().map(|root: &Metadata| (root.dev(), root.ino())).unwrap_or_default();
@@ -177,7 +184,7 @@ mod tests {
             id: Some("ab12".to_owned()),
             inode: Some(77),
         };
-        assert_eq!(found, NamedStore { served: expected, is_draining: false });
+        assert_eq!(found, LocalGateway { served: expected, is_draining: false });
         let unknown = parse("@riskgate-store/0123456789abcdef/draining///4711").unwrap();
         assert_eq!((unknown.served.id, unknown.served.inode), (None, None));
         assert!(unknown.is_draining);

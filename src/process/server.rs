@@ -1,7 +1,7 @@
-//! The process: starts completely or not at all, listens, drains, ends.
+//! Starts the gateway completely or not at all, and runs it until a signal ends the process.
 //!
-//! Owns the order of start and exit, the signals, and the config of Pingora's server. It decides
-//! nothing about a request.
+//! This module owns the order of start and exit, the signals, and the config of Pingora's server. It
+//! decides nothing about a request.
 
 mod exit;
 mod signals;
@@ -27,9 +27,10 @@ use crate::process::admin::AdminApp;
 use crate::process::admin::connection::AdminServerApp;
 use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES_LIMIT};
 use crate::process::reload::Reloader;
+use crate::process::runtime_dir::RuntimeDir;
 use crate::process::served_store_sockets::StoreNameSockets;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
-use crate::process::upgrade::{Predecessor, RuntimeDir, SuccessorSocket};
+use crate::process::upgrade::{Predecessor, SuccessorSocket};
 use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, Upstreams};
 use crate::proxy::upstream_service::UpstreamService;
 use crate::support::certificates::CurrentCertificates;
@@ -47,9 +48,10 @@ pub use startup_inputs::{StartError, StartupInputs};
 /// How the process gets its sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartMode {
-    /// It binds its own sockets.
+    /// The process binds its own sockets.
     Standalone,
-    /// It takes the sockets over from the serving process, if there is one.
+    /// The process takes the sockets over from the process that serves. If none serves, it binds its
+    /// own sockets.
     Upgrade,
 }
 
@@ -125,12 +127,12 @@ pub fn run(
     Ok(())
 }
 
-/// The runtime directory, and the socket in it on which the serving process connects.
+/// The runtime directory, and the socket in this directory to which the serving process connects.
 type DirAndUpgradeSocket = (Option<RuntimeDir>, Option<SuccessorSocket>);
 
-/// In an upgrade, opens the upgrade socket before this process loads lists, keys and certificates,
-/// so that the serving process can connect meanwhile. With a faulty config no socket is opened:
-/// `StartupInputs::read` reads the config again and reports all faults.
+/// In an upgrade, opens the upgrade socket. This process loads lists, keys and certificates only
+/// after that, so the serving process can connect meanwhile. If the config is faulty, opens no
+/// socket: `StartupInputs::read` reads the config again and reports all faults.
 fn open_socket_if_upgrading(
     start_mode: StartMode,
     config_sources: &ConfigSources,
@@ -145,14 +147,14 @@ fn open_socket_if_upgrading(
 struct PreparedStart {
     runtime_dir: Option<RuntimeDir>,
     sockets: ListenSockets,
-    /// The streams of signals; None until the handlers are installed.
+    /// The streams of signals; `None` until the handlers are installed.
     signal_streams: Option<SignalStreams>,
-    /// The process that this one replaces; None if no sockets were taken over.
+    /// The process that this one replaces; `None` if this one has taken no sockets over.
     predecessor: Option<Predecessor>,
 }
 
-/// Installs the signal handlers, claims the runtime directory and binds the sockets. Does none of
-/// these if a predecessor serves, because its sockets are taken over later.
+/// Installs the signal handlers, claims the runtime directory and binds the sockets. If a
+/// predecessor serves, does nothing: [`take_over_sockets`] takes the predecessor's sockets over.
 fn bind_unless_upgrading(
     config: &Config,
     mut runtime_dir: Option<RuntimeDir>,
@@ -163,15 +165,15 @@ fn bind_unless_upgrading(
         return Ok(PreparedStart { runtime_dir, sockets, signal_streams: None, predecessor: None });
     }
     let signal_streams = Some(signals::install_signal_handlers());
-    // riskgate claims the directory before it binds, so that a successor that starts now waits and
-    // does not bind.
+    // riskgate claims the directory before it binds. So a successor that starts at this moment waits
+    // for the sockets, and does not bind its own.
     claim_runtime_dir_or_warn(&mut runtime_dir);
     let sockets = ListenSockets::bind(config, Vec::new())?;
     Ok(PreparedStart { runtime_dir, sockets, signal_streams, predecessor: None })
 }
 
 /// Waits for the sockets of the predecessor. Binds each configured address for which the
-/// predecessor sent no socket. If the predecessor ends first, binds all of them.
+/// predecessor sent no socket. If the predecessor ends without sending sockets, binds all addresses.
 fn take_over_sockets(
     config: &Config,
     prepared_start: &mut PreparedStart,
@@ -225,9 +227,10 @@ fn add_services(
     Ok(())
 }
 
-/// Checks the paths of the access log and of the audit, fits the connection limits to the limit of
-/// open files, and resolves the upstream servers. Returns the config with the fitted limits, or the
-/// faults of all three steps. Starts nothing, so `riskgate check` also calls this function.
+/// Checks the paths of the access log and of the audit, fits the limits of connections and exchanges
+/// to the limit of open files, and resolves the upstream servers. Returns the config with the fitted
+/// limits, or the faults of all three steps. Both `riskgate run` and `riskgate check` call this
+/// function. No thread that it starts outlives the call.
 pub fn check_log_limits_and_upstreams(
     config: &Config,
 ) -> Result<(Config, Arc<Upstreams>), StartError> {
@@ -244,8 +247,8 @@ pub fn check_log_limits_and_upstreams(
     }
 }
 
-/// Creates the upstream servers of a config, and resolves their names. A name that does not resolve
-/// is no error: riskgate tries again while it runs.
+/// Creates the upstream servers of a config, and resolves their names. If a name does not resolve,
+/// this is no error: riskgate tries again while it runs.
 pub fn create_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
     let upstreams = Upstreams::new(config.startup.upstream.clone()).map_err(|error| {
         StartError::Config(vec![format!("upstream: expected to resolve names, but found {error}")])
@@ -254,7 +257,8 @@ pub fn create_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
 }
 
 /// Raises the process's limit of open files to its hard limit. Then lowers `listen.max_connections`
-/// and `upstream.max_in_flight`, with its limit per address, to what the open files allow.
+/// and `upstream.max_in_flight` to what the open files allow. If it lowers `upstream.max_in_flight`,
+/// it lowers `upstream.max_in_flight_per_address` to at most half of the new value.
 fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> {
     let wanted = DescriptorBudget {
         max_connections: config.startup.connection_limits.max_connections,
@@ -276,7 +280,8 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
     Ok(config)
 }
 
-/// Opens the runtime directory. Without it the process serves, but can't be upgraded.
+/// Opens the runtime directory. If that fails, logs a warning: the process serves without the
+/// directory, but can't be upgraded.
 fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
     let path = config.startup.runtime_dir.as_ref()?;
     match RuntimeDir::open(path) {
@@ -288,8 +293,8 @@ fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
     }
 }
 
-/// Opens the runtime directory, which an upgrade requires, and the upgrade socket in it if a
-/// process serves from there.
+/// Opens the runtime directory, which an upgrade requires. If a process serves from the directory,
+/// binds the upgrade socket in it.
 fn open_dir_and_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, StartError> {
     let Some(path) = &config.startup.runtime_dir else {
         return Err(StartError::Config(vec![
@@ -304,12 +309,12 @@ fn open_dir_and_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, S
         log::info!("no process serves from process.runtime_dir: starting as without --upgrade");
         return Ok((Some(runtime_dir), None));
     }
-    let upgrade_socket = runtime_dir.bind_upgrade_socket().map_err(failed)?;
+    let upgrade_socket = SuccessorSocket::bind(&runtime_dir).map_err(failed)?;
     Ok((Some(runtime_dir), Some(upgrade_socket)))
 }
 
 fn runtime_dir_error(path: &Path, error: &std::io::Error) -> String {
-    format!("{RUNTIME_DIR}: {}", runtime_dir_problem(path, error))
+    format!("{RUNTIME_DIR_SETTING}: {}", runtime_dir_problem(path, error))
 }
 
 fn runtime_dir_problem(path: &Path, error: &std::io::Error) -> String {
@@ -317,19 +322,19 @@ fn runtime_dir_problem(path: &Path, error: &std::io::Error) -> String {
     format!("expected a directory that only this user can write to, but found {error}: {path}")
 }
 
-/// Returns a warning if the runtime directory can't be used. The process serves without it.
+/// Returns a warning if the runtime directory can't be used. The process would serve without it.
 pub fn check_runtime_dir(config: &Config) -> Option<String> {
     let path = config.startup.runtime_dir.as_ref()?;
     let error = RuntimeDir::check_openable(path).err()?;
     let problem = runtime_dir_problem(path, &error);
-    let fault = config.file_places.fault_at_setting(path, RUNTIME_DIR, &problem);
+    let fault = config.file_places.fault_at_setting(path, RUNTIME_DIR_SETTING, &problem);
     let words = "an upgrade without a refused connection would not be possible";
     Some(format!("{words}: {}", fault.to_text()))
 }
 
-const RUNTIME_DIR: &str = "process.runtime_dir";
+const RUNTIME_DIR_SETTING: &str = "process.runtime_dir";
 
-/// Logs what the process serves, and which configured limits had to be lowered.
+/// Logs what the process serves, the limits that were lowered, and the warnings about the config.
 fn log_startup(config: &Config, configured: &Config, state: &GateState) {
     let (connections, exchanges) =
         (config.startup.connection_limits.max_connections, config.startup.upstream.max_in_flight);
@@ -368,10 +373,10 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
 fn pingora_server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.startup.threads,
-        // A single thread has no other thread to steal work from.
+        // If there is one thread, it has no other thread to steal work from.
         work_stealing: config.startup.threads > 1,
         max_retries: MAX_ATTEMPTS,
-        // The drain ends once the tracker counts no connections; this is its upper limit.
+        // A drain ends once the tracker counts no connections, but after this time at the latest.
         grace_period_seconds: Some(config.startup.drain_grace.as_secs_f64().ceil() as u64),
         graceful_shutdown_timeout_seconds: Some(1),
         upstream_keepalive_pool_size: MAX_IDLE_CONNECTIONS,
@@ -380,8 +385,9 @@ fn pingora_server_conf(config: &Config) -> ServerConf {
     }
 }
 
-/// Makes the process count each panic and log it, with its backtrace if one was captured. A panic
-/// in a connection's task ends only that connection.
+/// Makes the process count and log each panic, with its backtrace if one was captured. A panic in
+/// the task of a connection ends only that connection. If the log shows no errors, the hook that was
+/// installed before writes the panic.
 pub fn install_panic_hook(state: &Arc<GateState>) {
     let state = Arc::clone(state);
     let default = std::panic::take_hook();
@@ -390,7 +396,8 @@ pub fn install_panic_hook(state: &Arc<GateState>) {
         if !log::log_enabled!(log::Level::Error) {
             return default(info);
         }
-        // The log does not block; the standard library's hook writes to standard error, which may.
+        // Writing to the log does not block. The standard library's hook writes to standard error,
+        // and that may block.
         let trace = Backtrace::capture();
         match trace.status() {
             BacktraceStatus::Captured => log::error!("{info}\n{trace}"),

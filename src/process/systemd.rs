@@ -1,6 +1,7 @@
 //! Notifies systemd (sd_notify protocol) that the process is ready, reloading, stopping or alive.
 //!
-//! Without a service manager it does nothing. It receives no commands: those come as signals.
+//! Without a service manager, these functions do nothing. systemd sends its commands as signals, so
+//! this file receives none.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,8 +18,8 @@ use sd_notify::NotifyState;
 
 use crate::config::Config;
 
-/// Counts the timer ticks of the accept loops. systemd's watchdog is notified only while this count
-/// grows.
+/// Counts the timer ticks of all accept loops but that of the admin listener. Until shutdown,
+/// riskgate notifies systemd's watchdog only while this count grows. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeat(Arc<AtomicU64>);
 
@@ -33,7 +34,7 @@ impl Heartbeat {
     }
 }
 
-/// Tells systemd that the process serves.
+/// Tells systemd that the process serves, and the id of the process.
 pub fn notify_ready() {
     notify(&[NotifyState::Ready, NotifyState::MainPid(std::process::id())]);
 }
@@ -93,8 +94,8 @@ fn send_datagram(address: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> 
     socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
-/// The background service that notifies systemd's watchdog: while the process serves, only if the
-/// accept loops run; during shutdown always.
+/// The background service that notifies systemd's watchdog. While the process serves, it does so
+/// only if at least one accept loop ran since the last notification. During shutdown, it always does.
 pub struct WatchdogNotifier(pub Heartbeat);
 
 #[async_trait]
@@ -112,9 +113,9 @@ impl BackgroundService for WatchdogNotifier {
                 _ = shutdown.wait_for(|stop| *stop) => break,
             }
         }
-        // At shutdown the accept loops end, so the heartbeat count no longer grows. From here on
-        // systemd is notified regardless of the count: its watchdog must not kill the process while
-        // riskgate finishes its requests. TimeoutStopSec limits that time.
+        // At shutdown the accept loops end, so the heartbeat count no longer grows. From now on,
+        // riskgate notifies systemd regardless of the count, because systemd's watchdog must not
+        // kill the process while riskgate finishes its requests. TimeoutStopSec limits that time.
         loop {
             notify(&[NotifyState::Watchdog]);
             tokio::time::sleep(interval / 3).await;

@@ -1,5 +1,5 @@
-//! What the process does when it ends, and what it transfers to its successor: the process that
-//! replaces this one in an upgrade.
+//! What the process does when it ends, and what it transfers to its successor. The successor is the
+//! process that replaces this one in an upgrade.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -9,19 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use crate::downstream::ConnectionTracker;
 use crate::gate::Gate;
 use crate::observe::process_log::ProcessLog;
+use crate::process::runtime_dir::RuntimeDir;
 use crate::process::served_store_sockets::StoreNameSockets;
-use crate::process::upgrade::RuntimeDir;
+use crate::process::upgrade::transfer_sockets;
 
 /// What a caller of `run` wants done when the process ends without a crash.
 pub type ExitHook = Box<dyn FnOnce() + Send>;
 
-/// What the process does last, whichever signal ends it. If requests are cut, two threads come to
-/// the end at once.
+/// What the process does last, whichever signal ends it. If `drain.grace` ends before all requests
+/// have responses, two threads may call [`ExitTasks::run`] at once.
 pub(super) struct ExitTasks {
     once: Once,
     gate: Gate,
     connection_tracker: Arc<ConnectionTracker>,
-    /// How many requests had no whole response when drain.grace was over.
+    /// How many requests had no whole response just before the end of `drain.grace`.
     pub cut_requests: AtomicUsize,
     exit_hook: Mutex<Option<ExitHook>>,
     pub upgrade_state: Arc<Mutex<UpgradeState>>,
@@ -48,8 +49,8 @@ impl ExitTasks {
     }
 
     /// Closes the gate and the duplicate sockets, releases the runtime directory, calls the exit
-    /// hook, logs how the process ended, and writes the rest of the log. Does all that once; a
-    /// further caller waits until it is done.
+    /// hook, logs how the process ended, and writes the rest of the log. Only the first call does
+    /// this; a further call waits until the first one is done.
     pub fn run(&self) {
         self.once.call_once(|| self.run_once());
     }
@@ -89,16 +90,18 @@ impl ExitTasks {
     }
 }
 
-/// What the serving process needs for an upgrade: its runtime directory, and sockets to transfer.
+/// What the serving process changes when a successor replaces it, or when it ends: its runtime
+/// directory, its duplicate sockets, and the sockets that describe its store to commands.
 pub(super) struct UpgradeState {
     pub runtime_dir: Option<RuntimeDir>,
     /// Duplicates of the listening sockets, by name.
     pub duplicate_sockets: Vec<(String, TcpListener)>,
-    /// They tell commands which store this process serves.
+    /// The sockets that tell commands which store this process serves.
     pub store_sockets: StoreNameSockets,
 }
 
-/// Writes this process's id to its runtime directory, so that a successor finds the process.
+/// Claims the runtime directory, so that a successor finds this process. If that fails, logs a
+/// warning.
 pub(super) fn claim_runtime_dir_or_warn(runtime_dir: &mut Option<RuntimeDir>) {
     let Some(runtime_dir) = runtime_dir else { return };
     match runtime_dir.claim() {
@@ -112,7 +115,8 @@ pub(super) fn claim_runtime_dir_or_warn(runtime_dir: &mut Option<RuntimeDir>) {
 }
 
 impl UpgradeState {
-    /// Sends the sockets to the successor that waits in the runtime directory.
+    /// Sends the duplicate sockets to the successor that waits in the runtime directory. On success,
+    /// this process has released the directory.
     pub fn transfer_sockets_to_successor(
         &mut self,
         is_cancelled: &dyn Fn() -> bool,
@@ -129,12 +133,13 @@ impl UpgradeState {
             .iter()
             .map(|(name, fd)| Ok((name.as_str(), fd.try_clone()?)))
             .collect::<std::io::Result<_>>()?;
-        self.runtime_dir.as_mut().ok_or_else(no_runtime_dir)?.transfer_sockets(&named, is_cancelled)
+        let runtime_dir = self.runtime_dir.as_mut().ok_or_else(no_runtime_dir)?;
+        transfer_sockets(runtime_dir, &named, is_cancelled)
     }
 
     /// Closes the duplicate sockets, which would keep the ports open after the accept loops have
-    /// ended. Also releases the runtime directory, so that another process can claim it, and tells
-    /// commands that this process drains.
+    /// ended. Releases the runtime directory, so that another process can claim it. Tells commands
+    /// that this process drains.
     pub fn close_sockets_and_release_dir(&mut self) {
         self.duplicate_sockets.clear();
         if let Some(runtime_dir) = &mut self.runtime_dir {

@@ -1,7 +1,7 @@
 //! Handles signals: SIGHUP reloads, SIGTERM drains, SIGINT stops, SIGQUIT upgrades to a successor.
 //!
-//! It replaces Pingora's own handler, which stops accepting at once, then sleeps for a fixed time,
-//! and does not handle SIGHUP.
+//! This handler replaces that of Pingora. Pingora's handler stops accepting at once, then sleeps for
+//! a fixed time, and does not handle SIGHUP.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,30 +23,30 @@ use crate::support::test_fault::{TestFault, is_injected};
 /// How long the drain keeps a connection open after its last response, because the client's next
 /// request may be on its way.
 const DRAIN_KEEPALIVE: Duration = Duration::from_millis(250);
-/// [`DRAIN_KEEPALIVE`] after an upgrade. It is longer, because nothing waits for this process to
-/// end.
+/// As [`DRAIN_KEEPALIVE`], but in a drain after an upgrade. The time is longer, because nobody waits
+/// for this process to end.
 const UPGRADE_DRAIN_KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// How long before the end of drain.grace the requests that will be cut are counted.
-const BEFORE_GRACE_ENDS: Duration = Duration::from_millis(50);
+/// How long before the end of `drain.grace` riskgate counts the requests that will be cut.
+const CUT_REQUESTS_COUNT_LEAD: Duration = Duration::from_millis(50);
 
-/// Keeps SIGHUP from ending the process while it starts. A reload is not needed then, because the
-/// start itself reads all files.
+/// Keeps SIGHUP from ending the process while it starts. No reload is needed at that time, because
+/// the start itself reads all files.
 pub(super) fn ignore_sighup() {
-    // Tokio keeps its handler installed for the life of the process, also without a stream.
+    // Tokio keeps its handler installed for the life of the process, even if no stream is left.
     drop(open_signal_streams(&[SignalKind::hangup()]));
 }
 
-/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, so that it does not end the
-/// process.
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) return an error. Without this, SIGXFSZ
+/// would end the process.
 pub fn survive_file_size_limit() {
     let signal = rustix::process::Signal::XFSZ.as_raw();
     drop(open_signal_streams(&[SignalKind::from_raw(signal)]));
 }
 
-/// A stream for each signal. It yields the signals that arrived after the call of
-/// [`install_signal_handlers`]. A stream is `None` if its handler could not be installed: that
-/// signal is then never received.
+/// A stream for each signal. A stream yields the signals that arrived after the call of
+/// [`install_signal_handlers`]. If the handler of a signal could not be installed, its stream is
+/// `None`, and this handler never receives the signal.
 #[derive(Default)]
 pub(super) struct SignalStreams {
     hangup: Option<Signal>,
@@ -55,8 +55,8 @@ pub(super) struct SignalStreams {
     interrupt: Option<Signal>,
 }
 
-/// Installs the signal handlers. If a signal arrives before the process serves, it is handled as
-/// soon as the process serves.
+/// Installs the signal handlers. If a signal arrives before the process serves, [`SignalHandler`]
+/// handles the signal as soon as the process serves.
 pub(super) fn install_signal_handlers() -> SignalStreams {
     let kinds = [
         SignalKind::hangup(),
@@ -97,9 +97,9 @@ pub(super) struct SignalHandler {
     pub reload_trigger: ReloadTrigger,
     pub exit_tasks: Arc<ExitTasks>,
     pub drain_delay: Duration,
-    /// How long the drain may take after that.
+    /// How long the drain may take after `drain_delay`.
     pub drain_grace: Duration,
-    /// The process that this one replaces; None if this one took over no sockets.
+    /// The process that this one replaces; `None` if this one took over no sockets.
     pub predecessor: Mutex<Option<Predecessor>>,
     /// The streams that were opened at start, so that no signal is lost.
     pub signal_streams: Mutex<Option<SignalStreams>>,
@@ -169,8 +169,9 @@ async fn wait_for_signal(signal: &mut Option<Signal>) {
 }
 
 impl SignalHandler {
-    /// Tells the predecessor, if there is one, that this process accepts connections. Returns true
-    /// if this process may serve, false if the predecessor did not confirm and keeps serving.
+    /// Tells the predecessor that this process accepts connections, and claims the runtime directory
+    /// once the predecessor has confirmed. Returns true if this process may serve, so also if there
+    /// is no predecessor. Returns false if the predecessor did not confirm and keeps serving.
     async fn take_over_from_predecessor(&self) -> bool {
         let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
@@ -200,8 +201,8 @@ impl SignalHandler {
         }
     }
 
-    /// Transfers the sockets to a waiting successor. Returns false if no successor waits or if the
-    /// transfer failed. This process then keeps serving.
+    /// Transfers the sockets to a waiting successor. Returns false if no successor waits or the
+    /// transfer failed: this process then keeps serving.
     async fn transfer_sockets(&self, is_cancelled: Arc<AtomicBool>) -> bool {
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
         let is_cancelled = move || is_cancelled.load(Ordering::Relaxed);
@@ -225,7 +226,8 @@ impl SignalHandler {
         }
     }
 
-    /// Lets every response announce that its connection closes, and logs what is left to do.
+    /// Lets every response announce that its connection closes. Logs how many requests are left, and
+    /// how long the drain may take.
     fn start_drain(&self, keepalive: Duration, cause: &str) {
         self.connection_tracker.start_drain(keepalive);
         let left = Counted(self.connection_tracker.count_requests_in_flight(), "request");
@@ -247,21 +249,23 @@ impl SignalHandler {
         let reload_trigger = self.reload_trigger.clone();
         tokio::spawn(async move {
             systemd::notify_reloading();
-            // The outcome is in the log, in the metrics and on /readyz.
+            // The log, the metrics and /readyz show the outcome, so this task ignores it.
             let _ = reload_trigger.reload_and_wait().await;
             systemd::notify_ready();
         });
     }
 
-    /// Stops accepting. As soon as no connection is open, or at SIGINT, a task ends the process
-    /// with `exit_code`. Without this task, Pingora would always wait for its full grace period.
+    /// Stops accepting. As soon as no connection is open, or at SIGINT, a task ends the process with
+    /// `exit_code`. Without this task, Pingora would always wait for all of `drain_grace`.
     async fn drain(&self, mut interrupt: Option<Signal>, exit_code: i32) -> ShutdownSignal {
         lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets_and_release_dir();
         let (connections, exit_tasks) =
             (Arc::clone(&self.connection_tracker), Arc::clone(&self.exit_tasks));
-        // Pingora ends the process then, and the count would be gone.
+        // At the end of the grace period, Pingora drops the connections. So the requests that this
+        // cuts are counted a moment earlier.
         let (counted, tasks) = (Arc::clone(&connections), Arc::clone(&exit_tasks));
-        let end_of_grace = tokio::time::sleep(self.drain_grace.saturating_sub(BEFORE_GRACE_ENDS));
+        let count_at = self.drain_grace.saturating_sub(CUT_REQUESTS_COUNT_LEAD);
+        let end_of_grace = tokio::time::sleep(count_at);
         tokio::spawn(async move {
             end_of_grace.await;
             tasks.cut_requests.store(counted.count_requests_in_flight(), Ordering::Relaxed);

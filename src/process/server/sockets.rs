@@ -18,14 +18,14 @@ use crate::proxy::gateway::Gateway;
 use crate::proxy::upstream::Upstreams;
 use crate::support::certificates::{self, CurrentCertificates};
 
-/// The listening sockets by name. A name is the listener and its configured address, such as
-/// `http 127.0.0.1:8080`.
+/// The listening sockets by name. A name consists of the listener and its configured address, such
+/// as `http 127.0.0.1:8080`.
 #[derive(Default)]
 pub(super) struct ListenSockets(Vec<(String, TcpListener)>);
 
 impl ListenSockets {
-    /// Takes one socket for each configured listener: the inherited socket of the same name, if
-    /// there is one, else a newly bound one. Closes inherited sockets of no listener.
+    /// Returns one socket for each configured listener: the inherited socket of the same name, or a
+    /// newly bound one if none was inherited. Closes each inherited socket that no listener needs.
     pub fn bind(
         config: &Config,
         inherited: Vec<(String, TcpListener)>,
@@ -63,7 +63,7 @@ impl ListenSockets {
         })
     }
 
-    /// Removes and returns the socket of a listener: `http`, `https` or `admin`.
+    /// Removes and returns the socket of a listener: `http`, `https`, `redirect` or `admin`.
     pub fn remove_socket(&mut self, listener_name: &str) -> Option<TcpListener> {
         let at =
             self.0.iter().position(|(found, _)| found.split(' ').next() == Some(listener_name))?;
@@ -71,8 +71,8 @@ impl ListenSockets {
     }
 }
 
-/// The parts from which the services of the HTTP and the HTTPS listener are built, apart from the
-/// sockets.
+/// The parts from which the services of all listeners but the admin listener are built, apart from
+/// the sockets.
 pub(super) struct ProxyServiceParts<'d> {
     pub config: &'d Config,
     pub gate: &'d Gate,
@@ -83,7 +83,7 @@ pub(super) struct ProxyServiceParts<'d> {
 }
 
 impl ProxyServiceParts<'_> {
-    /// Adds a service for the HTTP socket and for the HTTPS socket, if there is one.
+    /// Adds a service for each of the sockets `redirect`, `http` and `https` that exists.
     pub fn add_services(
         self,
         server: &mut Server,

@@ -1,4 +1,4 @@
-//! Builds the state that the gate uses, and the reloader that updates it.
+//! Builds the state that the gate uses, and the reloader that updates this state.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,8 @@ use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
 use crate::webhook::WebhookControl;
 
-/// Builds the state that the gate uses, the reloader that updates it, and the reloader's trigger.
+/// Builds the state that the gate uses, the reloader that updates this state, and the trigger of the
+/// reloader. Starts the threads that the state and the reloader need.
 pub(in crate::process) fn build_gate_state_and_reloader(
     inputs: StartupInputs,
     certificates: Option<Arc<CurrentCertificates>>,
@@ -96,7 +97,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     Ok((state, reloader, reload_trigger))
 }
 
-/// Starts the list of the domains that are asked for most, with the present verdicts of the table.
+/// Starts the list of the flagged rows of the table that are looked up most.
 fn start_top_list(
     config: &Config,
     table: &Arc<SnapshotCell<Table>>,

@@ -12,13 +12,13 @@ use crate::support::certificates::{self, CertificateFault, CertificateSet};
 use crate::support::regular_file::is_same_file;
 use crate::table::Table;
 
-/// Why riskgate did not start. It then serves nothing and has overwritten no file.
+/// Why riskgate did not start. If a start fails, riskgate has served no request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The config, or a file, store or server that it names, is faulty or missing. There is one
-    /// text for each fault, of the form `file:line: key: expected …, but found …`. `riskgate run`
-    /// ends with exit code 78.
+    /// The config, or a file or store that the config names, is faulty or missing. There is one text
+    /// for each fault. A fault of a file has the form `file:line: key: expected …, but found …`.
+    /// `riskgate run` ends with exit code 78.
     #[error("{}", .0.join("\n"))]
     Config(Vec<String>),
     /// The system refused something, such as a socket or a thread. `riskgate run` ends with exit
@@ -27,8 +27,9 @@ pub enum StartError {
     Failed(String),
 }
 
-/// How long a start waits for an answer of a store at most. A server is asked again later.
-const MAX_STORE_WAIT: Duration = Duration::from_secs(1);
+/// How long a start waits at most for the time and the overrides of a store. If a Redis server does
+/// not answer by then, riskgate asks it again once the process serves.
+const MAX_OVERRIDES_WAIT: Duration = Duration::from_secs(1);
 
 /// Everything that `riskgate run` reads before it starts. `riskgate check` reads the same.
 pub struct StartupInputs {
@@ -38,22 +39,26 @@ pub struct StartupInputs {
     pub table: Table,
     /// The overrides of the store.
     pub overrides: KnownOverrides,
-    /// Keys that the key file declares.
+    /// The keys that the key file declares.
     pub declared_keys: Vec<crate::keys::DeclaredKey>,
-    /// Certificates of the HTTPS listener, if there is one.
+    /// The certificates of the HTTPS listener; `None` if the config has no such listener.
     pub certificates: Option<CertificateSet>,
-    /// What notices a change of these files since they were read.
+    /// The watches that notice whether a file has changed since it was read.
     pub(in crate::process) watches: InputWatches,
 }
 
 impl StartupInputs {
-    /// Reads config, table, key file and certificates. Returns every fault of all of them.
+    /// Reads the config, and what the config names: the overrides of the store, the table, the key
+    /// file and the certificates. Checks the authorities of `upstream.tls_ca`.
+    ///
+    /// # Errors
+    /// Returns every fault of the config and of these files. If the config is so faulty that it
+    /// names no files, returns only its own faults. A store that can't be read is no fault here.
     pub fn read(config_sources: &ConfigSources) -> Result<StartupInputs, Vec<String>> {
         let (watches, config, faults) = InputWatches::begin(config_sources);
         let mut faults: Vec<String> = faults.iter().map(ConfigFault::to_text).collect();
         let Some(config) = config else { return Err(faults) };
-        // A server that does not answer is asked again once this process serves.
-        let deadline = config.startup.store.deadline.min(MAX_STORE_WAIT);
+        let deadline = config.startup.store.deadline.min(MAX_OVERRIDES_WAIT);
         let inputs = &config.reloadable.table;
         let (now, overrides) =
             KnownOverrides::read_with_time(&config.startup.store, deadline, inputs);
@@ -101,7 +106,7 @@ impl StartupInputs {
 pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartError> {
     let log = config.startup.log_target.check_is_writable();
     log.map_err(|error| access_log_error(config, &error))?;
-    let others = list_other_files(config);
+    let others = list_files_closed_to_logs(config);
     let check = |setting: &str, path: &Path, others: &[(&str, PathBuf)]| match others
         .iter()
         .find(|(_, other)| is_same_file(path, other))
@@ -127,11 +132,11 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
     }
 }
 
-/// Lists the files of riskgate that no log may be written to, each with its setting.
-fn list_other_files(config: &Config) -> Vec<(&'static str, PathBuf)> {
+/// Lists the files of riskgate to which no log may be written, each with the name of its setting.
+fn list_files_closed_to_logs(config: &Config) -> Vec<(&'static str, PathBuf)> {
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.startup.store.url {
-        // SQLite has more files beside the database; a log line in any of them damages the store.
+        // SQLite has more files beside the database. A log line in any of these damages the store.
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let mut file = store.as_os_str().to_owned();
             file.push(suffix);
@@ -145,7 +150,7 @@ fn list_other_files(config: &Config) -> Vec<(&'static str, PathBuf)> {
     others
 }
 
-/// The start error for an access log that can't be written.
+/// Makes the start error for an access log that can't be written.
 pub(super) fn access_log_error(config: &Config, error: &std::io::Error) -> StartError {
     const SETTING: &str = "log.path";
     let problem = format!("expected a file to append to, but found {error}");

@@ -1,0 +1,259 @@
+//! The runtime directory: which process serves from it, and which store that process serves.
+//!
+//! A process *claims* the directory when it begins to serve, and releases it when it stops accepting
+//! connections. `upgrade` transfers sockets through this directory.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::process::served_store::{ServedStore, ServedStoreFile};
+use crate::support::regular_file::check_dir_writable;
+
+/// How long a claim waits for commands that hold the lock of the pid file for a moment.
+const MAX_CLAIM_WAIT: Duration = Duration::from_secs(1);
+/// The pause between two attempts of a claim.
+const CLAIM_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The file with the id of the process that serves. This process holds an exclusive lock on it.
+const PID_FILE: &str = "riskgate.pid";
+/// The file that each process locks from its claim to its end. Several processes may hold this lock
+/// at once, because an old process may drain while its successor serves.
+const USERS_LOCK_FILE: &str = "users.lock";
+/// The file that describes the store of the process that serves.
+const SERVED_STORE_FILE: &str = "store";
+
+/// The runtime directory. The directory contains the pid file and the lock files, the file that
+/// describes the served store, and the socket of a successor. A process serves only from a directory
+/// to which no other user can write.
+#[derive(Debug)]
+pub struct RuntimeDir {
+    path: PathBuf,
+    /// The pid file, open and locked while this process has claimed the directory.
+    pid_file: Option<File>,
+    /// Whether this process has claimed the directory.
+    is_claimed_by_this_process: Arc<AtomicBool>,
+    /// The file [`USERS_LOCK_FILE`], locked from the claim to the end of this process.
+    users_lock: Option<File>,
+}
+
+impl RuntimeDir {
+    /// Opens the directory. If the directory does not exist, creates it with mode 0700. Fails if
+    /// another user owns the directory or can write to it.
+    pub fn open(path: &Path) -> io::Result<RuntimeDir> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        RuntimeDir::check_owner_and_mode(path)?;
+        Ok(RuntimeDir::unclaimed(path))
+    }
+
+    /// Checks whether [`RuntimeDir::open`] would open the directory, and creates nothing.
+    pub fn check_openable(path: &Path) -> io::Result<()> {
+        if path.symlink_metadata().is_ok() {
+            return RuntimeDir::check_owner_and_mode(path);
+        }
+        let absolute = std::path::absolute(path)?;
+        let parent = absolute.ancestors().skip(1).find(|it| it.symlink_metadata().is_ok());
+        match parent {
+            Some(parent) if !parent.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+            Some(parent) => check_dir_writable(parent),
+            None => Ok(()),
+        }
+    }
+
+    fn check_owner_and_mode(path: &Path) -> io::Result<()> {
+        // A symbolic link is refused, because the owner of the link could redirect it later.
+        let meta = fs::symlink_metadata(path)?;
+        if !meta.is_dir() {
+            return Err(io::Error::other("something that is not a directory"));
+        }
+        if meta.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("a directory of another user"));
+        }
+        if meta.mode() & 0o022 != 0 {
+            return Err(io::Error::other("a directory that others may write to"));
+        }
+        Ok(())
+    }
+
+    fn unclaimed(path: &Path) -> RuntimeDir {
+        RuntimeDir {
+            path: path.to_owned(),
+            pid_file: None,
+            is_claimed_by_this_process: Arc::default(),
+            users_lock: None,
+        }
+    }
+
+    /// Opens the directory for a command, which may run as another user, such as root. Returns
+    /// `None` if no process has claimed the directory.
+    ///
+    /// # Errors
+    /// Returns an error if this user may not see whether a process has claimed the directory.
+    pub fn open_if_claimed(path: &Path) -> io::Result<Option<RuntimeDir>> {
+        let runtime_dir = RuntimeDir::unclaimed(path);
+        Ok(runtime_dir.look_for_claim()?.then_some(runtime_dir))
+    }
+
+    /// Returns true if a process that claimed the directory at `path` has not ended yet. The process
+    /// serves, or it drains and still writes what it counted to the store.
+    ///
+    /// # Errors
+    /// As [`RuntimeDir::open_if_claimed`].
+    pub fn has_serving_or_draining_process(path: &Path) -> io::Result<bool> {
+        is_lock_refused(&path.join(USERS_LOCK_FILE), File::try_lock)
+    }
+
+    /// Claims the directory: locks the pid file, and writes the id of this process to it. Returns
+    /// false if another process has claimed the directory.
+    ///
+    /// # Errors
+    /// If the system refuses to open, to lock or to write a file of the directory.
+    pub fn claim(&mut self) -> io::Result<bool> {
+        if self.pid_file.is_some() {
+            return Ok(true);
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(self.pid_file_path())?;
+        let last_attempt = Instant::now() + MAX_CLAIM_WAIT;
+        while !try_lock(&file)? {
+            // A command that looks for a claim holds the lock for a moment.
+            if Instant::now() >= last_attempt {
+                return Ok(false);
+            }
+            std::thread::sleep(CLAIM_RETRY_INTERVAL);
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let users_lock = options.open(self.path.join(USERS_LOCK_FILE))?;
+        // This waits only for commands, which hold the exclusive lock for a moment.
+        users_lock.lock_shared()?;
+        self.users_lock = Some(users_lock);
+        self.pid_file = Some(file);
+        self.is_claimed_by_this_process.store(true, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Gives the claim up, so that another process can claim the directory.
+    pub fn release(&mut self) {
+        self.is_claimed_by_this_process.store(false, Ordering::Release);
+        if let Some(file) = self.pid_file.take() {
+            // People who read an empty pid file see that no process serves.
+            let _ = file.set_len(0);
+        }
+    }
+
+    /// Returns true if a process has claimed the directory. Returns false if this can't be found
+    /// out.
+    pub fn is_claimed(&self) -> bool {
+        self.look_for_claim().unwrap_or(false)
+    }
+
+    fn look_for_claim(&self) -> io::Result<bool> {
+        is_lock_refused(&self.pid_file_path(), File::try_lock_shared)
+    }
+
+    /// Returns the path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the file in which this process describes the store that it serves.
+    pub fn served_store_file(&self) -> ServedStoreFile {
+        let is_claimed = Arc::clone(&self.is_claimed_by_this_process);
+        ServedStoreFile::new(self.path.join(SERVED_STORE_FILE), is_claimed)
+    }
+
+    /// Reads which store is served by the process that has claimed the directory. Returns `None` if
+    /// the file can't be read.
+    pub fn read_served_store(&self) -> Option<ServedStore> {
+        ServedStore::read(&self.path.join(SERVED_STORE_FILE)).ok()
+    }
+
+    fn pid_file_path(&self) -> PathBuf {
+        self.path.join(PID_FILE)
+    }
+}
+
+/// Returns true if `try_lock` gets no lock on the file, because another process holds one. Returns
+/// false if the file does not exist.
+fn is_lock_refused(
+    path: &Path,
+    try_lock: impl Fn(&File) -> Result<(), TryLockError>,
+) -> io::Result<bool> {
+    let file = match OpenOptions::new().read(true).open(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(false);
+        }
+        opened => opened?,
+    };
+    match try_lock(&file) {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Locks a file. Returns false if another process holds a lock on it. Fails on a file system that
+/// has no locks.
+pub(super) fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => {
+            let expected = "expected a file system on which files can be locked";
+            Err(io::Error::other(format!("{expected}, but found: {error}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_command_of_another_user_finds_the_process_that_serves() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        assert!(RuntimeDir::open_if_claimed(&path).unwrap().is_none());
+        let mut serving = RuntimeDir::open(&path).unwrap();
+        assert!(RuntimeDir::open_if_claimed(&path).unwrap().is_none());
+        assert!(serving.claim().unwrap());
+        // A directory that this user would not serve from.
+        fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        assert!(RuntimeDir::open(&path).is_err());
+        assert!(RuntimeDir::open_if_claimed(&path).unwrap().is_some());
+        serving.release();
+        assert!(RuntimeDir::open_if_claimed(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_command_that_looks_for_a_process_keeps_none_from_serving() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut serving = RuntimeDir::open(folder.path()).unwrap();
+        let pid_file = File::create(serving.pid_file_path()).unwrap();
+        pid_file.try_lock_shared().unwrap();
+        let looks = std::thread::spawn(move || {
+            std::thread::sleep(MAX_CLAIM_WAIT / 20);
+            drop(pid_file);
+        });
+        assert!(serving.claim().unwrap());
+        looks.join().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_rejected() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        assert!(RuntimeDir::open(folder.path()).is_err());
+    }
+}
