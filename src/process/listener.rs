@@ -56,8 +56,8 @@ pub fn bind_listener(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Sets options that accepted connections inherit, so that riskgate need not set options on each
-/// connection. If the kernel rejects an option, riskgate logs the error, sets no further option, and
-/// serves.
+/// connection. If the kernel rejects an option, riskgate logs the error, sets no further option,
+/// and serves.
 fn set_socket_options(name: &str, listener: &TcpListener, tcp_user_timeout: Duration) {
     let socket = SockRef::from(listener);
     let set = socket
@@ -155,9 +155,10 @@ impl<A> ListenerService<A> {
         }
     }
 
-    /// Keeps the last descriptors of the process free of this service's connections, so that a flood
-    /// of connections leaves some descriptors to the admin listener, the store and the logs. The
-    /// service calls `count_closed_connection` for each connection that it closes for this reason.
+    /// Keeps the last descriptors of the process free of this service's connections, so that a
+    /// flood of connections leaves some descriptors to the admin listener, the store and the logs.
+    /// The service calls `count_closed_connection` for each connection that it closes for this
+    /// reason.
     pub fn leaving_last_descriptors(
         mut self,
         count_closed_connection: impl Fn() + Send + Sync + 'static,
@@ -206,7 +207,8 @@ impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
     /// [`ACCEPT_BACKOFF`].
     async fn accept_one(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
         match socket.accept().await {
-            // The kernel gives each descriptor the lowest free number, so all lower ones are in use.
+            // The kernel gives each descriptor the lowest free number, so all lower ones are in
+            // use.
             Ok((stream, _)) if stream.as_raw_fd() >= self.first_kept_descriptor => {
                 self.close_to_keep_descriptor(stream);
             }

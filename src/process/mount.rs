@@ -1,5 +1,5 @@
-//! What another Pingora server mounts: the gate or the whole gateway, and the service that keeps the
-//! state of both up to date.
+//! What another Pingora server mounts: the gate or the whole gateway, and the service that keeps
+//! the state of both up to date.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ pub struct Mount {
 
 impl Mount {
     /// Reads a config file, and everything that the file names: the table, the keys, the store.
-    /// Variables named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`.
+    /// Variables named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate
+    /// run`.
     ///
     /// Relative paths in the file, and default paths, start at the *base directory*:
     /// - the directory above that of the file, if the file is in a directory named `conf`;

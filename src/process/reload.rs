@@ -1,9 +1,10 @@
 //! Reloads table, key ring, config and certificates when their sources change.
 //!
-//! Polls the files, and the versions of keys and overrides in the store, four times a second, which
-//! detects renames, writes in place and Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload`
-//! reload as soon as no file is being written. Each part reloads completely or keeps its last good
-//! state; a fault in one part does not hold back the others.
+//! Four times a second, the threads of this module look at the metadata of the files, and at the
+//! versions of keys and overrides in the store. So they notice renames, writes in place and
+//! Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload` reload all parts as soon as no file
+//! is being written. Each part reloads completely or keeps its last good state. A fault in one part
+//! does not hold back the others.
 
 mod audit;
 mod config;
@@ -56,11 +57,12 @@ pub use watch::InputWatches;
 use watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED, list_certificate_files};
 use webhook::Webhooks;
 
-/// The background service that reloads.
+/// The background service that reloads changed parts. Starts one pass after another, on a thread.
 pub struct Reloader {
     requests: tokio::sync::Mutex<ReloadRequests>,
     reload_state: Arc<Mutex<ReloadState>>,
-    /// `None` if there is none yet, or once the loop has taken it.
+    /// The thread until the service starts. `None` if the thread could not be started, and once the
+    /// service has taken it.
     thread: tokio::sync::Mutex<Option<ReloadThread>>,
     status_reporter: StatusReporter,
     inputs: Arc<CurrentInputs>,
@@ -71,7 +73,7 @@ struct ReloadState {
     inputs: Arc<CurrentInputs>,
     audit: AuditRecorder,
     config: ReloadableConfig,
-    /// The settings in force, as the log tells their changes.
+    /// The settings in force, with which the log compares those of a reload.
     settings: Option<EffectiveSettings>,
     config_sources: ConfigSources,
     keys: KeyRingUpdater,
@@ -87,23 +89,24 @@ struct ReloadState {
     startup_files_watch: FileWatch,
     have_startup_files_changed: bool,
     status_reporter: StatusReporter,
-    /// The process log; `None` if the program has another one.
+    /// The process log; `None` if the process writes no log of riskgate's.
     process_log: Option<Arc<ProcessLog>>,
-    /// What tells commands which store serves, and what it says.
+    /// The signs that tell commands which store this process serves, and that store.
     served_store: Option<(ServedStoreSigns, ServedStore)>,
-    /// Whether the config in force is what the last reading of its files found.
+    /// Whether the last reading of the config files was good, so that its result is in force.
     is_latest_config_in_force: bool,
     pending_work: PendingWork,
 }
 
-/// What tells commands which store a process serves: its sockets, and the file in its runtime
-/// directory, if it has one.
+/// What tells commands which store a process serves: the names of sockets, and the file in the
+/// runtime directory. `None` if the process has no runtime directory.
 pub type ServedStoreSigns = (StoreNameSockets, Option<ServedStoreFile>);
 
-/// What a pass could not do, so that the next one tries it again.
+/// What a pass could not do. The next pass tries again.
 #[derive(Default)]
 struct PendingWork {
-    /// The audit does not have the config in force, because its file could not be read.
+    /// The audit does not have the config in force, because a config file could not be read, or had
+    /// changed already.
     is_config_unrecorded: bool,
     /// The thread of `[dns]` could not be started.
     are_dns_options_unapplied: bool,
@@ -184,7 +187,7 @@ impl Reloader {
         Ok((reloader, trigger.with_table(table)))
     }
 
-    /// Lets reloads change what this log contains.
+    /// Lets reloads set the options of this log.
     pub fn with_process_log(self, log: &Arc<ProcessLog>) -> Reloader {
         let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
         state.process_log = Some(Arc::clone(log));
@@ -192,7 +195,7 @@ impl Reloader {
         self
     }
 
-    /// Keeps up to date what tells commands which store serves.
+    /// Lets the reloader tell commands by these signs which store this process serves.
     pub fn with_served_store_signs(
         self,
         signs: ServedStoreSigns,
@@ -208,8 +211,9 @@ impl Reloader {
         self
     }
 
-    /// Reads all that has changed since the reloader was created: a successor may have waited long
-    /// for the process that it replaces. Waits for files that are being written, but not for long.
+    /// Reads config, certificates and keys again if they have changed since the reloader was
+    /// created: a successor may have waited long for the process that it replaces. Waits for files
+    /// that are being written, at most for [`MAX_CATCH_UP_TIME`].
     pub fn catch_up(&self) {
         let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
         let latest_end = Instant::now() + MAX_CATCH_UP_TIME;
@@ -267,35 +271,37 @@ impl BackgroundService for Reloader {
             }
             let Some(running) = &thread else { continue };
             let Ok(reloaded) = running.reload(requested_at).await else {
-                // It panicked. The next pass starts another one.
+                // The thread has panicked. The next pass starts another thread.
                 thread = None;
                 continue;
             };
             if let Some((outcome, table)) = reloaded {
                 let replies = requested.take().map_or(Vec::new(), |reload| reload.replies);
-                // The table's thread may need long, so the loop does not wait for it.
+                // The loop does not wait for the table's thread, which may take long.
                 tokio::spawn(add_table_outcome_and_send(replies, outcome, table));
             }
         }
     }
 }
 
-/// The outcome of a requested reload, and where that of the table will come from. `None` if the
-/// reload was not requested, or still waits for files to settle.
-type Reloaded = Option<(ReloadOutcome, oneshot::Receiver<Option<String>>)>;
+/// The outcome of a requested reload without the table, and the receiver for the outcome of the
+/// table. `None` if no reload was requested, or if the requested one still waits for files to
+/// settle.
+type RequestedOutcome = Option<(ReloadOutcome, oneshot::Receiver<Option<String>>)>;
 
-/// The thread that reads and builds, which would block the runtime's threads. It is kept, because
-/// a process near its limit of memory may get no other.
-struct ReloadThread(std::sync::mpsc::Sender<(Option<Instant>, oneshot::Sender<Reloaded>)>);
+/// The thread that reads files and builds key rings. This work would block the runtime's threads.
+/// The thread lasts as long as the service, because a process near its limit of memory may get no
+/// other thread.
+struct ReloadThread(std::sync::mpsc::Sender<(Option<Instant>, oneshot::Sender<RequestedOutcome>)>);
 
 impl ReloadThread {
     fn start(reload_state: Arc<Mutex<ReloadState>>) -> std::io::Result<ReloadThread> {
         let (sender, passes) =
-            std::sync::mpsc::channel::<(Option<Instant>, oneshot::Sender<Reloaded>)>();
+            std::sync::mpsc::channel::<(Option<Instant>, oneshot::Sender<RequestedOutcome>)>();
         let reload = move || {
             for (requested_at, reply) in passes {
                 let mut state = reload_state.lock().unwrap_or_else(PoisonError::into_inner);
-                // The loop may be gone.
+                // The service may have ended, and waits for no reply then.
                 let _ = reply.send(state.reload(requested_at));
             }
         };
@@ -303,20 +309,22 @@ impl ReloadThread {
         Ok(ReloadThread(sender))
     }
 
-    /// Reloads all parts if that was requested, else those that have changed. An error means that
-    /// the thread has panicked.
+    /// Lets the thread do one pass, as [`ReloadState::reload`] describes it.
+    ///
+    /// # Errors
+    /// If the thread has panicked.
     async fn reload(
         &self,
         requested_at: Option<Instant>,
-    ) -> Result<Reloaded, oneshot::error::RecvError> {
+    ) -> Result<RequestedOutcome, oneshot::error::RecvError> {
         let (reply, reloaded) = oneshot::channel();
-        // If the thread is gone, the reply is dropped.
+        // If the thread has ended, this drops `reply`, and the receiver gets an error.
         let _ = self.0.send((requested_at, reply));
         reloaded.await
     }
 }
 
-/// How long a successor reads what has changed while it waited.
+/// How long a successor waits at most for files that are being written when it takes over.
 const MAX_CATCH_UP_TIME: Duration = Duration::from_millis(1_500);
 /// How often riskgate checks whether the files of a requested reload are still being written.
 const SETTLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -327,7 +335,7 @@ struct RequestedReload {
     begun_at: Instant,
 }
 
-/// Waits for the outcome of the table, adds it to `outcome`, and sends all to the requesters.
+/// Waits for the outcome of the table, adds it to `outcome`, and sends `outcome` to the requesters.
 async fn add_table_outcome_and_send(
     reply_senders: Vec<oneshot::Sender<ReloadOutcome>>,
     mut outcome: ReloadOutcome,
@@ -343,13 +351,16 @@ async fn add_table_outcome_and_send(
 }
 
 impl ReloadState {
-    /// Lets what follows change the store: this process serves.
+    /// Lets the threads of the audit and of the table change the store, because this process
+    /// serves.
     fn begin(&self) {
         self.audit.begin();
         self.table.begin();
     }
 
-    fn reload(&mut self, requested_at: Option<Instant>) -> Reloaded {
+    /// Reloads all parts if a reload was requested and no file is being written, or once the
+    /// request is [`MAX_SETTLE_WAIT`] old. Otherwise, reloads the parts that have changed.
+    fn reload(&mut self, requested_at: Option<Instant>) -> RequestedOutcome {
         if let Some(at) = requested_at
             && (self.are_files_settled() || at.elapsed() >= MAX_SETTLE_WAIT)
         {
@@ -359,8 +370,8 @@ impl ReloadState {
         None
     }
 
-    /// Reloads each part whose source has changed, apart from the table: the table's thread polls
-    /// its own files.
+    /// Reloads each part whose source has changed, apart from the table, whose thread polls its own
+    /// files. Tries what an earlier pass could not do.
     fn reload_changed_parts(&mut self) {
         if self.config_watch.is_read_due() {
             self.reload_config();
@@ -413,16 +424,16 @@ impl ReloadState {
         (outcome, table)
     }
 
-    /// Returns true if no file has changed since it was read. The table's thread reads its own
-    /// files.
+    /// Returns true if no file of the config, the certificates or the keys has changed since it was
+    /// read.
     fn are_all_files_read(&self) -> bool {
         !self.config_watch.has_changed_since_read()
             && !self.certificate_watch.has_changed_since_read()
             && !self.keys.has_key_file_changed()
     }
 
-    /// Returns true unless one of the files may be being written at this moment. The table's thread
-    /// waits for its own files.
+    /// Returns true unless a file of the config, the certificates or the keys may be being written
+    /// at this moment.
     fn are_files_settled(&mut self) -> bool {
         // Every watch is asked, because each one measures how long its files have been unchanged.
         let (config, certificates) =
@@ -455,15 +466,17 @@ impl ReloadState {
         problem
     }
 
-    /// Lets the audit record what has changed in the config. The audit reads the files once more,
-    /// so it must find in them what is in force; otherwise this is tried again on a later pass.
+    /// Lets the audit record what has changed in the config. The audit reads the config files once
+    /// more, so it must find what is in force. If the files differ from that, or can't be read, a
+    /// later pass tries again.
     fn record_config(&mut self) {
         self.pending_work.is_config_unrecorded = !self.is_latest_config_in_force
             || self.config_watch.has_changed_since_read()
             || !self.audit.record_config(&self.config_sources, &self.inputs.startup.admin);
     }
 
-    /// Lets the audit record what has changed in the key file, if the file was read as it is now.
+    /// Lets the audit record what has changed in the key file. If the file has changed since it was
+    /// read, does nothing.
     fn record_key_file(&self) {
         if self.keys.has_key_file_changed() {
             return;
@@ -471,7 +484,7 @@ impl ReloadState {
         self.audit.record_key_file(self.config.key_file.as_deref(), self.keys.declared_keys());
     }
 
-    /// Reports the problems of the keys and of the store, or that there are none. If `is_counted`
+    /// Reports the problems of the keys and of the store, or that both have none. If `is_counted`
     /// is true, the metrics count a reload of the keys. Returns the problem of the keys, if any.
     fn report_keys_and_store(&mut self, is_counted: bool) -> Option<String> {
         let problem = self.keys.key_problems();
@@ -481,8 +494,8 @@ impl ReloadState {
         problem
     }
 
-    /// Tells commands which store serves, once this process has the runtime directory, and if the
-    /// keys are of another store than before.
+    /// Updates the signs that tell commands which store this process serves. The file is written
+    /// only while this process has claimed the runtime directory.
     fn update_served_store(&mut self) {
         let Some(((sockets, file), served)) = &mut self.served_store else { return };
         served.id = self.keys.store_id();

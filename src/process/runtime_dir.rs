@@ -1,7 +1,7 @@
 //! The runtime directory: which process serves from it, and which store that process serves.
 //!
-//! A process *claims* the directory when it begins to serve, and releases it when it stops accepting
-//! connections. `upgrade` transfers sockets through this directory.
+//! A process *claims* the directory when it begins to serve, and releases it when it stops
+//! accepting connections. `upgrade` transfers sockets through this directory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -28,8 +28,8 @@ const USERS_LOCK_FILE: &str = "users.lock";
 const SERVED_STORE_FILE: &str = "store";
 
 /// The runtime directory. The directory contains the pid file and the lock files, the file that
-/// describes the served store, and the socket of a successor. A process serves only from a directory
-/// to which no other user can write.
+/// describes the served store, and the socket of a successor. A process serves only from a
+/// directory to which no other user can write.
 #[derive(Debug)]
 pub struct RuntimeDir {
     path: PathBuf,
@@ -98,8 +98,8 @@ impl RuntimeDir {
         Ok(runtime_dir.look_for_claim()?.then_some(runtime_dir))
     }
 
-    /// Returns true if a process that claimed the directory at `path` has not ended yet. The process
-    /// serves, or it drains and still writes what it counted to the store.
+    /// Returns true if a process that claimed the directory at `path` has not ended yet. The
+    /// process serves, or it drains and still writes what it counted to the store.
     ///
     /// # Errors
     /// As [`RuntimeDir::open_if_claimed`].

@@ -1,8 +1,8 @@
 //! Tells the commands of this machine which store a gateway serves, without a file.
 //!
 //! A gateway binds Unix sockets in the abstract namespace. The name of a socket contains a hash of
-//! the store's address, the inode and the id of the store, and whether the gateway drains. A command
-//! reads these names in `/proc/net/unix`. So a command finds the gateway even if:
+//! the store's address, the inode and the id of the store, and whether the gateway drains. A
+//! command reads these names in `/proc/net/unix`. So a command finds the gateway even if:
 //! - the files of the store or of the runtime directory were moved away or replaced,
 //! - the gateway has no runtime directory, or
 //! - another process has claimed the runtime directory.
@@ -10,8 +10,9 @@
 //! The kernel removes the names when the process ends. Nobody can connect to the sockets.
 //!
 //! A command sees only the names of its own network namespace. A gateway in another namespace is
-//! found by the runtime directory, if the containers share that directory. Every local user can bind
-//! such names. A forged name can make commands refuse, but never makes one change another store.
+//! found by the runtime directory, if the containers share that directory. Every local user can
+//! bind such names. A forged name can make commands refuse, but never makes one change another
+//! store.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -121,8 +122,8 @@ fn bind_name(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Finds the gateways on this machine whose store is at the address of `store`. Finds none if `/proc`
-/// is not mounted.
+/// Finds the gateways on this machine whose store is at the address of `store`. Finds none if
+/// `/proc` is not mounted.
 ///
 /// # Errors
 /// If this process can't read the kernel's list of sockets.

@@ -1,7 +1,7 @@
 //! Starts the gateway completely or not at all, and runs it until a signal ends the process.
 //!
-//! This module owns the order of start and exit, the signals, and the config of Pingora's server. It
-//! decides nothing about a request.
+//! This module owns the order of start and exit, the signals, and the config of Pingora's server.
+//! It decides nothing about a request.
 
 mod exit;
 mod signals;
@@ -50,8 +50,8 @@ pub use startup_inputs::{StartError, StartupInputs};
 pub enum StartMode {
     /// The process binds its own sockets.
     Standalone,
-    /// The process takes the sockets over from the process that serves. If none serves, it binds its
-    /// own sockets.
+    /// The process takes the sockets over from the process that serves. If none serves, it binds
+    /// its own sockets.
     Upgrade,
 }
 
@@ -165,15 +165,16 @@ fn bind_unless_upgrading(
         return Ok(PreparedStart { runtime_dir, sockets, signal_streams: None, predecessor: None });
     }
     let signal_streams = Some(signals::install_signal_handlers());
-    // riskgate claims the directory before it binds. So a successor that starts at this moment waits
-    // for the sockets, and does not bind its own.
+    // riskgate claims the directory before it binds. So a successor that starts at this moment
+    // waits for the sockets, and does not bind its own.
     claim_runtime_dir_or_warn(&mut runtime_dir);
     let sockets = ListenSockets::bind(config, Vec::new())?;
     Ok(PreparedStart { runtime_dir, sockets, signal_streams, predecessor: None })
 }
 
 /// Waits for the sockets of the predecessor. Binds each configured address for which the
-/// predecessor sent no socket. If the predecessor ends without sending sockets, binds all addresses.
+/// predecessor sent no socket. If the predecessor ends without sending sockets, binds all
+/// addresses.
 fn take_over_sockets(
     config: &Config,
     prepared_start: &mut PreparedStart,
@@ -227,10 +228,10 @@ fn add_services(
     Ok(())
 }
 
-/// Checks the paths of the access log and of the audit, fits the limits of connections and exchanges
-/// to the limit of open files, and resolves the upstream servers. Returns the config with the fitted
-/// limits, or the faults of all three steps. Both `riskgate run` and `riskgate check` call this
-/// function. No thread that it starts outlives the call.
+/// Checks the paths of the access log and of the audit, fits the limits of connections and
+/// exchanges to the limit of open files, and resolves the upstream servers. Returns the config with
+/// the fitted limits, or the faults of all three steps. Both `riskgate run` and `riskgate check`
+/// call this function. No thread that it starts outlives the call.
 pub fn check_log_limits_and_upstreams(
     config: &Config,
 ) -> Result<(Config, Arc<Upstreams>), StartError> {
@@ -257,8 +258,9 @@ pub fn create_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
 }
 
 /// Raises the process's limit of open files to its hard limit. Then lowers `listen.max_connections`
-/// and `upstream.max_in_flight` to what the open files allow. If it lowers `upstream.max_in_flight`,
-/// it lowers `upstream.max_in_flight_per_address` to at most half of the new value.
+/// and `upstream.max_in_flight` to what the open files allow. If it lowers
+/// `upstream.max_in_flight`, it lowers `upstream.max_in_flight_per_address` to at most half of the
+/// new value.
 fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> {
     let wanted = DescriptorBudget {
         max_connections: config.startup.connection_limits.max_connections,
@@ -386,8 +388,8 @@ fn pingora_server_conf(config: &Config) -> ServerConf {
 }
 
 /// Makes the process count and log each panic, with its backtrace if one was captured. A panic in
-/// the task of a connection ends only that connection. If the log shows no errors, the hook that was
-/// installed before writes the panic.
+/// the task of a connection ends only that connection. If the log shows no errors, the hook that
+/// was installed before writes the panic.
 pub fn install_panic_hook(state: &Arc<GateState>) {
     let state = Arc::clone(state);
     let default = std::panic::take_hook();

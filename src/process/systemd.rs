@@ -95,7 +95,8 @@ fn send_datagram(address: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> 
 }
 
 /// The background service that notifies systemd's watchdog. While the process serves, it does so
-/// only if at least one accept loop ran since the last notification. During shutdown, it always does.
+/// only if at least one accept loop ran since the last notification. During shutdown, it always
+/// does.
 pub struct WatchdogNotifier(pub Heartbeat);
 
 #[async_trait]

@@ -1,10 +1,10 @@
 //! Transfers the listening sockets to a successor process.
 //!
 //! The successor listens on a Unix socket in the runtime directory. The old process sends its
-//! listening sockets to this socket, waits until the successor accepts connections, and then sends a
-//! final message. If the successor fails before the final message, the old process keeps serving. If
-//! the old process ends, the successor serves. No client is refused: the kernel queues the client's
-//! connection as long as one of the two processes has the listening socket open.
+//! listening sockets to this socket, waits until the successor accepts connections, and then sends
+//! a final message. If the successor fails before the final message, the old process keeps serving.
+//! If the old process ends, the successor serves. No client is refused: the kernel queues the
+//! client's connection as long as one of the two processes has the listening socket open.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -36,8 +36,8 @@ const ACCEPTING_MESSAGE: &[u8] = b"accepting\n";
 /// The final message of the old process: the successor may claim the runtime directory.
 const RUNTIME_DIR_RELEASED_MESSAGE: &[u8] = b"released\n";
 
-/// Sends the sockets to the successor that waits at the runtime directory. Asks `is_cancelled` again
-/// and again until the successor replies.
+/// Sends the sockets to the successor that waits at the runtime directory. Asks `is_cancelled`
+/// again and again until the successor replies.
 ///
 /// After `Ok`, the successor accepts connections, this process has released the directory, and it
 /// should stop. After an error, this process still has its claim on the directory and should keep
@@ -127,7 +127,8 @@ pub struct Predecessor(UnixStream);
 
 impl Predecessor {
     /// Tells the predecessor that this process accepts connections. Returns `Ok` once the
-    /// predecessor has released the runtime directory or has ended. Fails if neither happens in time.
+    /// predecessor has released the runtime directory or has ended. Fails if neither happens in
+    /// time.
     pub fn confirm_accepting(mut self, runtime_dir: &RuntimeDir) -> io::Result<()> {
         let reply = self.0.write_all(ACCEPTING_MESSAGE).and_then(|()| {
             read_expected_message(&mut self.0, RUNTIME_DIR_RELEASED_MESSAGE, &|| false)

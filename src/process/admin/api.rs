@@ -236,7 +236,7 @@ impl AdminApi {
     fn ring_index(&self) -> Result<Arc<RingIndex>, ApiError> {
         let mut known = lock(&self.ring_index);
         if let Some((generation, ring_index)) = known.as_ref()
-            && *generation == self.inputs.generation()
+            && *generation == self.inputs.keys_generation()
         {
             return Ok(Arc::clone(ring_index));
         }

@@ -1,9 +1,9 @@
 //! Records what changes in files, and writes the records of the store to `audit.path`.
 //!
 //! If an operator edits a file, riskgate applies the change even if the store does not answer. The
-//! change then waits until the store answers and can record it. If the process ends before that,
-//! the next process finds that the file differs from the state in the store, and records the
-//! change. Of a change that was undone meanwhile, it knows nothing.
+//! record of the change then waits until the store answers. If the process ends before that, the
+//! next process finds that the file differs from the state in the store, and records the
+//! difference. If the change was undone meanwhile, nothing is recorded.
 
 mod audit_file;
 
@@ -34,25 +34,27 @@ use crate::support::machine_name::machine_name;
 use crate::support::regular_file::{ReadError, read_regular_file};
 use crate::table::{STORED_LIST_NAME, Table, TableInputs, TableLocation};
 
-/// How often the thread writes new records to the file, and tries again after a failure.
-const INTERVAL: Duration = Duration::from_millis(500);
+/// How often the thread appends new records to `audit.path`, and tries again after a failure.
+const AUDIT_INTERVAL: Duration = Duration::from_millis(500);
 /// How long an operation of the store may take.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The largest file of a table, in bytes.
+/// The audit makes no fingerprint of a larger file of the table.
 const MAX_TABLE_FILE_BYTES: u64 = 1 << 30;
-/// What a restart does while changes wait for the store.
-const AFTER_RESTART: &str = "until they are recorded, a restart records only what is then in force";
+/// The end of a fault while changes wait: what a restart loses.
+const RESTART_LOSS_NOTE: &str =
+    "until they are recorded, a restart records only what is then in force";
 /// The most changes that wait for the store.
-const MAX_WAITING: usize = 1_024;
+const MAX_WAITING_CHANGES: usize = 1_024;
 
-/// Sends changes to the thread that records them. The thread ends once all clones are dropped.
+/// Sends the states of sources to the thread that records their changes. The thread ends once all
+/// clones are dropped.
 #[derive(Clone)]
 pub(super) struct AuditRecorder {
     changes: Sender<SourceChange>,
     begin: Sender<()>,
 }
 
-/// The state of a source, and what a record of its change says.
+/// The state of a source, and what the record of a change to this state says.
 struct SourceChange {
     operation: AuditOperation,
     state: SourceState,
@@ -61,7 +63,7 @@ struct SourceChange {
 }
 
 impl AuditRecorder {
-    /// Starts the thread. The settings are those of the process start.
+    /// Starts the thread, which waits for [`AuditRecorder::begin`].
     pub(super) fn start(
         config: &StartupConfig,
         gate_state: Arc<GateState>,
@@ -88,10 +90,10 @@ impl AuditRecorder {
         Ok(AuditRecorder { changes: sender, begin })
     }
 
-    /// Lets the records begin, once this process serves: a successor that never does changes
-    /// nothing.
+    /// Lets the thread begin to record. Call this once this process serves: a successor that never
+    /// serves must change nothing.
     pub(super) fn begin(&self) {
-        // After the first call, nobody receives it.
+        // The thread receives only the first message.
         let _ = self.begin.send(());
     }
 
@@ -111,15 +113,16 @@ impl AuditRecorder {
         let _ = self.changes.send(SourceChange { operation, state, path: path.to_owned() });
     }
 
-    /// Records the settings that the config sets. The admin tokens are a source of their own.
+    /// Lets the thread record the settings of the config. The admin tokens are a source of their
+    /// own.
     ///
-    /// Two processes may read one file, with other variables and other flags. So what the file says
-    /// is one source for both, and what else a process has is a source of that process.
+    /// Two processes may read the same file, with different variables and flags. So the settings of
+    /// the file are one source for both, and the variables and flags of each process are another.
     ///
-    /// Returns false, and records nothing, if a file can't be read or is faulty now.
+    /// Returns false, and records nothing, if a file can't be read or is faulty at this moment.
     pub(super) fn record_config(&self, sources: &ConfigSources, admin: &SocketAddr) -> bool {
         let Ok(settings) = Config::read_effective_settings(sources) else { return false };
-        let path = sources.file_path().map_or("defaults".to_owned(), |path| absolute(&path));
+        let path = sources.file_path().map_or("defaults".to_owned(), |path| to_absolute(&path));
         let is_of_file = |setting: &EffectiveSetting| setting.origin == SettingOrigin::File;
         let in_force = match sources.file_path().map(|path| Config::read_settings_of_file(&path)) {
             Some(Ok(of_file)) => of_file.0,
@@ -138,9 +141,9 @@ impl AuditRecorder {
         true
     }
 
-    /// Records the keys that the key file declares.
+    /// Lets the thread record the keys that the key file declares. Does nothing without a key file.
     pub(super) fn record_key_file(&self, path: Option<&Path>, declared: &[DeclaredKey]) {
-        let Some(path) = path.map(absolute) else { return };
+        let Some(path) = path.map(to_absolute) else { return };
         let entry = |DeclaredKey { key, plan }: &DeclaredKey| {
             let created_at = Some(key.created_at).filter(|at| *at != 0);
             let value = json!({
@@ -157,12 +160,14 @@ impl AuditRecorder {
         self.send_entries(AuditOperation::KeyFileChange, "key file", &path, entries);
     }
 
-    /// Records the lists of the table, and the rows of the file of overrides. Returns false if the
-    /// system refuses to read a file for now; then the records lack what is in this file.
+    /// Lets the thread record the lists of the table, and the rows of the overrides file.
+    ///
+    /// Returns false if the system refuses to read a file for now. If the file is one of the table,
+    /// nothing is recorded. If the file is the overrides file, only the table is recorded.
     pub(super) fn record_table(&self, inputs: &TableInputs, table: &Table) -> bool {
         let path = match &inputs.base_location {
             TableLocation::Bundled => "bundled".to_owned(),
-            TableLocation::Path(path) => absolute(path),
+            TableLocation::Path(path) => to_absolute(path),
         };
         let Ok(fingerprints) = fingerprint_table_files(inputs, table) else { return false };
         let fingerprint = |file: &str| fingerprints.get(file).cloned().unwrap_or_default();
@@ -181,7 +186,7 @@ impl AuditRecorder {
         let is_other = |(name, _): &(String, String)| !is_override_list(name, inputs);
         let entries = lists.filter(is_other).chain(other_files).chain(versions).collect();
         self.send_entries(AuditOperation::TableChange, "table", &path, entries);
-        if let Some(path) = inputs.overrides_path.as_deref().map(absolute) {
+        if let Some(path) = inputs.overrides_path.as_deref().map(to_absolute) {
             match read_override_file(&path) {
                 Ok(Some(state)) => {
                     self.send_state(AuditOperation::OverrideFileChange, state, &path);
@@ -194,8 +199,8 @@ impl AuditRecorder {
     }
 }
 
-/// Describes a setting for a record: a secret by its fingerprint, and an address that has secret
-/// parts by its other parts and its fingerprint.
+/// Returns the name of a setting, and the text that a record shows for its value. A secret is shown
+/// as a fingerprint. A URL with secret parts is shown without these parts, with a fingerprint.
 fn describe_setting(setting: EffectiveSetting) -> (String, String) {
     const HIDDEN: &str = "\"…\"";
     let is_token_hash = setting.key.starts_with("admin.token.") && setting.key.ends_with(".hash");
@@ -209,9 +214,14 @@ fn describe_setting(setting: EffectiveSetting) -> (String, String) {
     (setting.key, description)
 }
 
-/// Returns the fingerprints of the files that a table is built from, by the name that
-/// [`ListInfo::file`](crate::table::ListInfo::file) gives a list. Leaves out the overrides, and the
-/// lists inside the binary, which change with the binary alone.
+/// Returns the fingerprints of the files that a table is built from, by name. The name of a list is
+/// its [`ListInfo::file`](crate::table::ListInfo::file). Leaves out:
+/// - the overrides,
+/// - the lists inside the binary, which change only with the binary, and
+/// - files that are missing, too large or no regular files.
+///
+/// # Errors
+/// If the system refuses to read a file.
 fn fingerprint_table_files(
     inputs: &TableInputs,
     table: &Table,
@@ -243,21 +253,21 @@ fn fingerprint_table_files(
     files.into_iter().filter_map(fingerprint).collect()
 }
 
-/// Returns true if the list has overrides: the rows of the file are a source of their own, and each
-/// change of the store has its record.
+/// Returns true if the entry is a list of overrides. The table's record leaves such a list out: the
+/// overrides file is a source of its own, and the store records its overrides itself.
 fn is_override_list(entry_name: &str, inputs: &TableInputs) -> bool {
     let file = inputs.overrides_path.as_ref().map(|path| format!("list {}", path.display()));
     let stored = format!("list {STORED_LIST_NAME}");
     stored == entry_name || file.is_some_and(|name| name == entry_name)
 }
 
-fn absolute(path: &Path) -> String {
+fn to_absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
 struct Worker {
     store_options: StoreOptions,
-    /// The connection of this thread; `None` until it is needed, and after a failure.
+    /// The connection of this thread; `None` until the thread needs it, and after a failure.
     store: Option<Store>,
     gate_state: Arc<GateState>,
     status_reporter: StatusReporter,
@@ -271,7 +281,7 @@ struct Worker {
 impl Worker {
     fn run(mut self, changes: &Receiver<SourceChange>) {
         loop {
-            match changes.recv_timeout(INTERVAL) {
+            match changes.recv_timeout(AUDIT_INTERVAL) {
                 Ok(change) => {
                     self.add_waiting(change);
                     changes.try_iter().for_each(|change| self.add_waiting(change));
@@ -284,17 +294,18 @@ impl Worker {
         }
     }
 
-    /// Adds a state behind the states that wait. If a source changes and changes back, both changes
-    /// are recorded.
+    /// Adds a state to those that wait, unless the last state of the same source was equal. If a
+    /// source changes and changes back, both states wait. If [`MAX_WAITING_CHANGES`] wait, first
+    /// drops the oldest state that has a later one of the same source.
     fn add_waiting(&mut self, change: SourceChange) {
         let subject = change.state.subject.clone();
         if self.last_seen.get(&subject) == Some(&change.state) {
             return;
         }
         self.last_seen.insert(subject, change.state.clone());
-        if self.waiting.len() >= MAX_WAITING {
-            // The latest state of each source stays, so that its record lacks only what was
-            // between.
+        if self.waiting.len() >= MAX_WAITING_CHANGES {
+            // The latest state of each source stays. So the records of a source lack only states
+            // that lay between.
             let is_outdated = |at: &usize| {
                 let subject = &self.waiting[*at].state.subject;
                 self.waiting.iter().skip(at + 1).any(|later| later.state.subject == *subject)
@@ -305,8 +316,8 @@ impl Worker {
         self.waiting.push_back(change);
     }
 
-    /// Records the waiting changes, and appends new records to `audit.path`. Returns the problem if
-    /// one of both fails.
+    /// Records the waiting changes in the store, and appends new records to `audit.path`. Returns
+    /// the problem if either fails.
     fn record_and_append(&mut self) -> Result<(), String> {
         if self.waiting.is_empty() && self.audit_file.is_none() {
             return Ok(());
@@ -316,7 +327,7 @@ impl Worker {
             self.store = None;
             match self.waiting.is_empty() {
                 true => problem,
-                false => format!("{problem}; {AFTER_RESTART}"),
+                false => format!("{problem}; {RESTART_LOSS_NOTE}"),
             }
         })
     }
@@ -325,13 +336,13 @@ impl Worker {
         let state = Arc::clone(&self.gate_state);
         let _writes = state.audit_writes.lock().unwrap_or_else(PoisonError::into_inner);
         let store = open_if_none(&mut self.store, &self.store_options, STORE_TIMEOUT);
-        let store = store.map_err(describe)?;
+        let store = store.map_err(describe_store_error)?;
         store.set_time(self.gate_state.ledger.believed_time());
         while let Some(change) = self.waiting.front() {
             let SourceChange { operation, state, path } = change;
             let from = format!("{path} on {}", machine_name());
             let author = match operation {
-                // riskgate itself changes the lists that feeds fill.
+                // riskgate itself changes the lists of feeds.
                 AuditOperation::TableChange => ChangeAuthor::riskgate(&from),
                 _ => ChangeAuthor {
                     actor: file_owner(Path::new(path)),
@@ -340,7 +351,7 @@ impl Worker {
                 },
             };
             let mut changes = store.changes_by(&author);
-            changes.record_source_state(*operation, state).map_err(describe)?;
+            changes.record_source_state(*operation, state).map_err(describe_store_error)?;
             self.waiting.pop_front();
         }
         match &mut self.audit_file {
@@ -350,7 +361,7 @@ impl Worker {
     }
 }
 
-/// Reads the state of a file of overrides; `None` if it is faulty.
+/// Reads the state of an overrides file. Returns `None` if the file is faulty.
 ///
 /// # Errors
 /// If the system refuses to read the file for now.
@@ -362,6 +373,6 @@ fn read_override_file(path: &str) -> Result<Option<SourceState>, String> {
     }
 }
 
-fn describe(error: StoreError) -> String {
+fn describe_store_error(error: StoreError) -> String {
     format!("expected to record changes, but found {error}")
 }

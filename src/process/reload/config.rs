@@ -23,10 +23,10 @@ impl ReloadState {
                 self.is_latest_config_in_force = true;
                 self.apply_config(config);
                 self.record_config();
-                log::info!("config reloaded: {}", self.replace_settings(settings));
+                log::info!("config reloaded: {}", self.replace_settings_and_describe(settings));
                 None
             }
-            // The good config stays in force, so the files that it names stay watched too.
+            // The last good config stays in force, so its files stay watched beside the new ones.
             None => {
                 self.is_latest_config_in_force = false;
                 let known = self.config_watch.paths().to_vec();
@@ -40,8 +40,8 @@ impl ReloadState {
         problem
     }
 
-    /// Keeps the new settings, and says what they change.
-    fn replace_settings(&mut self, new: Option<EffectiveSettings>) -> String {
+    /// Replaces the settings in force, and describes what has changed.
+    fn replace_settings_and_describe(&mut self, new: Option<EffectiveSettings>) -> String {
         let old = std::mem::replace(&mut self.settings, new);
         let changes = match (old, &self.settings) {
             (Some(old), Some(new)) => old.describe_changes(new),
@@ -54,7 +54,7 @@ impl ReloadState {
         }
     }
 
-    /// Applies a new config. Settings that need a restart are only reported.
+    /// Applies a new config. Reports the settings that need a restart, and does not apply them.
     fn apply_config(&mut self, config: Config) {
         self.inputs.next_startup.publish(config.startup);
         self.inputs.config.publish(config.reloadable.clone());
@@ -63,8 +63,8 @@ impl ReloadState {
         let config = &self.config;
         let mut rules = config.rules();
         if rules.authz.is_none() && self.inputs.startup.startup_rules.authz_path.is_some() {
-            // Proxies still ask on the path that the config had at the start. A 404 would look like
-            // a refusal to some of them.
+            // Proxies still ask on the path that the config had at the start. Some proxies would
+            // treat a 404 as a refusal.
             log::warn!("authz: the section is gone, so every proxy that asks gets 200 from now on");
             rules.authz = Some(Arc::new(AuthzRules::admit_all()));
         }
@@ -77,7 +77,7 @@ impl ReloadState {
         self.gate_state.top_domains.set_options(config.top_domains);
         let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
         if config.table != previous_config.table {
-            // The table's thread reports the outcome, so nobody waits for it here.
+            // The table's thread reports the outcome, so this thread does not wait for a reply.
             drop(self.table.request_rebuild(Some(config.table.clone())));
         }
         if config.feeds != previous_config.feeds {
@@ -107,8 +107,8 @@ impl ReloadState {
         }
     }
 
-    /// Applies the options of `[dns]`. If no thread can be started, this is tried again on each
-    /// pass.
+    /// Applies the options of `[dns]`. If that needs a thread and none can be started, each pass
+    /// tries again.
     pub(super) fn apply_dns_options(&mut self) {
         let started = self.dns.set_options(self.config.dns.clone());
         let has_failed_before = self.pending_work.are_dns_options_unapplied;
@@ -122,8 +122,8 @@ impl ReloadState {
         }
     }
 
-    /// Applies the options of `[webhook]`. If no threads can be started, this is tried again on
-    /// each pass.
+    /// Applies the options of `[webhook]`. If that needs threads and one can't be started, each
+    /// pass tries again.
     pub(super) fn apply_webhook_options(&mut self) {
         let started = self.webhooks.set_options(self.config.webhook.clone());
         let has_failed_before = self.pending_work.are_webhook_options_unapplied;
@@ -137,7 +137,7 @@ impl ReloadState {
         }
     }
 
-    /// Logs and reports the settings that changed and take effect at the next restart.
+    /// Logs and reports the changed settings that take effect at the next restart.
     pub(super) fn report_settings_needing_restart(&self) {
         let mut settings = self.inputs.startup.list_changes(&self.inputs.next_startup.peek());
         if self.have_startup_files_changed {

@@ -1,4 +1,4 @@
-//! What the reloader last read, for the admin API: the config, and the rows of the keys.
+//! The config, and the rows of the keys, as the reloader last read them. The admin API needs both.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,36 +9,37 @@ use crate::keys::DeclaredKey;
 use crate::store::RingRows;
 use crate::support::snapshot::SnapshotCell;
 
-/// The longest wait for the reloader to change the rows. It waits for nothing meanwhile.
+/// How long a reader of the rows waits at most while the reloader changes the rows.
 const MAX_CHANGE_WAIT: Duration = Duration::from_secs(5);
 
-/// What the reloader last read.
+/// The config and the rows of the keys, as the reloader last read them.
 pub struct CurrentInputs {
-    /// What took effect when the process started.
+    /// The settings that took effect when the process started.
     pub startup: StartupConfig,
-    /// What takes effect at the next restart.
+    /// The settings that take effect at the next restart.
     pub next_startup: SnapshotCell<StartupConfig>,
-    /// What a reload may change, as the last good reload left it.
+    /// The settings that a reload may change, as the last good reload left them.
     pub config: SnapshotCell<ReloadableConfig>,
     keys: Mutex<PublishedKeys>,
     /// Notified when `keys` are published.
     published: Condvar,
     /// Grows with each change of `keys`.
-    generation: AtomicU64,
+    keys_generation: AtomicU64,
 }
 
-/// The rows of the keys, as far as others may read them.
+/// The rows of the keys, as far as the admin API may read them.
 #[derive(Default)]
 enum PublishedKeys {
-    /// The store has not been read yet.
+    /// The reloader has not read the store yet.
     #[default]
     Unread,
-    /// The reloader changes the rows just now.
+    /// The reloader changes the rows at this moment.
     Withdrawn,
+    /// The rows from which the serving key ring was built, or is being built.
     InForce(KeyInputs),
 }
 
-/// The rows of the keys and accounts in force.
+/// The rows of the keys and accounts in force, and the keys of the key file.
 #[derive(Clone)]
 pub struct KeyInputs {
     /// The rows of the store.
@@ -48,7 +49,7 @@ pub struct KeyInputs {
 }
 
 impl CurrentInputs {
-    /// Holds this config, and no rows yet.
+    /// Creates inputs with this config, and no rows yet.
     pub fn new(config: Config) -> CurrentInputs {
         CurrentInputs {
             startup: config.startup.clone(),
@@ -56,27 +57,29 @@ impl CurrentInputs {
             config: SnapshotCell::new(config.reloadable),
             keys: Mutex::default(),
             published: Condvar::new(),
-            generation: AtomicU64::new(0),
+            keys_generation: AtomicU64::new(0),
         }
     }
 
-    /// Returns the rows in force, and a number that grows with each change of them. `None` before
-    /// the store has been read. Waits while the reloader changes the rows.
+    /// Returns [`CurrentInputs::keys_generation`] and the rows in force. While the reloader changes
+    /// the rows, waits up to [`MAX_CHANGE_WAIT`]. Returns `None` if the reloader has not read the
+    /// store yet, or if the wait was too long.
     pub fn keys(&self) -> Option<(u64, KeyInputs)> {
         let is_withdrawn = |keys: &mut PublishedKeys| matches!(keys, PublishedKeys::Withdrawn);
         let waited =
             self.published.wait_timeout_while(self.lock_keys(), MAX_CHANGE_WAIT, is_withdrawn);
         let (keys, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let PublishedKeys::InForce(inputs) = &*keys else { return None };
-        Some((self.generation.load(Ordering::Relaxed), inputs.clone()))
+        Some((self.keys_generation(), inputs.clone()))
     }
 
     /// Returns a number that grows with each change of the rows.
-    pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
+    pub fn keys_generation(&self) -> u64 {
+        self.keys_generation.load(Ordering::Relaxed)
     }
 
-    /// Drops these references to the rows, so that the reloader can change the rows in place.
+    /// Drops the published references to the rows, so that the reloader can change the rows in
+    /// place.
     pub(super) fn withdraw_keys(&self) {
         *self.lock_keys() = PublishedKeys::Withdrawn;
     }
@@ -85,7 +88,7 @@ impl CurrentInputs {
     pub(super) fn publish_keys(&self, inputs: KeyInputs) {
         let mut keys = self.lock_keys();
         *keys = PublishedKeys::InForce(inputs);
-        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.keys_generation.fetch_add(1, Ordering::Relaxed);
         self.published.notify_all();
     }
 

@@ -1,8 +1,8 @@
 //! Queries the DNS for names that no list has, on a low-priority thread.
 //!
-//! HTTP requests only queue names; they never wait for the DNS. The thread limits its concurrent
-//! queries. It trusts resolvers only if they know the mail hosts of large providers. Each second it
-//! writes what it learned to the store, and reads what other nodes learned.
+//! HTTP requests only queue names, and never wait for the DNS. The thread limits its concurrent
+//! queries. The thread trusts resolvers only if they know the mail hosts of large providers. Each
+//! second, the thread writes what it learned to the store, and reads what other nodes learned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,24 +18,25 @@ use crate::gate::GateState;
 
 /// How often the thread syncs with the store and publishes its status.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// How long after a successful probe the resolvers are probed again. They stay trusted meanwhile.
+/// How long after a successful probe the thread probes the resolvers again. Until that probe ends,
+/// the thread trusts the resolvers.
 const PROBE_INTERVAL: Duration = Duration::from_mins(1);
-/// How soon resolvers are probed again after a failed probe.
+/// How soon the thread probes the resolvers again after a failed probe.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The `nice` value of the thread, so that request threads go first if processors are busy.
 const THREAD_NICENESS: i32 = 10;
 
-/// Controls the thread that queries the DNS. The thread ends when this is dropped.
+/// Controls the thread that queries the DNS. The thread ends when its `DnsLearner` is dropped.
 pub(super) struct DnsLearner {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
     store: StoreOptions,
-    /// Sends changed options to the thread; None until learning is first enabled.
+    /// Sends changed options to the thread; `None` until learning is first enabled.
     options_sender: Option<watch::Sender<DnsOptions>>,
 }
 
 impl DnsLearner {
-    /// Starts the thread if learning is enabled.
+    /// Creates the learner, and starts the thread if learning is enabled.
     pub(super) fn start(
         state: Arc<GateState>,
         status_reporter: StatusReporter,
@@ -65,7 +66,7 @@ impl DnsLearner {
             };
             let thread = std::thread::Builder::new().name("dns".to_owned());
             thread.spawn(move || {
-                // If this fails, the thread works at normal priority.
+                // If the call fails, the thread works at normal priority.
                 let _ = rustix::process::nice(THREAD_NICENESS);
                 runtime.block_on(worker.run(option_changes));
             })?;
@@ -75,13 +76,14 @@ impl DnsLearner {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Worker {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
     store: StoreOptions,
     pacer: Arc<Pacer>,
-    /// The open store, with the facts that it does not have yet; None while the store is not open.
+    /// The open store, with the facts that the store does not have yet; `None` while no store is
+    /// open.
     sync: Option<DnsFactSync>,
     store_problem: Option<String>,
 }
@@ -148,7 +150,7 @@ impl Worker {
         }
     }
 
-    /// Writes what was learned to the store, and reads what other nodes have learned.
+    /// Writes learned facts to the store, and reads what other nodes have learned.
     async fn sync_with_store(&mut self) {
         let (state, store, sync) = (Arc::clone(&self.state), self.store.clone(), self.sync.take());
         let synced = spawn_blocking(move || {
@@ -172,7 +174,7 @@ impl Worker {
     }
 
     /// Publishes the status and the metrics. If both the resolvers and the store have a problem,
-    /// only that of the resolvers is shown.
+    /// the status shows only the problem of the resolvers.
     fn publish_status(&self, resolver_problem: Option<&str>) {
         let cache = &self.state.dns;
         let status = DnsStatus {
@@ -199,9 +201,9 @@ impl Worker {
 struct Resolvers {
     options: DnsOptions,
     state: Arc<GateState>,
-    /// Shared by all clients, so that a new client does not raise the rate.
+    /// All clients share one pacer, so that a new client does not raise the rate.
     pacer: Arc<Pacer>,
-    /// None while the resolvers are not trusted: no name is queried then.
+    /// `None` while the resolvers are not trusted. Meanwhile, the thread queries no name.
     trusted_client: Option<Arc<DnsClient>>,
     probes: JoinSet<Result<Arc<DnsClient>, String>>,
     next_probe_at: Instant,
@@ -222,13 +224,12 @@ impl Resolvers {
         }
     }
 
-    /// The client, if its resolvers are trusted.
     fn trusted_client(&self) -> Option<&Arc<DnsClient>> {
         self.trusted_client.as_ref()
     }
 
-    /// Starts a probe of the resolvers if it is due. If `dns.resolvers` is empty, each probe reads
-    /// the system's resolvers again, because they may have changed.
+    /// Starts a probe of the resolvers if one is due and none runs. If `dns.resolvers` is empty,
+    /// each probe reads the system's resolvers again, because these may have changed.
     fn probe_if_due(&mut self) {
         if Instant::now() < self.next_probe_at || !self.probes.is_empty() {
             return;

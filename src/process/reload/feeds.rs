@@ -1,8 +1,9 @@
-//! Fetches feeds when they are due, each on a low-priority thread of its own.
+//! Fetches feeds when they are due.
 //!
-//! These threads only update the files of the feeds. The thread of `table.rs` detects the changed
-//! files and rebuilds the table. A feed that takes long, or whose lock another process holds,
-//! delays no other feed.
+//! One thread decides which feeds are due, and starts a low-priority thread for each update. An
+//! update changes only the files of its feed. The thread of `table.rs` notices the changed files
+//! and rebuilds the table. A feed that takes long, or whose lock another process holds, delays no
+//! other feed.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,21 +15,23 @@ use super::status_reporter::StatusReporter;
 use crate::feed::{Feed, Feeds, LastAttempt};
 use crate::gate::GateState;
 
-/// How often the thread checks whether a feed is due.
+/// How often the deciding thread checks whether a feed is due.
 const DUE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// A feed whose lock another process holds is not updated. After this time, the fault is told.
+/// How long an update waits for the lock of its feed. If another process holds the lock for longer,
+/// the update fails.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(10);
-/// `/status` reports an update that still runs after this time, for example because a disk does not
-/// answer.
+/// An update that runs longer is a fault of its feed, for example because a disk does not answer.
 const SLOW_UPDATE_TIME: Duration = Duration::from_secs(180);
-/// The `nice` value of the threads, so that request threads go first if processors are busy.
+/// The `nice` value of the updating threads, so that request threads go first if processors are
+/// busy.
 const THREAD_NICENESS: i32 = 10;
 
-/// Controls the threads that fetch feeds. The thread ends when this is dropped.
+/// Controls the thread that decides which feeds are due. That thread ends when its `FeedFetcher` is
+/// dropped.
 pub(super) struct FeedFetcher(Sender<Feeds>);
 
 impl FeedFetcher {
-    /// Starts the thread.
+    /// Starts the deciding thread.
     pub(super) fn start(
         state: Arc<GateState>,
         status_reporter: StatusReporter,
@@ -59,17 +62,18 @@ impl FeedFetcher {
     }
 }
 
-/// What the thread that starts the updates works with.
+/// The state of the deciding thread.
 struct Worker {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
     feeds: Feeds,
     /// Random, so that nodes do not fetch at the same time.
     jitter_seed: u64,
-    /// For each feed's name: when this process last tried to fetch it, in Unix seconds, and the
-    /// fault, if any. Kept in memory, because the feed directory may not be writable.
+    /// By the name of a feed: when this process last tried to fetch the feed, in Unix seconds, and
+    /// the fault, if any. This is kept in memory, because riskgate may be unable to write to the
+    /// feed directory.
     last_attempts: HashMap<String, (i64, Option<String>)>,
-    /// The names of the feeds that are being updated, and since when.
+    /// By the name of each feed that is being updated: when the update began.
     running: HashMap<String, Instant>,
     finished_sender: Sender<FinishedUpdate>,
     finished_updates: Receiver<FinishedUpdate>,
@@ -123,7 +127,7 @@ impl Worker {
         let (table, folder) = (self.state.table.snapshot(), self.feeds.dir.clone());
         let (name, sender) = (feed.name.clone(), self.finished_sender.clone());
         let update_and_report = move || {
-            // If this fails, the thread works at normal priority.
+            // If the call fails, the thread works at normal priority.
             let _ = rustix::process::nice(THREAD_NICENESS);
             let update = || feed.update(&folder, &table, believed_time, false, MAX_LOCK_WAIT);
             let fault = match catch_unwind(AssertUnwindSafe(update)) {
@@ -142,10 +146,12 @@ impl Worker {
         }
     }
 
-    /// Returns true if the feed is due. A random delay of up to a tenth of the interval (after a
-    /// failed attempt, of at most a minute) is added to each due time. A feed is due at once if it
-    /// was never tried, if its list was damaged after a good attempt, or if the clock was ahead at
-    /// the last attempt.
+    /// Returns true if the feed is due. To each due time, this function adds a delay that depends
+    /// on the node: up to a tenth of the interval, and at most a minute after a failed attempt. A
+    /// feed is due at once:
+    /// - if no attempt is known,
+    /// - if its list was damaged after a good attempt, or
+    /// - if the clock was ahead at the last attempt.
     fn is_due(&self, feed: &Feed, now: i64) -> bool {
         let tried = self.last_attempts.get(&feed.name);
         let tried = tried.map(|(at, fault)| LastAttempt { at: *at, has_failed: fault.is_some() });
@@ -167,7 +173,7 @@ impl Worker {
         let mut status = self.feeds.read_status(self.state.ledger.believed_now());
         for feed in &mut status {
             // The state in the feed directory may be newer than this fault: a command may have
-            // fetched the feed since, or this process wrote the fault there too.
+            // fetched the feed since, or this process may have written the fault there.
             if let Some((at, Some(fault))) = self.last_attempts.get(&feed.name)
                 && feed.state.attempted_at.is_none_or(|attempted_at| attempted_at < *at)
             {

@@ -1,10 +1,15 @@
 //! Updates the key ring from the store and the key file.
 //!
 //! Normally the updater reads only what changed in the store, and derives a new ring from the
-//! current one. It builds the whole ring if the key file or the plans changed, if a reload was
-//! requested, or if there is no ring yet. It refuses another store than the one that the ring came
-//! from. If the store lost keys or revocations that it had acknowledged, they stay in force here,
-//! and the updater writes them back.
+//! current one. The updater builds the whole ring:
+//! - if the key file or the plans changed,
+//! - if a reload was requested,
+//! - if the changes in the store do not follow those that are known, or
+//! - if there is no ring yet.
+//!
+//! The updater refuses another store than the one that the ring came from. If the store lost keys
+//! or revocations that it had acknowledged, these stay in force in this process, and the updater
+//! writes them back.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,27 +27,26 @@ use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreErr
 use crate::support::counted::Counted;
 use crate::support::memory;
 
-/// What a key of the store and an account of its own need while they are read, as rows, and in the
-/// ring that serves. Measured with 60,000 keys of as many accounts, and rounded up: 2,000 bytes,
-/// and 1,040 if all keys are of one account.
+/// How much memory a key of the store and its account need: while the updater reads both, as rows,
+/// and in the ring. With 60,000 keys of as many accounts, we measured 2,000 bytes for each key.
+/// With 60,000 keys of one account, we measured 1,040 bytes.
 const BYTES_PER_KEY: u64 = 2_500;
-/// The part of [`BYTES_PER_KEY`] for reading.
+/// The part of [`BYTES_PER_KEY`] that the updater needs to read a new key.
 const BYTES_PER_READ_KEY: u64 = 1_500;
 
-/// How often the updater checks whether the open store's file was replaced, or its server
-/// reconfigured.
+/// How often the updater checks whether the store's file was replaced, or its server reconfigured.
 const STORE_USABILITY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a reload waits for a key file that the config names for the first time. No key is
-/// revoked meanwhile.
+/// How long a reload waits until a key file that the config did not name before is settled.
+/// Meanwhile, the updater applies no change of the store, such as a revocation.
 const MAX_NEW_FILE_WAIT: Duration = Duration::from_secs(1);
-/// At most this many faults of keys and accounts are listed one by one.
+/// The most faults of keys and accounts that are listed one by one.
 const MAX_LISTED_FAULTS: usize = 8;
 
 /// The sources of the key ring, and the rows that were read from them.
 pub struct KeyRingUpdater {
     store: Store,
     /// The rows that were last read from the store, together with the rows that the store lost.
-    /// None before the first read.
+    /// `None` before the first read.
     rows: Option<Arc<RingRows>>,
     lost_rows: LostRows,
     write_back: WriteBack,
@@ -53,22 +57,26 @@ pub struct KeyRingUpdater {
     key_file_watch: FileWatch,
     /// When riskgate last checked that the open store's file or server is still the right one.
     store_usability_checked_at: Instant,
-    /// Why the last sync with the store failed.
+    /// Why the last sync with the store did not update the ring, although the store answered;
+    /// before the first read, why no rows could be read.
     sync_error: Option<String>,
-    /// Faults of single keys and accounts, which are left out of the ring.
+    /// The faults of single keys and accounts.
     ring_faults: Vec<String>,
     /// Why the key file was refused.
     key_file_error: Option<String>,
-    /// Why the store does not answer.
+    /// The failure of the store in the last sync.
     store_error: Option<String>,
     /// Why the open store is not safe any more: its file was replaced, or its server reconfigured.
     store_usability_error: Option<String>,
 }
 
 impl KeyRingUpdater {
-    /// Reads the keys for the first time. If a Redis server does not answer or is empty, returns no
-    /// ring: the process starts without keys and reads them later. A fault of the key file or of
-    /// SQLite is an error.
+    /// Reads the keys for the first time. If no keys can be read from a Redis server, returns no
+    /// ring: the process starts without keys, and reads them later.
+    ///
+    /// # Errors
+    /// If the keys can't be read from SQLite, or if the key file contradicts the store or the
+    /// plans.
     pub fn load(
         mut store: Store,
         declared: Vec<DeclaredKey>,
@@ -110,7 +118,7 @@ impl KeyRingUpdater {
         Ok((keys, ring))
     }
 
-    /// The id of the store that the keys are from; `None` if none has been read.
+    /// Returns the id of the store that the keys are from; `None` if no store has been read.
     pub(super) fn store_id(&self) -> Option<String> {
         self.rows.as_ref().map(|rows| rows.store_id.clone())
     }
@@ -123,14 +131,14 @@ impl KeyRingUpdater {
         }
     }
 
-    /// The keys of the key file that are in the ring.
+    /// Returns the keys of the key file that are in the ring.
     pub(super) fn declared_keys(&self) -> &Arc<Vec<DeclaredKey>> {
         &self.declared_keys
     }
 
-    /// The problems of keys, one per line.
+    /// Returns the problems of the keys, one per line.
     pub(super) fn key_problems(&self) -> Option<String> {
-        // If the store does not answer, the ring can't be updated either.
+        // A failure of the store is a problem of the keys, because the ring can't be updated.
         let sync_problem = self.sync_error.as_ref().or(self.store_error.as_ref());
         let mut problems: Vec<String> =
             [sync_problem, self.key_file_error.as_ref()].into_iter().flatten().cloned().collect();
@@ -141,12 +149,12 @@ impl KeyRingUpdater {
         (!problems.is_empty()).then(|| problems.join("\n"))
     }
 
-    /// The problem of the store itself.
+    /// Returns the problem of the store itself.
     pub(super) fn store_problem(&self) -> Option<&str> {
         self.store_error.as_deref().or(self.store_usability_error.as_deref())
     }
 
-    /// Reloads what changed. Returns true if anything did.
+    /// Updates the ring if the store or the key file has changed. Returns true if either has.
     pub(super) fn reload_if_changed(&mut self, state: &GateState, plans: &Plans) -> bool {
         let store_changed = self.sync_with_store(state, plans, false);
         let file_changed = self.key_file_watch.is_read_due();
@@ -175,14 +183,16 @@ impl KeyRingUpdater {
         self.key_file_watch.is_settled()
     }
 
-    /// Watches another key file from now on, or none. Does not read it.
+    /// Watches another key file from now on, or none. Does not read the file. Waits until the file
+    /// is settled, at most for [`MAX_NEW_FILE_WAIT`].
     pub(super) fn set_key_file(&mut self, key_file: Option<PathBuf>) {
-        // Somebody may still be writing it: then a later pass reads it.
+        // Somebody may still be writing the file. A later pass then reads it.
         self.key_file_watch = FileWatch::for_unread_paths(key_file.into_iter().collect());
         self.key_file_watch.wait_until_settled(MAX_NEW_FILE_WAIT);
     }
 
-    /// Rebuilds the ring with changed plans.
+    /// Rebuilds the ring with changed plans. If the key file was refused, reads it again. If the
+    /// key file was refused, reads it again.
     pub(super) fn apply_plans(&mut self, state: &GateState, plans: &Plans) {
         if let Some(rows) = &self.rows {
             let ring = KeyRing::build(rows, &self.declared_keys, plans, &state.ledger);
@@ -191,8 +201,8 @@ impl KeyRingUpdater {
         self.retry_refused_key_file(state, plans);
     }
 
-    /// Reads the key file. If it is faulty, its last good keys stay, and changes in the store are
-    /// still applied.
+    /// Reads the key file, and rebuilds the ring. If the key file is faulty, its last good keys
+    /// stay in the ring, and later changes in the store are still applied.
     pub(super) fn reload_key_file(&mut self, state: &GateState, plans: &Plans) {
         self.key_file_watch.mark_read();
         let read = |path| read_key_file(path, &Config::env_var);
@@ -228,9 +238,9 @@ impl KeyRingUpdater {
         };
     }
 
-    /// Updates the ring from the store, records what failed, and writes lost rows back if due. If
-    /// `reads_all_rows` is true, reads all rows and not only the changes. Returns true if a new
-    /// ring serves.
+    /// Updates the ring from the store, records what failed, and writes lost rows back if that is
+    /// due. If `reads_all_rows` is true, reads all rows and not only the changes. Returns true if a
+    /// new ring serves.
     fn sync_with_store(&mut self, state: &GateState, plans: &Plans, reads_all_rows: bool) -> bool {
         let outcome = self.update_ring_from_store(state, plans, reads_all_rows);
         (self.store_error, self.sync_error) = match &outcome {
@@ -252,16 +262,16 @@ impl KeyRingUpdater {
         has_changed
     }
 
-    /// If the key file was refused, reads it again, because the rows or plans that it conflicted
-    /// with may have changed.
+    /// Reads a refused key file again. The file may have conflicted with rows or plans that have
+    /// changed since.
     fn retry_refused_key_file(&mut self, state: &GateState, plans: &Plans) {
         if self.key_file_error.is_some() && self.key_file_watch.is_settled() {
             self.reload_key_file(state, plans);
         }
     }
 
-    /// Reads what changed in the store, and publishes a new ring if anything did. Returns true if a
-    /// new ring serves.
+    /// Reads what changed in the store, or all rows, and publishes a new ring. Returns false if
+    /// nothing changed and `reads_all_rows` is false.
     fn update_ring_from_store(
         &mut self,
         state: &GateState,
@@ -286,8 +296,8 @@ impl KeyRingUpdater {
                 self.reload_rows(state, plans, false)
             }
             Some(known) if known == version && !reads_all_rows => Ok(false),
-            // The store has the known version (a full read was requested), an older one, or another
-            // history with the same number.
+            // The store has the known version and a full read was requested, or the store has an
+            // older version, or another history with the same version number.
             Some(known) if known.version >= version.version => {
                 self.reload_rows(state, plans, known != version)
             }
@@ -299,8 +309,12 @@ impl KeyRingUpdater {
         }
     }
 
-    /// Reads the changes since `known_version` and applies them. Reads all rows instead if the
-    /// store's history does not continue from that version.
+    /// Reads the changes since `known_version` and applies them. If the store's history does not
+    /// continue from that version, reads all rows instead.
+    ///
+    /// # Errors
+    /// If the store fails, or if the memory does not suffice for all new keys. In the second case,
+    /// the changes of known keys may have been applied.
     fn apply_changes(
         &mut self,
         state: &GateState,
@@ -313,8 +327,8 @@ impl KeyRingUpdater {
         let mut changes = self.store.ring_changes(known_version.version)?;
         let refused_keys = check_memory_for_keys(new_keys, BYTES_PER_KEY);
         if let (Err(_), Some(rows)) = (&refused_keys, &self.rows) {
-            // A revocation takes effect although there is no memory for the new keys, if there is
-            // enough to read them.
+            // The memory sufficed to read the new keys, but does not suffice to serve them. The
+            // changes of known keys, such as revocations, still take effect.
             changes.keep_known(rows);
             if changes.is_empty() {
                 return refused_keys.map(|()| false);
@@ -324,7 +338,7 @@ impl KeyRingUpdater {
         let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known_version)) else {
             return self.reload_rows_and_check_loss(state, plans, &changes, known_version);
         };
-        // `make_mut` copies the rows only if the admin API reads them just now.
+        // `make_mut` copies the rows only if the admin API reads them at this moment.
         self.inputs.withdraw_keys();
         let rows = Arc::make_mut(rows);
         self.lost_rows.apply_losses_to_changes(&mut changes);
@@ -340,7 +354,7 @@ impl KeyRingUpdater {
     }
 
     /// Reads all rows, because `changes` do not follow the known version, or because a full read
-    /// was requested. `changes` also show whether the store lost rows.
+    /// was requested. `changes` show whether the store lost rows.
     fn reload_rows_and_check_loss(
         &mut self,
         state: &GateState,
@@ -356,8 +370,8 @@ impl KeyRingUpdater {
         Ok(has_changed)
     }
 
-    /// Reads all rows. `store_lost_rows` is true if the store is known to have lost rows that this
-    /// process has read before.
+    /// Reads all rows, and publishes a new ring. `store_lost_rows` says that the store has lost
+    /// rows that this process had read.
     fn reload_rows(
         &mut self,
         state: &GateState,
@@ -391,7 +405,8 @@ impl KeyRingUpdater {
             log::info!("{} {verb}", Counted(ring.len(), "key"));
         }
         self.ring_faults = describe_faults(&ring);
-        // The admin API waits for the ring, and then reads the rows.
+        // The rows are published before the ring, because the admin API waits for the ring, and
+        // then reads the rows.
         self.publish_inputs();
         state.keys.publish(Some(ring));
     }
@@ -403,7 +418,7 @@ fn read_all_rows(store: &mut Store) -> Result<RingRows, SyncError> {
     store.ring_rows()?.ok_or(SyncError::EmptyServer)
 }
 
-/// Fails if the process can't get so many bytes for each of these keys.
+/// Fails if the process can't get `bytes_per_key` for each of these keys.
 fn check_memory_for_keys(keys: u64, bytes_per_key: u64) -> Result<(), SyncError> {
     if keys == 0 {
         return Ok(());
@@ -412,7 +427,7 @@ fn check_memory_for_keys(keys: u64, bytes_per_key: u64) -> Result<(), SyncError>
         .map_err(|found| SyncError::NotEnoughMemory { keys, found })
 }
 
-/// Describes the faults of single keys and accounts.
+/// Describes the faults of single keys and accounts, one in each text.
 fn describe_faults(ring: &KeyRing) -> Vec<String> {
     let faults = ring.faults();
     let mut lines: Vec<String> =

@@ -1,8 +1,7 @@
-//! Follows the overrides of the store: reads them when their version changes, and lets the store
-//! take over the default file of earlier versions.
+//! Reads the overrides of the store when their version changes, and lets the store take over the
+//! default overrides file of earlier versions of riskgate.
 //!
-//! If the store does not answer, or is not the one that the overrides came from, the last good
-//! overrides stay.
+//! If the store does not answer, or is another store than before, the last good overrides stay.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +14,11 @@ use crate::support::counted::Counted;
 use crate::support::machine_name::machine_name;
 use crate::table::TableInputs;
 
-/// How long an operation of the store may take. The table's thread waits so long.
+/// How long an operation of the store may take. The table's thread waits for the operation.
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time after a failure before the store is asked again.
+/// How long after a failure the follower asks the store again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The time after which a file is read again that could not be taken over.
+/// The shortest time between two attempts to take the default file over.
 const TAKE_OVER_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// The connection to the store, and the overrides that were last read from it.
@@ -36,7 +35,7 @@ pub(super) struct OverrideFollower {
 }
 
 impl OverrideFollower {
-    /// `known` are the overrides that the serving table was built with.
+    /// Creates a follower. `known` are the overrides with which the serving table was built.
     pub(super) fn new(options: StoreOptions, known: KnownOverrides) -> OverrideFollower {
         OverrideFollower {
             options,
@@ -49,12 +48,13 @@ impl OverrideFollower {
         }
     }
 
-    /// The inputs of a table, with the overrides of the store.
+    /// Returns a copy of the inputs of a table, with the overrides of the store added.
     pub(super) fn add_to(&self, inputs: &TableInputs) -> TableInputs {
         self.known.add_to(inputs)
     }
 
-    /// What is wrong with the overrides of the store.
+    /// Describes what is wrong with the overrides of the store, and why the default file was not
+    /// taken over. Returns `None` if there is no problem.
     pub(super) fn describe_problem(&self, inputs: &TableInputs) -> Option<String> {
         let of_rows = self.known.describe_problem(inputs);
         let problems = [self.store_problem.clone(), of_rows, self.take_over_problem.clone()];
@@ -62,14 +62,14 @@ impl OverrideFollower {
         (!problems.is_empty()).then(|| problems.join("\n"))
     }
 
-    /// Why the store was not read at the last attempt.
+    /// Returns why the store was not read at the last attempt.
     pub(super) fn store_problem(&self) -> Option<&str> {
         self.store_problem.as_deref()
     }
 
-    /// Reads the overrides if they have changed; if `is_requested` is true, even shortly after a
-    /// failure. Takes the default file over if `may_write` is true. Returns true if the inputs of
-    /// the table have changed.
+    /// Reads the overrides if they have changed. Lets the store take the default file over if
+    /// `may_write` is true. Returns true if the inputs of the table have changed. For
+    /// [`RETRY_PAUSE`] after a failure, does nothing unless `is_requested` is true.
     pub(super) fn sync(
         &mut self,
         inputs: &TableInputs,
@@ -118,26 +118,29 @@ impl OverrideFollower {
         let mut has_changed = false;
         if is_take_over_due {
             self.next_take_over_at = Instant::now() + TAKE_OVER_RETRY_PAUSE;
-            self.take_over_problem = take_over(store, inputs)?;
+            self.take_over_problem = try_take_over(store, inputs)?;
             let now = store.overrides_version().map_err(describe)?;
             version = now.ok_or_else(|| "an empty server".to_owned())?;
         }
         if is_take_over_due || is_requested {
-            // Another node may have taken the same file over, or somebody has edited it.
+            // Another node may have taken the same file over, or somebody may have edited the file.
             has_changed = self.known.look_at_default_file(store, inputs).map_err(describe)?;
         }
         if self.known.version() == Some(&version) {
             return Ok(has_changed);
         }
-        tell_lost_changes(self.known.version(), &version);
+        warn_if_changes_lost(self.known.version(), &version);
         let read = KnownOverrides::read(store, inputs).map_err(describe)?;
         self.known = read.ok_or_else(|| "an empty server".to_owned())?;
         Ok(true)
     }
 }
 
-/// Lets the store take over the default file. Returns why it did not.
-fn take_over(store: &mut Store, inputs: &TableInputs) -> Result<Option<String>, String> {
+/// Lets the store take over the default file. If the file prevents that, returns why.
+///
+/// # Errors
+/// If the store does not answer.
+fn try_take_over(store: &mut Store, inputs: &TableInputs) -> Result<Option<String>, String> {
     match take_over_default_file(store, inputs, &ChangeAuthor::riskgate(&machine_name())) {
         Ok(Some(taken)) => {
             let of_file = Counted(taken.row_count, "override");
@@ -170,8 +173,8 @@ fn check_same_store(
     }
 }
 
-/// Tells in the log that the store has another history than the one that was known.
-fn tell_lost_changes(known: Option<&OverridesVersion>, found: &OverridesVersion) {
+/// Logs a warning if the version of the overrides has not grown: the store then lost changes.
+fn warn_if_changes_lost(known: Option<&OverridesVersion>, found: &OverridesVersion) {
     let Some(known) = known else { return };
     if found.number <= known.number {
         log::warn!(

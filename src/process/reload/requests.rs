@@ -8,29 +8,30 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::table::TableRebuilder;
 
-/// The outcome of a reload by part: the fault, or None if the part was reloaded.
+/// The outcome of a reload by part: the fault, or `None` if the part was reloaded.
 pub type ReloadOutcome = BTreeMap<&'static str, Option<String>>;
 
-/// The sender for the outcome of a request; None if the requester does not wait for the outcome.
-type ReplyTo = Option<oneshot::Sender<ReloadOutcome>>;
+/// The sender of the outcome to a requester.
+type ReplySender = oneshot::Sender<ReloadOutcome>;
 
-/// Requests a reload of all parts.
+/// Asks the reloader to reload all parts, to rebuild the table, or to look for changes.
 #[derive(Clone)]
 pub struct ReloadTrigger {
-    requests: mpsc::UnboundedSender<ReplyTo>,
+    requests: mpsc::UnboundedSender<ReplySender>,
     wakeup: Arc<Notify>,
     /// `None` until the table's thread has started.
     table: Option<TableRebuilder>,
 }
 
 impl ReloadTrigger {
-    /// Lets the trigger also rebuild the table alone.
+    /// Lets the trigger ask this thread to rebuild the table.
     pub(super) fn with_table(self, table: TableRebuilder) -> ReloadTrigger {
         ReloadTrigger { table: Some(table), ..self }
     }
 
-    /// Rebuilds the table, and waits until it serves, at most for `max_wait`. Returns why it does
-    /// not serve; `None` if it does.
+    /// Requests a rebuild of the table, and waits until the new table serves, at most for
+    /// `max_wait`. Returns why no new table serves; `None` if one does, and before the table's
+    /// thread has started.
     pub async fn rebuild_table_and_wait(&self, max_wait: Duration) -> Option<String> {
         let table = self.table.as_ref()?;
         match tokio::time::timeout(max_wait, table.request_rebuild(None)).await {
@@ -40,28 +41,23 @@ impl ReloadTrigger {
         }
     }
 
-    /// Requests a reload without waiting for it.
-    pub fn request_reload(&self) {
-        // The receiver is gone only when the process ends.
-        let _ = self.requests.send(None);
-    }
-
-    /// Requests a reload and waits for its outcome. Returns `None` if the process ends first.
+    /// Requests a reload of all parts, and waits for the outcome. Returns `None` if the process
+    /// ends first.
     pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
         let (sender, receiver) = oneshot::channel();
-        self.requests.send(Some(sender)).ok()?;
+        self.requests.send(sender).ok()?;
         receiver.await.ok()
     }
 
-    /// Makes the reloader look for changes at once, instead of at its next poll.
+    /// Makes the reloader look for changed sources at once, and not only at its next poll.
     pub fn check_for_changes(&self) {
         self.wakeup.notify_one();
     }
 }
 
-/// The queue of requests.
+/// The queue of requests to reload all parts.
 pub(super) struct ReloadRequests {
-    requests: mpsc::UnboundedReceiver<ReplyTo>,
+    requests: mpsc::UnboundedReceiver<ReplySender>,
     wakeup: Arc<Notify>,
 }
 
@@ -73,31 +69,32 @@ impl ReloadRequests {
         (trigger, ReloadRequests { requests: receiver, wakeup })
     }
 
-    /// Refuses all requests from now on, and answers those in the queue that the process ends.
+    /// Refuses all requests from now on, and drops those in the queue. Their requesters then get
+    /// `None`.
     pub(super) fn close(&mut self) {
         self.requests.close();
         while self.requests.try_recv().is_ok() {}
     }
 
-    /// Waits for a request or a call of [`ReloadTrigger::check_for_changes`], for at most
-    /// `max_wait`, and takes all requests from the queue. Returns `None` if there was no request,
-    /// else one sender for each requester that waits for the outcome. It waits for `max_wait` even
-    /// if no trigger is left: a mounted gate has none.
+    /// Waits for a request or a call of [`ReloadTrigger::check_for_changes`], at most for
+    /// `max_wait`. Then takes all requests from the queue, and returns their senders, or `None` if
+    /// there was no request. Waits for `max_wait` even if no trigger is left: a mounted gate has
+    /// none.
     pub(super) async fn wait_and_take_all(
         &mut self,
         max_wait: Duration,
-    ) -> Option<Vec<oneshot::Sender<ReloadOutcome>>> {
+    ) -> Option<Vec<ReplySender>> {
         let first = tokio::select! {
             Some(request) = self.requests.recv() => Some(request),
             () = self.wakeup.notified() => None,
             () = tokio::time::sleep(max_wait) => None,
         };
-        let mut requests: Vec<ReplyTo> = first.into_iter().collect();
-        // Also after the timeout: a request may arrive just then.
+        let mut requests: Vec<ReplySender> = first.into_iter().collect();
+        // A request may have arrived at the moment of the timeout.
         while let Ok(request) = self.requests.try_recv() {
             requests.push(request);
         }
-        (!requests.is_empty()).then(|| requests.into_iter().flatten().collect())
+        (!requests.is_empty()).then_some(requests)
     }
 }
 
@@ -118,8 +115,6 @@ mod tests {
     async fn a_request_that_arrives_with_the_timeout_is_taken() {
         let (trigger, mut requests) = ReloadRequests::new();
         assert!(requests.wait_and_take_all(Duration::ZERO).await.is_none());
-        trigger.request_reload();
-        assert!(requests.wait_and_take_all(Duration::ZERO).await.unwrap().is_empty());
         let reload = tokio::spawn(async move { trigger.reload_and_wait().await });
         tokio::task::yield_now().await;
         let senders = requests.wait_and_take_all(Duration::ZERO).await.expect("a request");

@@ -1,7 +1,7 @@
-//! Shares the rates of clients with the other nodes of a server (`rates.shared`), twice a second,
-//! on a thread of its own. No request waits for it.
+//! Shares the rates of clients with the other nodes on a Redis server (`rates.shared`). A thread of
+//! its own does so twice a second. No request waits for this thread.
 //!
-//! While the server does not answer, each node limits its clients by what it knows.
+//! While the server does not answer, each node limits its clients by the requests that it knows of.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,17 +14,17 @@ use crate::store::{MAX_RATE_CHARGES, Redis, StoreError};
 use crate::support::client_rates::BucketCharge;
 use crate::support::exchange_thread::EXCHANGE_INTERVAL;
 
-/// The most statements that one turn sends to the server.
+/// The most statements that the thread sends to the server in one turn.
 const MAX_STATEMENTS: usize = 4;
 
-/// Starts the thread, if rates are shared. It ends when the gate closes.
+/// Starts the thread if rates are shared. The thread ends when the gate closes.
 pub(super) fn start_rate_thread(
     state: Arc<GateState>,
     status_reporter: StatusReporter,
     config: &StartupConfig,
 ) -> std::io::Result<()> {
     let Some(thread) = state.client_rates.exchange_thread() else { return Ok(()) };
-    let mut exchange = Exchange {
+    let mut exchanger = RateExchanger {
         server: None,
         state: Arc::clone(&state),
         store: config.store.clone(),
@@ -34,25 +34,26 @@ pub(super) fn start_rate_thread(
     thread.set_running();
     let run = move || {
         if let Some(thread) = state.client_rates.exchange_thread() {
-            thread.run(|| exchange.run_once());
+            thread.run(|| exchanger.run_once());
         }
     };
     std::thread::Builder::new().name("shared-rates".to_owned()).spawn(run).map(drop)
 }
 
-struct Exchange {
-    /// `None` until the first exchange.
+struct RateExchanger {
+    /// The connection to the server; `None` until the first exchange.
     server: Option<Redis>,
     state: Arc<GateState>,
     store: StoreOptions,
     status_reporter: StatusReporter,
+    /// Whether the last turn failed. True before the first turn.
     has_problem: bool,
 }
 
-impl Exchange {
+impl RateExchanger {
     fn run_once(&mut self) {
         if !self.state.sign_ups.has_secret() {
-            // Without the secret of the pseudonyms, `/readyz` says so.
+            // Pseudonyms need the inbox secret. The thread of the sign-ups gets and reports it.
             return;
         }
         let problem = self.exchange_all().err().map(|error| error.to_string());
@@ -88,7 +89,7 @@ impl Exchange {
     }
 
     fn try_exchange(&mut self, charges: &[BucketCharge], now: Instant) -> Result<(), StoreError> {
-        let sent: Vec<RateCharge> = charges.iter().filter_map(|it| self.name_charge(it)).collect();
+        let sent: Vec<RateCharge> = charges.iter().filter_map(|it| self.to_shared(it)).collect();
         let server = match &mut self.server {
             Some(server) => server,
             none => none.insert(self.store.open_server(EXCHANGE_INTERVAL)?),
@@ -100,8 +101,9 @@ impl Exchange {
         Ok(())
     }
 
-    /// `None` if the secret is not known; it is known from the first exchange on.
-    fn name_charge(&self, charge: &BucketCharge) -> Option<RateCharge> {
+    /// Converts a charge to the form for the server, which names the bucket by a pseudonym. Returns
+    /// `None` if the inbox secret is not known; an exchange never begins without the secret.
+    fn to_shared(&self, charge: &BucketCharge) -> Option<RateCharge> {
         Some(RateCharge {
             bucket: self.state.sign_ups.rate_bucket(&charge.bucket_name)?,
             refill_ns: charge.refill_ns,

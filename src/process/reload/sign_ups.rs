@@ -1,7 +1,8 @@
 //! Exchanges sign-ups and the inbox secret with the store twice a second, on a thread of its own.
 //!
-//! Without `[[rule]]` and `[inbox]`, the thread only deletes the sign-ups that are too old, and
-//! gets the secret if the rates of clients are shared.
+//! If no decision needs sign-ups (no `[[rule]]`, no `[inbox]`), the thread exchanges no sign-ups.
+//! It then only deletes sign-ups that are too old, and exchanges the secret if the rates of clients
+//! are shared.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +14,10 @@ use crate::decide::{SignUpSync, delete_expired_sign_ups};
 use crate::gate::GateState;
 use crate::store::{Store, StoreError, StoreUrl};
 
-/// How often old sign-ups are deleted while none is counted.
+/// How often the thread deletes old sign-ups while it exchanges none.
 const DELETION_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Starts the thread. It ends when the gate closes.
+/// Starts the thread. The thread ends when the gate closes.
 pub(super) fn start_sign_up_thread(
     state: Arc<GateState>,
     status_reporter: StatusReporter,
@@ -27,7 +28,7 @@ pub(super) fn start_sign_up_thread(
     let store = config.store.clone();
     let is_on_server = matches!(store.url, StoreUrl::Redis(_));
     let random_bytes = config.inbox_secret.is_none().then_some(random_bytes);
-    let mut exchange = Exchange {
+    let mut exchanger = SignUpExchanger {
         sync: SignUpSync::new(random_bytes, is_on_server),
         connection: None,
         state: Arc::clone(&state),
@@ -36,13 +37,13 @@ pub(super) fn start_sign_up_thread(
         last_deletion: None,
     };
     state.sign_ups.exchange_thread().set_running();
-    let run = move || state.sign_ups.exchange_thread().run(|| exchange.run_once());
+    let run = move || state.sign_ups.exchange_thread().run(|| exchanger.run_once());
     std::thread::Builder::new().name("sign-ups".to_owned()).spawn(run).map(drop)
 }
 
-struct Exchange {
+struct SignUpExchanger {
     sync: SignUpSync,
-    /// `None` while the store is not open.
+    /// The connection to the store; `None` while no store is open.
     connection: Option<Store>,
     state: Arc<GateState>,
     store: StoreOptions,
@@ -50,7 +51,7 @@ struct Exchange {
     last_deletion: Option<Instant>,
 }
 
-impl Exchange {
+impl SignUpExchanger {
     fn run_once(&mut self) {
         let rules = self.state.reloadable_rules.peek();
         let (is_on, is_by_account) = (rules.decisions.is_on(), rules.decisions.is_by_account);
@@ -64,8 +65,8 @@ impl Exchange {
         self.status_reporter.record_part("sign_ups", problem.as_deref(), false);
     }
 
-    /// Deletes the sign-ups that are too old, from the time when sign-ups were counted. A fault of
-    /// the store is told by the threads that need the store.
+    /// Deletes the sign-ups that are too old: the store may have some from a time when sign-ups
+    /// were counted. Ignores a failure of the store, because other threads report it.
     fn delete_expired(&mut self) {
         let is_early = self.last_deletion.is_some_and(|at| at.elapsed() < DELETION_INTERVAL);
         let time = self.state.ledger.believed_time();
@@ -81,8 +82,9 @@ impl Exchange {
         self.connection = None;
     }
 
-    /// Shared rates need pseudonyms of clients, so they need the secret. Returns what the operator
-    /// has to know. A fault of the store is told by the thread of the rates.
+    /// Exchanges the secret with the store if rates are shared: the pseudonyms of clients need the
+    /// secret. Returns the problem of the secret, if any. Ignores a failure of the store, because
+    /// other threads report it.
     fn exchange_secret_for_rates(&mut self) -> Option<String> {
         self.state.client_rates.exchange_thread()?;
         self.with_store(|sync, store, state, now| sync.sync_secret(store, &state.sign_ups, now))
@@ -90,7 +92,7 @@ impl Exchange {
             .flatten()
     }
 
-    /// Returns what the operator has to know.
+    /// Exchanges sign-ups and the secret with the store. Returns the problem, if any.
     fn exchange(&mut self, ids_are_by_account: bool) -> Option<String> {
         let exchanged = self.with_store(|sync, store, state, now| {
             sync.sync_with_store(store, &state.sign_ups, ids_are_by_account, now)
@@ -98,7 +100,8 @@ impl Exchange {
         exchanged.unwrap_or_else(|error| Some(error.to_string()))
     }
 
-    /// Opens the store if needed, tells it the time, and closes it if `act` fails.
+    /// Calls `act` with the store. Opens the store if it is not open, and tells it the time first.
+    /// Closes the store if `act` fails.
     fn with_store<T>(
         &mut self,
         act: impl FnOnce(&mut SignUpSync, &mut Store, &GateState, i64) -> Result<T, StoreError>,

@@ -1,4 +1,5 @@
-//! Records the state of each reloadable part: logs each change once, counts it and publishes it.
+//! Records the problem of each reloadable part: logs its beginning and its end, counts reloads, and
+//! publishes the status of all parts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use crate::webhook::WebhookStatus;
 /// The status of all reloadable parts, for the admin pages.
 #[derive(Clone, Debug, Default)]
 pub struct ReloadStatus {
-    /// Parts with a fault, and the fault. Such a part serves its last good state, if it has one.
+    /// The fault of each part that has one. Such a part keeps its last good state, if it has one.
     pub fault_by_part: BTreeMap<&'static str, String>,
     /// Changed settings that take effect at the next restart.
     pub needs_restart: Vec<&'static str>,
@@ -55,10 +56,11 @@ impl StatusReporter {
         self.lock_status().webhook = webhook;
     }
 
-    /// Records the problem of a part, or that the part has none. Logs the problem if it is new, and
-    /// the end of a problem. The problem of the feeds has a line for each feed; of these, logs only
-    /// what is new and what has ended. Counts a reload of the part if `is_counted` is true, or if
-    /// the part is `keys` and its problem has changed.
+    /// Records the problem of a part, or that the part has none.
+    ///
+    /// Logs a new problem, and the end of a problem. The problem of the feeds has a line for each
+    /// feed: of these lines, logs only new ones and those that have ended. Counts a reload of the
+    /// part if `is_counted` is true, or if the part is `keys` and its problem has changed.
     pub(super) fn record_part(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
             Some(problem) => self.lock_status().fault_by_part.insert(part, problem.to_owned()),

@@ -5,9 +5,8 @@ use std::time::Duration;
 use crate::config::StoreOptions;
 use crate::store::{Store, StoreError};
 
-/// Returns the store of a thread. Opens the store first if `store` is `None`, and never creates
-/// one: the process has opened it at its start. `timeout` limits each operation of a store that is
-/// opened.
+/// Returns the store of a thread. If `store` is `None`, first opens the store, and lets each
+/// operation take up to `timeout`. Never creates a store: the process has done so at its start.
 pub(super) fn open_if_none<'s>(
     store: &'s mut Option<Store>,
     options: &StoreOptions,

@@ -1,5 +1,5 @@
-//! Polls the table's files and rebuilds the table on a low-priority thread, so that no other part
-//! waits for it.
+//! Polls the table's files, and rebuilds the table. A low-priority thread of its own does so, so
+//! that no other part waits for a build.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::model::month::parse_day_as_unix_seconds;
 use crate::support::counted::Counted;
 use crate::table::{Table, TableInputs, read_list_file};
 
-/// The `nice` value of the thread. If all processors are busy, the thread gets about a quarter of a
-/// processor.
+/// The `nice` value of the thread. If the thread competes with one request thread for a processor,
+/// it gets about a quarter of the processor.
 const THREAD_NICENESS: i32 = 5;
 
-/// The shortest time between two rebuilds that are due because an override has expired. A failed
-/// rebuild is retried after this time.
+/// The shortest time between two rebuilds that are due because an override has expired. If such a
+/// rebuild fails, the next one comes after this time.
 const EXPIRY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A believed time that has gone back by more than this, in seconds, was wrong before.
-const MAX_TIME_STEP: i64 = 60;
+/// If the believed time goes back by more seconds than this, it was wrong before.
+const MAX_STEP_BACK_SECONDS: i64 = 60;
 
-/// The time after which the audit reads the files of the table again, if one was refused.
+/// How long after the system refused to read a file of the table the audit reads the files again.
 const RECORD_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Controls the thread that rebuilds the table. The thread ends when all clones are dropped.
@@ -39,7 +39,7 @@ pub(super) struct TableRebuilder {
     has_begun: Arc<AtomicBool>,
 }
 
-/// Requests a rebuild of the table. The reply is the fault, or None.
+/// A request to rebuild the table. The reply is the fault, or `None`.
 struct RebuildRequest {
     /// The new sources; `None` if they stay as they are, and an override of the store has changed.
     sources: Option<TableInputs>,
@@ -47,24 +47,24 @@ struct RebuildRequest {
 }
 
 impl TableRebuilder {
-    /// Starts the thread. The current table was built from `config_sources`, which `watch` has
-    /// watched since before, and from the overrides that `overrides` knows.
+    /// Starts the thread. The current table was built from `configured_sources` and from the
+    /// overrides that `overrides` knows. `watch` has watched the files since before they were read.
     pub(super) fn start(
         state: Arc<GateState>,
         status_reporter: StatusReporter,
-        config_sources: TableInputs,
+        configured_sources: TableInputs,
         (overrides, watch): (OverrideFollower, FileWatch),
         audit: AuditRecorder,
     ) -> std::io::Result<TableRebuilder> {
         let (sender, requests) = channel();
         let (has_begun, sources) =
-            (Arc::new(AtomicBool::new(false)), overrides.add_to(&config_sources));
-        let good_overrides = read_overrides(&sources);
+            (Arc::new(AtomicBool::new(false)), overrides.add_to(&configured_sources));
+        let good_overrides = read_overrides_file(&sources);
         let mut reader = Worker {
             state,
             status_reporter,
             audit,
-            config_sources,
+            configured_sources,
             overrides,
             are_overrides_unapplied: false,
             has_begun: Arc::clone(&has_begun),
@@ -83,21 +83,21 @@ impl TableRebuilder {
         Ok(TableRebuilder { requests: sender, has_begun })
     }
 
-    /// Lets the thread change the store, once this process serves: a successor that never does
-    /// changes nothing.
+    /// Lets the thread change the store. Call this once this process serves: a successor that never
+    /// serves must change nothing.
     pub(super) fn begin(&self) {
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
-    /// Requests a rebuild of the table, from these sources if there are any. The receiver gets None
-    /// if the new table serves, else the fault. The receiver gets an error only if the thread has
-    /// stopped.
+    /// Requests a rebuild of the table, from new sources if there are any. The receiver gets `None`
+    /// if the new table serves, and otherwise the fault. The receiver gets an error only if the
+    /// thread has stopped.
     pub(super) fn request_rebuild(
         &self,
         sources: Option<TableInputs>,
     ) -> oneshot::Receiver<Option<String>> {
         let (reply, outcome) = oneshot::channel();
-        // If the thread has stopped, the reply's sender is dropped and the receiver gets an error.
+        // If the thread has stopped, this drops `reply`, and the receiver gets an error.
         let _ = self.requests.send(RebuildRequest { sources, reply });
         outcome
     }
@@ -108,22 +108,22 @@ struct Worker {
     status_reporter: StatusReporter,
     audit: AuditRecorder,
     /// The sources that the config names.
-    config_sources: TableInputs,
+    configured_sources: TableInputs,
     overrides: OverrideFollower,
-    /// Whether no table has been built since the overrides of the store changed.
+    /// Whether the overrides of the store have changed since the last build.
     are_overrides_unapplied: bool,
     has_begun: Arc<AtomicBool>,
     /// The sources of the table: those of the config, with the overrides of the store.
     sources: TableInputs,
     watch: FileWatch,
-    /// When an expired override last caused a rebuild.
+    /// When [`Worker::claim_due_expiry_rebuild`] last returned true.
     last_expiry_rebuild_at: Option<Instant>,
-    /// The text of the operator's overrides when they last had no fault.
+    /// The text of the overrides file when a table was last built from it. `None` if there was no
+    /// such text.
     last_good_overrides: Option<String>,
-    /// When a file was refused that the audit was to read; `None` if the table is recorded.
+    /// When the audit could not read a file of the table; `None` if the table is recorded.
     record_refused_at: Option<Instant>,
-    /// Where to send the outcome of the next rebuild. If there are any, a rebuild was requested,
-    /// and waits until no file is being written.
+    /// The requests that the next rebuild answers. They wait until no file is being written.
     waiting_requests: Vec<WaitingRequest>,
     /// When the first of `waiting_requests` arrived.
     waiting_since: Instant,
@@ -139,13 +139,13 @@ struct WaitingRequest {
 /// Why no new table was built.
 struct BuildFault {
     text: String,
-    /// True if the system could not read a file for now.
+    /// Whether the reason may pass by itself: the system could not read a file, or files changed.
     is_transient: bool,
 }
 
 impl Worker {
     fn run(mut self, requests: &Receiver<RebuildRequest>) {
-        // If this fails, the thread works at normal priority.
+        // If the call fails, the thread works at normal priority.
         let _ = rustix::process::nice(THREAD_NICENESS);
         loop {
             match requests.recv_timeout(POLL_INTERVAL) {
@@ -153,7 +153,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            // Asked each time, because the watch compares with the last time.
+            // The watch is asked in each turn, because it compares the files with the turn before.
             let is_settled = self.watch.is_settled();
             let is_read_due = self.watch.is_read_due();
             self.sync_overrides(is_read_due || !self.waiting_requests.is_empty());
@@ -169,27 +169,28 @@ impl Worker {
         }
     }
 
-    /// Adds all requests in the queue to those that wait for a rebuild. The sources of the last one
-    /// apply.
+    /// Adds `first` and all requests in the queue to those that wait for a rebuild. The sources of
+    /// the last request that has sources apply.
     fn add_requests(&mut self, first: RebuildRequest, requests: &Receiver<RebuildRequest>) {
         if self.waiting_requests.is_empty() {
             self.waiting_since = Instant::now();
         }
         for RebuildRequest { sources, reply } in std::iter::once(first).chain(requests.try_iter()) {
             let needs_overrides = sources.is_none();
-            if let Some(sources) = sources.filter(|sources| *sources != self.config_sources) {
-                // Somebody may still be writing them.
+            if let Some(sources) = sources.filter(|sources| *sources != self.configured_sources) {
+                // Somebody may still be writing the new files.
                 self.watch = FileWatch::for_unread_paths(sources.input_paths());
                 self.sources = self.overrides.add_to(&sources);
-                self.config_sources = sources;
+                self.configured_sources = sources;
             }
             self.waiting_requests.push(WaitingRequest { reply, needs_overrides });
         }
     }
 
-    /// Reads the overrides of the store if they have changed.
+    /// Lets the follower read the overrides of the store if they have changed, and reports
+    /// problems.
     fn sync_overrides(&mut self, is_requested: bool) {
-        let (now, inputs) = (self.state.ledger.believed_time(), &self.config_sources);
+        let (now, inputs) = (self.state.ledger.believed_time(), &self.configured_sources);
         let may_write = self.has_begun.load(Ordering::Relaxed);
         if self.overrides.sync(inputs, now, (may_write, is_requested)) {
             self.sources = self.overrides.add_to(inputs);
@@ -199,8 +200,9 @@ impl Worker {
         self.status_reporter.record_part("overrides", problem.as_deref(), false);
     }
 
-    /// Rebuilds the table once for all waiting requests, and replies to each requester. Waits while
-    /// a file is being written, but not for ever.
+    /// Rebuilds the table once for all waiting requests, and replies to each requester. While a
+    /// file is being written, does nothing, until the first request is [`MAX_SETTLE_WAIT`] old:
+    /// then replies with a fault.
     fn answer_requests_if_due(&mut self, is_settled: bool) {
         let problem = match is_settled {
             true => self.rebuild_and_publish(),
@@ -216,8 +218,8 @@ impl Worker {
         }
     }
 
-    /// Rebuilds the table and publishes it. If that fails, returns the fault; the old table or one
-    /// with the last good overrides then serves.
+    /// Rebuilds the table and publishes it. If no table can be built, returns the fault. Then the
+    /// old table serves, or one with the last good overrides.
     fn rebuild_and_publish(&mut self) -> Option<String> {
         self.are_overrides_unapplied = false;
         let read = catch_unwind(AssertUnwindSafe(|| self.build_successor()));
@@ -230,7 +232,7 @@ impl Worker {
         let problem = match built {
             Ok(table) => {
                 self.publish_table(table);
-                if let Some(text) = read_overrides(&self.sources) {
+                if let Some(text) = read_overrides_file(&self.sources) {
                     self.last_good_overrides = Some(text);
                 }
                 self.record_table();
@@ -246,12 +248,14 @@ impl Worker {
     }
 
     /// Publishes a table of the current lists and the last good overrides, because the fault may be
-    /// in the overrides file alone. Does nothing if the file has not changed, or if that table
-    /// can't be built or would change nothing.
+    /// in the overrides file alone. Does nothing:
+    /// - if there is no overrides file, or no good text of it is known,
+    /// - if the overrides file has that text now, or
+    /// - if that table can't be built, may not replace the current one, or equals it.
     fn serve_with_last_good_overrides(&mut self) {
         let last_good_overrides = self.last_good_overrides.clone();
-        // With the same overrides, the same table would be built and refused once more.
-        let are_unchanged = read_overrides(&self.sources) == last_good_overrides;
+        // From the same text, the same faulty table would result.
+        let are_unchanged = read_overrides_file(&self.sources) == last_good_overrides;
         if self.sources.overrides_path.is_none() || last_good_overrides.is_none() || are_unchanged {
             return;
         }
@@ -274,11 +278,11 @@ impl Worker {
         self.update_table_gauges();
     }
 
-    /// Builds a table and checks that it may replace the current one.
+    /// Builds a table, and checks that it may replace the current table.
     fn build_successor(&mut self) -> Result<Table, BuildFault> {
         let fault = |text: String, is_transient| BuildFault { text, is_transient };
-        // If the files changed during a build, the table is built again. After three such builds,
-        // the table is refused.
+        // If the files changed during a build, the table is built again, at most three times in
+        // all.
         for _ in 0..3 {
             self.watch.mark_read();
             let table = Table::build(&self.sources, self.state.ledger.believed_now());
@@ -294,13 +298,13 @@ impl Worker {
         Err(fault("expected files that do not change while they are read".to_owned(), true))
     }
 
-    /// Returns true if an override of the current table has expired, or may have been left out by a
-    /// clock that was ahead. Returns true at most once in each [`EXPIRY_RETRY_INTERVAL`], because
-    /// the rebuild may fail.
+    /// Returns true if a rebuild is due, at most once in each [`EXPIRY_RETRY_INTERVAL`]. A rebuild
+    /// is due if an override of the current table has expired. It is due as well if the believed
+    /// time was ahead when the table was built, because the build may have left overrides out.
     fn claim_due_expiry_rebuild(&mut self) -> bool {
         let (table, now) = (self.state.table.peek(), self.state.ledger.believed_now());
         let has_ended = table.next_override_expiry().is_some_and(|end| end <= now);
-        let was_clock_ahead = table.overrides_judged_at() > now + MAX_TIME_STEP;
+        let was_clock_ahead = table.overrides_judged_at() > now + MAX_STEP_BACK_SECONDS;
         let is_due = (has_ended || was_clock_ahead)
             && self
                 .last_expiry_rebuild_at
@@ -311,13 +315,12 @@ impl Worker {
         is_due
     }
 
-    /// Lets the audit record what has changed in the lists and in the overrides.
+    /// Lets the audit record what has changed in the lists and in the overrides file.
     fn record_table(&mut self) {
         let is_recorded = self.audit.record_table(&self.sources, &self.state.table.peek());
         self.record_refused_at = (!is_recorded).then(Instant::now);
     }
 
-    /// Updates the gauges of the table.
     fn update_table_gauges(&self) {
         let table = self.state.table.peek();
         self.state.metrics.table.table_rows.set(table.row_count() as i64);
@@ -331,9 +334,9 @@ impl Worker {
     }
 }
 
-/// The text of the overrides file, empty if there is no file; None if none is configured, or if the
-/// file can't be read.
-fn read_overrides(sources: &TableInputs) -> Option<String> {
+/// Reads the text of the overrides file; an empty text if the file does not exist. Returns `None`
+/// if no file is configured, or if the file can't be read.
+fn read_overrides_file(sources: &TableInputs) -> Option<String> {
     let read = read_list_file(sources.overrides_path.as_ref()?);
     read.ok().map(Option::unwrap_or_default)
 }

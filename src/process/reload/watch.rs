@@ -1,5 +1,5 @@
 //! Decides when files are read: once they changed and then stayed unchanged for a while, and again
-//! after a read that the system refused. Detects changes by metadata.
+//! after the system refused a read. A watch detects changes by the metadata of files.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use crate::config::{Config, ConfigFault, ConfigSources, EffectiveSettings, Reloa
 
 /// How often files are polled.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// A file is read only after it has stayed unchanged for this long.
+/// How long a changed file must stay unchanged before it is read.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
-/// A requested reload waits this long for files that keep changing.
+/// How long a requested reload waits for files that keep changing.
 pub(super) const MAX_SETTLE_WAIT: Duration = Duration::from_secs(10);
-/// The problem of a part whose files kept changing for [`MAX_SETTLE_WAIT`] of a requested reload.
+/// The problem of a part whose files kept changing for [`MAX_SETTLE_WAIT`] after a request.
 pub(super) const UNSETTLED: &str = "expected files that stay unchanged for half a second, but found changes for ten seconds; \
      they are read once they stay unchanged";
-/// After a read that the system refused, files are read again after this time, then after twice as
-/// long each time, up to [`MAX_RETRY_PAUSE`].
+/// How long after the system refused a read the files are read again. The pause doubles with each
+/// further refusal, up to [`MAX_RETRY_PAUSE`].
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// See [`FIRST_RETRY_PAUSE`].
+/// The longest pause between two refused reads.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// Path, inode, size, device, mtime and ctime of a file, or of each file of a directory.
 type Fingerprints = Vec<(PathBuf, [u64; 3], [i64; 4])>;
 
-/// Watches the files that a process reads at its start, from their state before they are read. So a
-/// change during the start is noticed.
+/// Watches of the files that a process reads at its start. Each watch begins before its files are
+/// read, so it notices a change during the start.
 pub struct InputWatches {
     /// The config file and the files of secrets that it names.
     pub(super) config: FileWatch,
@@ -40,10 +40,11 @@ pub struct InputWatches {
 }
 
 impl InputWatches {
-    /// Begins to watch, and then reads the config. Returns its faults too, and no config if no TOML
-    /// could be read.
+    /// Begins to watch, and then reads the config. Returns the watches, the config and its faults.
+    /// The config is `None` if it could not be read as TOML.
     pub fn begin(sources: &ConfigSources) -> (InputWatches, Option<Config>, Vec<ConfigFault>) {
-        // Only a config that has been read names the files, so it is read once more.
+        // The config names the files to watch. So it is read twice: before the watches begin, to
+        // find the files, and afterwards.
         let first = Config::read_with_files(sources);
         let paths_of = |list: fn(&Config) -> Vec<PathBuf>| {
             FileWatch::for_paths(first.config.as_ref().map(list).unwrap_or_default())
@@ -69,7 +70,7 @@ impl InputWatches {
     }
 }
 
-/// The files of the certificates of the HTTPS listener.
+/// Lists the files of the certificates of the HTTPS listener.
 pub(super) fn list_certificate_files(config: &ReloadableConfig) -> Vec<PathBuf> {
     let files = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
     files.cloned().collect()
@@ -85,16 +86,17 @@ pub(super) struct FileWatch {
     retry: Option<Retry>,
 }
 
-/// The next read after one that the system refused.
+/// The next read after the system refused one.
 #[derive(Clone)]
 struct Retry {
     due_at: Instant,
-    /// The time between the failed read and the next one.
+    /// The time between the refused read and the next one.
     pause: Duration,
 }
 
 impl FileWatch {
-    /// Watches files and directories. Each may be missing.
+    /// Watches files and directories, which count as read in their current state. Each may be
+    /// missing.
     pub(super) fn for_paths(paths: Vec<PathBuf>) -> FileWatch {
         let fingerprints_at_read = fingerprint_paths(&paths);
         FileWatch {
@@ -106,14 +108,14 @@ impl FileWatch {
         }
     }
 
-    /// Watches files and directories that are still to be read, once they have been unchanged for
-    /// [`SETTLE_TIME`].
+    /// Watches files and directories that nobody has read. The first read is due once they have
+    /// been unchanged for [`SETTLE_TIME`].
     pub(super) fn for_unread_paths(paths: Vec<PathBuf>) -> FileWatch {
         FileWatch { fingerprints_at_read: Vec::new(), ..FileWatch::for_paths(paths) }
     }
 
-    /// Watches these paths from now on. Paths that it already watches keep their state: if one of
-    /// them changes now, this is still noticed. The others count as read in their current state.
+    /// Watches these paths from now on. If a path was watched before, a change since the last read
+    /// is still noticed. A new path counts as read in its current state.
     pub(super) fn set_paths(&mut self, paths: Vec<PathBuf>) {
         if paths == self.paths {
             return;
@@ -131,19 +133,17 @@ impl FileWatch {
         self.paths = paths;
     }
 
-    /// The watched paths.
     pub(super) fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// The first path.
     pub(super) fn first_path(&self) -> Option<&Path> {
         self.paths.first().map(PathBuf::as_path)
     }
 
-    /// Returns true if the files must be read: one has changed since the last read and all have
-    /// stayed unchanged for [`SETTLE_TIME`], or a read that the system refused is due again. Must
-    /// be called regularly, because each call compares with the call before.
+    /// Returns true if the files must be read: all have been unchanged for [`SETTLE_TIME`], and
+    /// either one has changed since the last read, or the retry of a refused read is due. Call this
+    /// regularly, because each call compares the files with the call before.
     pub(super) fn is_read_due(&mut self) -> bool {
         let is_settled = self.is_settled();
         let is_retry_due = self.retry.as_ref().is_some_and(|retry| retry.due_at <= Instant::now());
@@ -169,14 +169,14 @@ impl FileWatch {
         }
     }
 
-    /// Records that the files are read in their current state. Call it just before you read them.
+    /// Records that the files are read in their current state. Call this just before you read them.
     pub(super) fn mark_read(&mut self) {
         self.fingerprints_at_read = fingerprint_paths(&self.paths);
         self.latest_fingerprints = self.fingerprints_at_read.clone();
     }
 
-    /// Records the outcome of a read. If the system refused it for now, the files are read again
-    /// later, although they don't change.
+    /// Records the outcome of a read. If `is_transient` is true, the system refused the read for
+    /// now: [`FileWatch::is_read_due`] then returns true again later, even if no file changes.
     pub(super) fn schedule_retry_if(&mut self, is_transient: bool) {
         let previous = self.retry.take().map(|retry| retry.pause);
         let pause = previous.map_or(FIRST_RETRY_PAUSE, |pause| (2 * pause).min(MAX_RETRY_PAUSE));
@@ -193,10 +193,11 @@ fn fingerprint_paths(paths: &[PathBuf]) -> Fingerprints {
     paths.iter().flat_map(|path| fingerprint_path(path)).collect()
 }
 
-/// The fingerprint of a file, or of a directory and each file in it.
+/// Returns the fingerprint of a file, or of a directory and of each entry in it.
 fn fingerprint_path(path: &Path) -> Fingerprints {
     let fingerprint = |path: PathBuf| {
-        // Follows links, so that a swapped link shows as another inode. A missing file has zeros.
+        // `metadata` follows links, so a swapped link shows as another inode. A missing file has
+        // zeros.
         let (identity, times) = std::fs::metadata(&path).map_or_else(
             |_| Default::default(),
             |meta| {

@@ -1,5 +1,5 @@
-//! Runs webhooks: one thread finds reached thresholds and records them in the store as events,
-//! another thread sends the events. Requests never wait for either thread.
+//! Runs quota webhooks. One thread finds reached thresholds and records them in the store as
+//! events. Another thread sends the events. Requests never wait for either thread.
 
 mod delivery;
 mod detection;
@@ -66,7 +66,7 @@ impl Webhooks {
 
 fn spawn_thread(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let run_at_low_priority = || {
-        // If this fails, the thread works at normal priority.
+        // If the call fails, the thread works at normal priority.
         let _ = rustix::process::nice(THREAD_NICENESS);
         run();
     };

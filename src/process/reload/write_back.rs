@@ -1,5 +1,5 @@
-//! Writes back keys and accounts that the store lost: at once, and then repeatedly with growing
-//! pauses until the store has accepted them.
+//! Writes back keys and accounts that the store lost: at once, and then again after growing pauses,
+//! until the store has accepted all of them.
 //!
 //! If the store accepts a row, the row appears in the store's next changes and is no longer lost.
 //! The store may never accept some rows, such as a key whose id another key has taken.
@@ -18,14 +18,15 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// The progress of writing back.
 #[derive(Default)]
 pub(super) struct WriteBack {
-    /// The rows of the last attempt.
+    /// The keys of the last attempt.
     attempted_keys: Vec<KeyRow>,
+    /// The accounts of the last attempt.
     attempted_accounts: Vec<AccountRow>,
-    /// The rows were written, but fewer replicas than `store.wait_replicas` have them.
+    /// Whether the last attempt wrote the rows to fewer replicas than `store.wait_replicas`.
     lacks_replicas: bool,
-    /// Why the rows are not written back yet.
+    /// Why the last attempt failed, or that it reached too few replicas.
     problem: Option<String>,
-    /// The earliest time of the next attempt; None if the next attempt may be made at once.
+    /// The earliest time of the next attempt; `None` if the next attempt may be made at once.
     next_attempt_at: Option<Instant>,
     /// The pause before the next attempt.
     backoff: Duration,
@@ -41,8 +42,8 @@ impl WriteBack {
         (self.next_attempt_at, self.backoff) = (None, Duration::ZERO);
     }
 
-    /// Writes the lost rows back if an attempt is due. Returns true if it tried, even if the store
-    /// failed.
+    /// Writes the lost rows back if an attempt is due. Returns true if it made an attempt, whether
+    /// the attempt succeeded or failed.
     pub(super) fn restore_if_due(
         &mut self,
         lost: &LostRows,

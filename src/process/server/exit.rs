@@ -115,8 +115,8 @@ pub(super) fn claim_runtime_dir_or_warn(runtime_dir: &mut Option<RuntimeDir>) {
 }
 
 impl UpgradeState {
-    /// Sends the duplicate sockets to the successor that waits in the runtime directory. On success,
-    /// this process has released the directory.
+    /// Sends the duplicate sockets to the successor that waits in the runtime directory. On
+    /// success, this process has released the directory.
     pub fn transfer_sockets_to_successor(
         &mut self,
         is_cancelled: &dyn Fn() -> bool,

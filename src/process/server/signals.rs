@@ -1,7 +1,7 @@
 //! Handles signals: SIGHUP reloads, SIGTERM drains, SIGINT stops, SIGQUIT upgrades to a successor.
 //!
-//! This handler replaces that of Pingora. Pingora's handler stops accepting at once, then sleeps for
-//! a fixed time, and does not handle SIGHUP.
+//! This handler replaces that of Pingora. Pingora's handler stops accepting at once, then sleeps
+//! for a fixed time, and does not handle SIGHUP.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,8 +23,8 @@ use crate::support::test_fault::{TestFault, is_injected};
 /// How long the drain keeps a connection open after its last response, because the client's next
 /// request may be on its way.
 const DRAIN_KEEPALIVE: Duration = Duration::from_millis(250);
-/// As [`DRAIN_KEEPALIVE`], but in a drain after an upgrade. The time is longer, because nobody waits
-/// for this process to end.
+/// As [`DRAIN_KEEPALIVE`], but in a drain after an upgrade. The time is longer, because nobody
+/// waits for this process to end.
 const UPGRADE_DRAIN_KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// How long before the end of `drain.grace` riskgate counts the requests that will be cut.
@@ -37,8 +37,8 @@ pub(super) fn ignore_sighup() {
     drop(open_signal_streams(&[SignalKind::hangup()]));
 }
 
-/// Makes a write beyond the limit of file sizes (`ulimit -f`) return an error. Without this, SIGXFSZ
-/// would end the process.
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) return an error. Without this,
+/// SIGXFSZ would end the process.
 pub fn survive_file_size_limit() {
     let signal = rustix::process::Signal::XFSZ.as_raw();
     drop(open_signal_streams(&[SignalKind::from_raw(signal)]));
@@ -169,9 +169,10 @@ async fn wait_for_signal(signal: &mut Option<Signal>) {
 }
 
 impl SignalHandler {
-    /// Tells the predecessor that this process accepts connections, and claims the runtime directory
-    /// once the predecessor has confirmed. Returns true if this process may serve, so also if there
-    /// is no predecessor. Returns false if the predecessor did not confirm and keeps serving.
+    /// Tells the predecessor that this process accepts connections, and claims the runtime
+    /// directory once the predecessor has confirmed. Returns true if this process may serve, so
+    /// also if there is no predecessor. Returns false if the predecessor did not confirm and keeps
+    /// serving.
     async fn take_over_from_predecessor(&self) -> bool {
         let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
@@ -226,8 +227,8 @@ impl SignalHandler {
         }
     }
 
-    /// Lets every response announce that its connection closes. Logs how many requests are left, and
-    /// how long the drain may take.
+    /// Lets every response announce that its connection closes. Logs how many requests are left,
+    /// and how long the drain may take.
     fn start_drain(&self, keepalive: Duration, cause: &str) {
         self.connection_tracker.start_drain(keepalive);
         let left = Counted(self.connection_tracker.count_requests_in_flight(), "request");
@@ -255,8 +256,8 @@ impl SignalHandler {
         });
     }
 
-    /// Stops accepting. As soon as no connection is open, or at SIGINT, a task ends the process with
-    /// `exit_code`. Without this task, Pingora would always wait for all of `drain_grace`.
+    /// Stops accepting. As soon as no connection is open, or at SIGINT, a task ends the process
+    /// with `exit_code`. Without this task, Pingora would always wait for all of `drain_grace`.
     async fn drain(&self, mut interrupt: Option<Signal>, exit_code: i32) -> ShutdownSignal {
         lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets_and_release_dir();
         let (connections, exit_tasks) =

@@ -16,9 +16,9 @@ use crate::table::Table;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The config, or a file or store that the config names, is faulty or missing. There is one text
-    /// for each fault. A fault of a file has the form `file:line: key: expected …, but found …`.
-    /// `riskgate run` ends with exit code 78.
+    /// The config, or a file or store that the config names, is faulty or missing. There is one
+    /// text for each fault. A fault of a file has the form `file:line: key: expected …, but found
+    /// …`. `riskgate run` ends with exit code 78.
     #[error("{}", .0.join("\n"))]
     Config(Vec<String>),
     /// The system refused something, such as a socket or a thread. `riskgate run` ends with exit

@@ -1,8 +1,8 @@
 //! The thread that sends recorded events to the receiver.
 //!
 //! The thread claims events in the store, so that only one node at a time sends an event, and saves
-//! each outcome there. It sends several messages at once, so that a slow answer delays few other
-//! messages. It sends the messages of one account one after another.
+//! each outcome in the store. The thread sends the messages of different accounts at once, so that
+//! a slow answer delays few other messages. It sends the messages of one account one after another.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,18 +27,18 @@ const DELIVERY_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_MESSAGES_IN_FLIGHT: usize = 4;
 /// A claim lasts this many seconds longer than the attempts for all its events may take.
 const CLAIM_MARGIN_SECONDS: u64 = 20;
-/// Every wait for the next attempt is shorter than this many seconds. If an event is due later than
-/// that, its time was written while a clock was ahead.
+/// Every wait for the next attempt is shorter than this many seconds. If an event is due even
+/// later, its due time was written while a clock was ahead.
 const LATEST_DUE_AFTER_SECONDS: i64 = 2 * 3_600;
 
-/// The thread, and what it knows.
+/// The thread that sends events, and what it knows.
 pub(super) struct DeliveryThread {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
     store_options: StoreOptions,
-    /// `None` while the store is not open.
+    /// The connection to the store; `None` until the thread needs the store.
     store: Option<Store>,
-    /// Outcomes that the store does not have yet, because it did not answer.
+    /// Outcomes that the store does not have yet.
     unsaved: Vec<(ClaimedQuotaEvent, QuotaEventOutcome)>,
     history: DeliveryHistory,
     store_problem: Option<String>,
@@ -76,7 +76,7 @@ impl DeliveryThread {
         control.set_sender_running(false);
     }
 
-    /// Sends the events that are due, at most [`MAX_MESSAGES_IN_FLIGHT`]. Returns their number.
+    /// Sends events that are due, at most [`MAX_MESSAGES_IN_FLIGHT`]. Returns how many it claimed.
     fn deliver_due(&mut self, options: &WebhookOptions) -> Result<usize, StoreError> {
         self.save_outcomes()?;
         let now = self.state.ledger.believed_now();
@@ -90,7 +90,7 @@ impl DeliveryThread {
         let events = self.open_store()?.claim_quota_events(times, MAX_MESSAGES_IN_FLIGHT)?;
         let count = events.len();
         if count > 0 {
-            // Sending may take as long as the receiver's timeout.
+            // The status is published before the sending, because that may take long.
             self.publish_status(Some(options));
             self.send_all(options, events);
         }
@@ -137,13 +137,14 @@ impl DeliveryThread {
                         self.unsaved.push((event, due_now));
                     }
                 }
-                // If the store does not answer, the outcomes are saved later.
+                // If the store fails, a later call saves the outcomes.
                 let _ = self.save_outcomes();
             }
         });
     }
 
-    /// Decides what follows from an attempt, counts the attempt, and logs a failure or its end.
+    /// Decides what follows from an attempt, and counts the attempt. Logs the first failure of
+    /// several, the end of failures, and each event that is given up.
     fn record_attempt(&mut self, event: ClaimedQuotaEvent, result: Result<(), PostError>) {
         let now = self.state.ledger.believed_now();
         let (attempt, outcome) = match &result {

@@ -1,9 +1,9 @@
 //! The thread that finds reached thresholds and records them in the store.
 //!
-//! Once a second, the thread looks at the leases in memory. After a start and every ten minutes, it
-//! also reads the usage of the month from the store, because a killed process may have reached
-//! thresholds that no living node knows of. The thread then forgets which events it has recorded,
-//! because the store may have lost some.
+//! Once a second, the thread looks at the leases in memory. After a start and every ten minutes,
+//! the thread reads the usage of the month from the store, because a killed process may have
+//! reached thresholds that no living node knows of. At the same time, the thread forgets which
+//! events it has recorded, because the store may have lost some events.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,27 +22,26 @@ use crate::webhook::{ReachedThreshold, ThresholdDetector, Thresholds};
 const DETECTION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the thread reads the usage of the month from the store.
 const USAGE_READ_INTERVAL: Duration = Duration::from_mins(10);
-/// How soon the thread reads the usage again after a failure. Also how soon it reads the usage
-/// after another month has begun: by then, every node has reported its last calls of the past
-/// month.
+/// How soon the thread reads the usage after a failure, and after another month has begun. By then,
+/// every node that reaches the store has reported its last calls of the past month.
 const USAGE_READ_SOON: Duration = Duration::from_secs(10);
-/// For how many seconds after its end the usage of a month is read. Later, the account may have
-/// another limit than it had in that month.
+/// For how many seconds after the end of a month the thread reads the usage of that month. Later,
+/// the account may have another limit than it had in that month.
 const PAST_MONTH_SECONDS: i64 = 60;
 /// How soon the thread tries again if the store has too many pending events.
 const FULL_STORE_DELAY: Duration = Duration::from_secs(10);
-/// The most events recorded in one transaction, because the ledger waits for SQLite's lock
-/// meanwhile.
+/// The most events that the thread records in one transaction. During the transaction, the ledger
+/// waits for SQLite's lock.
 const EVENTS_PER_STEP: usize = 500;
-/// The store forgets an event this many seconds after it was finished. By then its month is over,
-/// so nothing records the event again.
+/// The store forgets an event this many seconds after the event was finished. By then the month of
+/// the event is over, so no node records the event again.
 const REMEMBERED_SECONDS: i64 = 62 * 86_400;
 
-/// The thread, and what it knows.
+/// The thread that finds reached thresholds, and what it knows.
 pub(super) struct DetectionThread {
     state: Arc<GateState>,
     store_options: StoreOptions,
-    /// `None` while the store is not open.
+    /// The connection to the store; `None` until the thread needs the store.
     store: Option<Store>,
     detector: ThresholdDetector,
     month: Month,
@@ -78,7 +77,7 @@ impl DetectionThread {
         }
     }
 
-    /// Detects thresholds. Logs a problem once, and its end.
+    /// Detects reached thresholds, and records them. Logs a new problem, and the end of a problem.
     fn detect_and_report(&mut self, thresholds: &Thresholds) {
         let problem = self.detect(thresholds).err();
         if problem != self.last_problem {
@@ -123,8 +122,8 @@ impl DetectionThread {
         usage_read.map_err(|error| error.to_string())
     }
 
-    /// Finds thresholds in the totals of this month in the store. In the first minute of a month,
-    /// also in those of the month before.
+    /// Finds reached thresholds in the totals of this month that the store has. In the first minute
+    /// of a month, searches the totals of the month before as well.
     fn detect_in_store(
         &mut self,
         month: Month,
@@ -148,10 +147,10 @@ impl DetectionThread {
         Ok(())
     }
 
-    /// Records the events in the store. The thread finds a threshold again until the store has its
-    /// event.
+    /// Records an event in the store for each reached threshold. Until the store has the event, the
+    /// thread finds the threshold again.
     fn record_events(&mut self, found: &[ReachedThreshold], now: i64) -> Result<(), String> {
-        // While a clock is suspect, no event is forgotten.
+        // While a clock is suspect, the store forgets no event.
         let may_forget = self.state.ledger.believed_time().allows_deletion();
         let forgotten_before = if may_forget { now - REMEMBERED_SECONDS } else { 0 };
         let mut thresholds = found;

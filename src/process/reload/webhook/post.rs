@@ -14,14 +14,15 @@ const MAX_ANSWER_HEADER_BYTES: usize = 16 * 1024;
 /// Why a message was not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PostError {
-    /// What riskgate found instead of an answer that accepts the message. It contains no secret,
-    /// and nothing of the URL or of the answer's body.
+    /// What riskgate found instead of an answer that accepts the message. The text contains no
+    /// secret, no whole URL, and nothing of the answer's body. It may contain the receiver's host.
     pub found: String,
     /// Whether the receiver wants no further attempts.
     pub is_final: bool,
 }
 
-/// Sends a message once. Any status from 200 to 299 accepts it. The body of the answer is not read.
+/// Sends a message once. If the status of the answer is 200 to 299, the receiver has accepted the
+/// message. riskgate does not read the body of the answer.
 pub(super) fn post_message(
     options: &WebhookOptions,
     message_id: &str,
@@ -63,7 +64,7 @@ fn create_agent(options: &WebhookOptions) -> Result<ureq::Agent, CertificateFaul
         }
         false => ureq::Agent::config_builder(),
     };
-    // The environment may name a proxy for other programs. A redirect could lead anywhere.
+    // A proxy that the environment names may be for other programs. A redirect could lead anywhere.
     let config = config
         .proxy(None)
         .max_redirects(0)
@@ -77,7 +78,7 @@ fn create_agent(options: &WebhookOptions) -> Result<ureq::Agent, CertificateFaul
     Ok(ureq::Agent::with_parts(config, DefaultConnector::default(), resolver))
 }
 
-/// Describes an error without the URL, which may contain a password or a token.
+/// Describes an error without the URL, because the URL may contain a password or a token.
 fn describe_error(error: &Error, options: &WebhookOptions) -> String {
     match error {
         Error::Timeout(_) => format!("no answer within {} ms", options.timeout.as_millis()),

@@ -1,4 +1,4 @@
-//! Resolves the receiver's name, and leaves out the addresses that riskgate must not connect to.
+//! Resolves the receiver's name, and leaves out the addresses to which riskgate must not connect.
 
 use ureq::Error;
 use ureq::config::Config;
@@ -11,11 +11,12 @@ use crate::model::public_address::is_public_address;
 /// The addresses to which riskgate may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllowedAddresses {
-    /// Only public ones.
+    /// Only public addresses.
     Public,
-    /// Only those that are not public: without TLS, messages stay in the operator's own network.
+    /// Only addresses that are not public. The receiver's URL has no TLS, so messages must stay in
+    /// the operator's own network.
     Private,
-    /// All.
+    /// All addresses.
     All,
 }
 
@@ -28,7 +29,7 @@ impl AllowedAddresses {
         }
     }
 
-    /// Says what riskgate found if no address is left.
+    /// Describes what riskgate found if none of the receiver's addresses is allowed.
     fn describe_absence(self) -> &'static str {
         match self {
             AllowedAddresses::Public => {
@@ -43,7 +44,7 @@ impl AllowedAddresses {
 }
 
 /// Resolves names as ureq does, and keeps only allowed addresses. ureq connects to these addresses
-/// without a second look-up, which could have another result.
+/// without a second look-up, because a second one could have another result.
 #[derive(Debug)]
 pub(super) struct FilteringResolver(pub(super) AllowedAddresses);
 
