@@ -1,5 +1,5 @@
-//! What operators see of a running gateway: logs, metrics, the most frequently flagged domains, and
-//! the screened forms.
+//! What operators see of a running gateway: logs, metrics, traces, the most frequently flagged
+//! domains, and the screened forms.
 
 pub mod access_log;
 pub mod latest_forms;

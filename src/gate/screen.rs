@@ -73,7 +73,7 @@ impl Gate {
         let (action, reason) = (screened.action.as_str(), screened.reason);
         let domain = screened.domain.as_ref().map(Domain::as_str);
         let metrics = &self.state.metrics.requests;
-        let metric = || metrics.screened_forms(route, action, reason);
+        let metric = || metrics.screened_form_counter(route, action, reason);
         self.state.screening_counts.count_form(route, action, reason, domain, metric);
         if let Some(rule) = &screened.rule {
             metrics.count_rule_decision(&rule.name, route, action);

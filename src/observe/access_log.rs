@@ -1,8 +1,8 @@
 //! The access log: one line per request, written by a thread of its own.
 //!
-//! Owns the queue of lines and the thread that writes them. If the queue is full, lines are dropped
-//! and counted; no request ever waits for the disk. Entries contain no key and no local part of an
-//! e-mail address, because the gate removes both before it creates an entry.
+//! This module owns the queue of lines, and the thread that writes them. If the queue is full,
+//! lines are dropped and counted. No request ever waits for the disk. Entries contain no key and no
+//! local part of an e-mail address, because the gate removes both before it creates an entry.
 
 mod entry;
 mod line;
@@ -21,7 +21,7 @@ use line::LineTemplate;
 use queue::Shared;
 use writer::Writer;
 
-/// What a reload may change.
+/// The options that a reload may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessLogOptions {
     /// Whether requests are logged.
@@ -39,7 +39,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens the target and starts the thread that writes.
+    /// Opens the target, and starts the thread that writes lines to it.
     pub fn start(target: LogTarget, options: AccessLogOptions) -> std::io::Result<AccessLog> {
         let shared = Arc::new(Shared::default());
         let mut writer = Writer::open(target, Arc::clone(&shared))?;
@@ -56,12 +56,12 @@ impl AccessLog {
         Ok(log)
     }
 
-    /// Returns true if the log is on. Check it before you create an entry.
+    /// Returns true if the log is on. Call this before you create an entry.
     pub fn is_enabled(&self) -> bool {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
-    /// Returns true if lines contain `User-Agent`. Entries need it only then.
+    /// Returns true if lines contain `User-Agent`. Otherwise, entries need no such value.
     pub fn has_user_agent(&self) -> bool {
         self.has_user_agent.load(Ordering::Relaxed)
     }
@@ -79,7 +79,8 @@ impl AccessLog {
         self.shared.add_entry(entry);
     }
 
-    /// Makes the writer reopen the file before the next line, after a log rotation.
+    /// Makes the writer reopen the file before it writes the next line. Call this after another
+    /// program has renamed the file.
     pub fn request_reopen(&self) {
         self.shared.reopen_requested.store(true, Ordering::Release);
     }
@@ -89,7 +90,8 @@ impl AccessLog {
         self.shared.dropped_lines.load(Ordering::Relaxed)
     }
 
-    /// Writes the queued lines and stops the writer.
+    /// Lets the writer write the queued lines once more and end, and waits for the writer. Lines
+    /// that the target does not take are dropped.
     pub fn close(&self) {
         self.shared.lock_queue().is_closed = true;
         self.shared.batch_ready.notify_one();

@@ -1,8 +1,8 @@
 //! The last forms of a kind: when, on which route, what riskgate did and why, and the domain of the
 //! address.
 //!
-//! Never has the local part of an address. The memory is bounded, and a request waits for no lock:
-//! it replaces one slot.
+//! This file never has the local part of an address. The memory is bounded. A request replaces one
+//! slot, and waits for no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,26 +18,25 @@ pub const MAX_LATEST_FORMS: usize = 100;
 /// One form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LatestForm {
-    /// When its request began, in Unix seconds.
+    /// When the request began, in Unix seconds.
     pub at: i64,
-    /// The prefix of its route, `authz.path`, or `assess`.
+    /// The prefix of the route, `authz.path`, or `assess`.
     pub route: SmolStr,
-    /// What riskgate did with it.
+    /// What riskgate did with the form.
     pub action: &'static str,
-    /// The rule that decided; `None` if its score did, if nothing spoke against it, or if it could
-    /// not be read.
+    /// The rule that decided; `None` if no rule did.
     pub rule: Option<SmolStr>,
     /// The reason of the worst verdict, or why the form could not be read.
     pub reason: &'static str,
     /// The worst score; `None` for a form that could not be read.
     pub score: Option<u8>,
-    /// The domain of the worst address; `None` without a valid one.
+    /// The domain of the worst address; `None` if no address was valid.
     pub domain: Option<SmolStr>,
 }
 
 /// The last forms of this process.
 pub struct LatestForms {
-    /// The n-th form is in the slot n modulo their number, with its n.
+    /// The form with the number n is in the slot n modulo [`MAX_LATEST_FORMS`], beside this number.
     slots: Vec<SnapshotCell<Option<(u64, LatestForm)>>>,
     recorded: AtomicU64,
 }
@@ -50,7 +49,7 @@ impl Default for LatestForms {
 }
 
 impl LatestForms {
-    /// Records a form, in the place of the oldest one.
+    /// Records a form, in the place of the oldest form.
     pub fn record(&self, form: LatestForm) {
         let number = self.recorded.fetch_add(1, Ordering::Relaxed);
         let slot = number % MAX_LATEST_FORMS as u64;

@@ -1,7 +1,8 @@
 //! The metrics, in Prometheus' text format.
 //!
-//! Owns the registry and every metric's name. Label values are closed sets: no key, account or
-//! domain ever becomes a label. This module decides nothing.
+//! This module owns the registry and the name of every metric. No key, account or domain ever
+//! becomes the value of a label. The values of labels come from the code, from the config, or from
+//! the addresses of upstream servers, so clients can't add series. This module decides nothing.
 
 mod connections;
 mod dns;
@@ -21,7 +22,7 @@ use connections::ConnectionMetrics;
 use dns::DnsMetrics;
 use reloads::ReloadMetrics;
 use requests::RequestMetrics;
-pub use requests::{DURATION_BUCKETS, OUTCOMES, TrafficTotals};
+pub use requests::{OUTCOMES, REQUEST_DURATION_BUCKETS, TrafficTotals};
 use store::StoreMetrics;
 use table::TableMetrics;
 use traces::TraceMetrics;
@@ -52,7 +53,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All metrics at zero.
+    /// Creates and registers all metrics.
     pub fn new() -> Result<Metrics, Error> {
         let registry = Registry::new();
         register_process_metrics(&registry)?;
@@ -79,7 +80,7 @@ impl Metrics {
     }
 }
 
-/// Registers what the operating system knows of the process, and the version of the program.
+/// Registers the metrics that the operating system has of the process, and the version of riskgate.
 fn register_process_metrics(registry: &Registry) -> Result<(), Error> {
     let pid = i32::try_from(std::process::id()).unwrap_or_default();
     registry.register(Box::new(ProcessCollector::new(pid, "riskgate")))?;

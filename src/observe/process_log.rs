@@ -1,8 +1,8 @@
 //! The process log on standard error: riskgate's own messages, and those of other crates.
 //!
-//! Owns the queue of lines and the thread that writes them. Logging only adds a line to the queue
-//! in memory. So if nobody reads the pipe, or the terminal is stopped, only the writer's thread
-//! blocks. If the queue is full, lines are dropped and counted.
+//! This module owns the queue of lines, and the thread that writes them. Who logs only adds a line
+//! to the queue in memory. So if nobody reads the pipe, or the terminal is stopped, only the
+//! writing thread blocks. If the queue is full, lines are dropped and counted.
 
 mod levels;
 
@@ -23,21 +23,22 @@ use levels::is_own_module;
 
 /// The most bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 256 << 10;
-/// The most bytes of one write. During an upgrade, two processes may write to the same pipe. A pipe
-/// takes up to PIPE_BUF bytes (4096) atomically, so the lines of the two are not mixed.
+/// The most bytes of one write, but for a longer line. During an upgrade, two processes may write
+/// to the same pipe. A pipe takes up to PIPE_BUF bytes (4096) atomically, so the lines of both
+/// processes are not mixed.
 const MAX_ATOMIC_WRITE_BYTES: usize = 4_096;
 /// How long the process waits at its end until the last lines are written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long standard error may take no bytes before a process that failed to start gives up writing
+/// If standard error takes no bytes for this long, a process that failed to start gives up writing
 /// its faults.
-const STALL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most lines of other crates in a second. Some of them log a line for each faulty connection.
+const FINAL_LINES_STALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most lines of other crates in a second. Some crates log a line for each faulty connection.
 const MAX_OTHER_LINES_PER_SECOND: u32 = 20;
 
-/// The most characters of a message of another crate. Pingora prints all options of a connection.
+/// The most characters of a message of another crate. Pingora logs all options of a connection.
 const MAX_OTHER_CHARS: usize = 300;
 
-/// What a reload may change.
+/// The options that a reload may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessLogOptions {
     /// Which messages are logged.
@@ -46,7 +47,7 @@ pub struct ProcessLogOptions {
     pub is_json: bool,
 }
 
-/// The process log. When it is dropped, the queued lines are written.
+/// The process log. When it is dropped, it waits as [`ProcessLog::flush`] does.
 pub struct ProcessLog(Arc<Shared>);
 
 /// The implementation of the `log` facade.
@@ -67,9 +68,10 @@ struct Queue {
     /// Bytes that the writer has taken from the queue and not written yet.
     bytes_in_write: usize,
     dropped_lines: u64,
-    /// The second in which the last line of another crate was logged, and the lines of that second.
+    /// The second in which another crate last logged a line, and the lines of other crates in that
+    /// second.
     other_lines: (u64, u32),
-    /// The lines of other crates that were dropped and are not reported yet.
+    /// How many lines of other crates were dropped and are not reported yet.
     dropped_other_lines: u64,
 }
 
@@ -78,8 +80,8 @@ impl ProcessLog {
     pub fn install() -> io::Result<ProcessLog> {
         let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let log = ProcessLog::start_writer_thread(out)?;
-        // If the program has installed a logger already, that one stays, and this log gets no
-        // messages.
+        // If the program has installed another logger already, that logger stays, and this log gets
+        // no messages.
         if log::set_boxed_logger(Box::new(Logger(Arc::clone(&log.0)))).is_ok() {
             log.set_options(ProcessLogOptions::default());
         }
@@ -101,19 +103,19 @@ impl ProcessLog {
         Ok(ProcessLog(shared))
     }
 
-    /// Returns the number of lines that were dropped because the queue was full or standard error
-    /// did not take them.
+    /// Returns how many lines were dropped, because the queue was full, or because standard error
+    /// did not take the lines.
     pub fn dropped_lines(&self) -> u64 {
         self.0.lock_queue().dropped_lines
     }
 
-    /// Waits until all lines are written, for at most 1 s.
+    /// Waits until all lines are written, at most for [`FLUSH_TIMEOUT`].
     pub fn flush(&self) {
         self.0.wait_until_written(FLUSH_TIMEOUT, Some(FLUSH_TIMEOUT));
     }
 
-    /// Writes all these lines unchanged. Waits until they are written, or until standard error has
-    /// taken no bytes for [`STALL_TIMEOUT`].
+    /// Writes these lines unchanged, however many they are. Waits until they are written, or until
+    /// standard error has taken no bytes for [`FINAL_LINES_STALL_TIMEOUT`].
     pub fn write_final_lines(&self, lines: &[String]) {
         for line in lines {
             let mut queue = self.0.lock_queue();
@@ -121,7 +123,7 @@ impl ProcessLog {
             queue.lines.push(b'\n');
         }
         self.0.queue_changed.notify_all();
-        self.0.wait_until_written(STALL_TIMEOUT, None);
+        self.0.wait_until_written(FINAL_LINES_STALL_TIMEOUT, None);
     }
 }
 
@@ -145,7 +147,7 @@ impl log::Log for Logger {
         let now = since_epoch();
         if is_own_module(module) {
             self.0.queue_message(now, record.level(), module, &message);
-        } else if self.0.count_line_of_other_crate(now.as_secs()) {
+        } else if self.0.count_and_admit_line_of_other_crate(now.as_secs()) {
             // Pingora quotes a header that it can't parse, and the header may contain a key.
             let message = message.split("buf: ").next().unwrap_or_default().trim_end();
             let shown: String = redact_secrets(message).chars().take(MAX_OTHER_CHARS).collect();
@@ -163,9 +165,9 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a line of another crate. Returns false if there were too many in this second already,
-    /// so that the line is to be dropped.
-    fn count_line_of_other_crate(&self, second: u64) -> bool {
+    /// Counts a line of another crate. Returns false if the line must be dropped, because other
+    /// crates have logged [`MAX_OTHER_LINES_PER_SECOND`] in this second already.
+    fn count_and_admit_line_of_other_crate(&self, second: u64) -> bool {
         let mut queue = self.lock_queue();
         if queue.other_lines.0 != second {
             let dropped = std::mem::take(&mut queue.dropped_other_lines);
@@ -212,7 +214,7 @@ impl Shared {
         line + "\n"
     }
 
-    /// Adds a line, or drops it; never waits for standard error.
+    /// Adds a line, or drops it if the queue is full. Never waits for standard error.
     fn queue_or_drop_line(&self, line: &str) {
         let mut queue = self.lock_queue();
         if queue.lines.len() + line.len() > MAX_QUEUED_BYTES {
@@ -256,8 +258,8 @@ impl Shared {
         }
     }
 
-    /// Waits until all lines are written. Gives up after `total_timeout` (None: no limit), or if no
-    /// bytes are written for `stall_timeout`.
+    /// Waits until all lines are written. Gives up after `total_timeout`, if there is one, or once
+    /// no bytes were written for `stall_timeout`.
     fn wait_until_written(&self, stall_timeout: Duration, total_timeout: Option<Duration>) {
         let started = Instant::now();
         let mut queue = self.lock_queue();
@@ -279,16 +281,15 @@ impl Shared {
     }
 }
 
-/// Writes a chunk. Returns how many of its lines were not written completely: if another process
-/// has made standard error non-blocking, a write takes only the bytes that fit into the pipe's
-/// buffer.
+/// Writes a chunk. Returns how many of its lines were not written completely. If another process
+/// has made standard error non-blocking, a write takes only the bytes for which the pipe has room.
 fn write_chunk(out: &mut impl Write, chunk: &[u8]) -> u64 {
     let mut left = chunk;
     while !left.is_empty() {
         match out.write(left) {
             Ok(written @ 1..) => left = &left[written..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // There is no other place to report the error to.
+            // riskgate has no other place where it could report the error.
             Ok(0) | Err(_) => break,
         }
     }

@@ -1,9 +1,9 @@
 //! Hides what may be a key or an e-mail address in texts of clients and of other crates, before
-//! they are logged.
+//! riskgate logs such a text.
 
 use crate::keys::MIN_KEY_LEN;
 
-/// A word of letters alone is a key only from this length on: the names of types are shorter.
+/// The shortest word of ASCII letters alone that may be a key. The names of types are shorter.
 const MIN_KEY_LETTERS: usize = 24;
 
 /// Returns the text with `…` in place of each part that may be a key or an e-mail address.

@@ -1,8 +1,8 @@
-//! Counts screened forms by route, action, reason and domain, so that the operator sees what would
-//! be blocked.
+//! Counts screened forms by route, action, reason and domain, so that the operator sees which forms
+//! are blocked, or would be.
 //!
-//! The counts begin with the process. Clients choose the domains, so the number of domains that are
-//! counted apart is limited.
+//! The counts begin with the process. Clients choose the domains, so the number of counts is
+//! limited.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,22 +11,23 @@ use prometheus::IntCounter;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-/// The most combinations of route, action, reason and domain that are counted apart. Forms beyond
-/// them are counted without their domain.
+/// If so many combinations of route, action, reason and domain have counts, forms with a new
+/// combination are counted without their domain.
 const MAX_FORM_KINDS: usize = 10_000;
 
 /// The counts of screened forms.
 #[derive(Default)]
 pub struct ScreeningCounts(Mutex<HashMap<FormKind, FormCount>>);
 
-/// What is counted apart.
+/// A combination that has a count of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct FormKind {
     /// The prefix of the route.
     route: SmolStr,
     action: &'static str,
     reason: &'static str,
-    /// The domain of the worst address; `None` without a valid one.
+    /// The domain of the worst address; `None` if no address was valid, or if there are too many
+    /// combinations.
     domain: Option<SmolStr>,
 }
 
@@ -37,7 +38,8 @@ struct FormCount {
 }
 
 impl ScreeningCounts {
-    /// Counts a form, here and in the metric of all forms with this route, action and reason.
+    /// Counts a form, here and in `metric`, which counts all forms with this route, action and
+    /// reason.
     pub fn count_form(
         &self,
         route: &str,

@@ -1,9 +1,11 @@
 //! The most frequently flagged domains that this deployment has answered.
 //!
-//! Owns the decayed counts, the hashes of today's look-ups, and the ranked list. In one day, an
-//! account adds at most one to a row's count. The space-saving algorithm (Metwally, Agrawal, El
-//! Abbadi 2005) keeps at most [`MAX_COUNTED_ROWS`] rows in memory: a count is never too low, and
-//! too high by at most the smallest count in memory. No request makes this module read a clock.
+//! This module owns the decayed counts, the hashes of today's look-ups, and the ranked list. In one
+//! day, an account adds at most one to the count of a row. The space-saving algorithm (Metwally,
+//! Agrawal, El Abbadi 2005) keeps at most [`MAX_COUNTED_ROWS`] rows in memory. It never makes a
+//! count too low, and makes a count too high by at most the smallest count in memory. Look-ups that
+//! are dropped do not count. A request brings its own time, so that counting a look-up reads no
+//! clock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -24,9 +26,11 @@ use crate::support::snapshot::SnapshotCell;
 
 /// The most rows that are counted at the same time.
 pub const MAX_COUNTED_ROWS: usize = 10_000;
-/// The most dedup hashes in memory: the hashes of account, row and day of the counted look-ups.
+/// The most dedup hashes in memory. A dedup hash is made of the account, the row and the day of a
+/// counted look-up.
 pub const MAX_DEDUP_HASHES: usize = 1_000_000;
-/// Added to the count of the first name of the seed list. The n-th name gets an n-th of this.
+/// What the seed list adds to the count of its first name. It adds an n-th of this to the n-th
+/// name.
 pub const FIRST_SEED_WEIGHT: f64 = 120.0;
 
 const MAX_QUEUED_LOOKUPS: usize = 8_192;
@@ -37,17 +41,17 @@ const SECONDS_PER_DAY: i64 = 86_400;
 pub struct TopDomainsOptions {
     /// The most entries in the list.
     pub limit: usize,
-    /// The number of different accounts that must have looked a row up before its count is used.
+    /// How many different accounts must have looked a row up before its count is used.
     pub min_accounts: usize,
-    /// The seconds after which a count has decayed to a half.
+    /// The seconds after which a count has decayed to one half.
     pub half_life_seconds: f64,
 }
 
 /// Returns the reason and the score of a name if the current table flags the name.
 pub type FlaggedVerdictFn = Box<dyn Fn(&str) -> Option<(Reason, Score)> + Send>;
-/// Returns the believed time in Unix seconds, as requests are judged by it. Counts decay by it.
+/// Returns the believed time in Unix seconds. Counts decay by this time.
 pub type ClockFn = Box<dyn Fn() -> i64 + Send>;
-/// Returns the seed list of the current table, in order.
+/// Returns the seed list of the current table, in its order.
 pub type SeedListFn = Box<dyn Fn() -> Vec<String> + Send>;
 
 /// One name of the list.
@@ -56,7 +60,7 @@ pub struct TopEntry {
     domain: String,
     score: Score,
     reason: Reason,
-    /// The decayed count; `None` for a name that is in the list by the seed alone.
+    /// The decayed count; `None` for a name that only the seed list has put into the list.
     count: Option<f64>,
 }
 
@@ -77,14 +81,14 @@ impl TopEntry {
     }
 }
 
-/// The list in both of its forms.
+/// The list, as entries and as the body of a response.
 struct PublishedList {
     entries: Vec<TopEntry>,
     /// The body of the response to a client.
     body: Bytes,
 }
 
-/// Counts flagged look-ups and publishes the ranked list. A thread of its own does the work.
+/// Counts flagged look-ups, and publishes the ranked list. A thread of its own counts and ranks.
 pub struct TopList {
     list: Arc<SnapshotCell<PublishedList>>,
     seen_hashes: Arc<DashSet<u64>>,
@@ -96,7 +100,7 @@ pub struct TopList {
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A flagged look-up that is counted.
+/// A flagged look-up that waits to be counted.
 struct FlaggedLookup {
     domain: String,
     account_hash: u64,
@@ -105,7 +109,11 @@ struct FlaggedLookup {
 }
 
 impl TopList {
-    /// Starts with the counts that are in the store.
+    /// Reads the counts that are in the store, and starts the thread.
+    ///
+    /// # Errors
+    /// If the store fails, or if the thread can't be started. A store that does not answer is no
+    /// error: the thread reads the counts later.
     pub fn start(
         mut store: Store,
         options: TopDomainsOptions,
@@ -116,7 +124,7 @@ impl TopList {
         let unix_now = clock();
         let today = unix_now.div_euclid(SECONDS_PER_DAY);
         let (rows, dedup_hashes) = match store.top_rows_and_dedup_hashes(today) {
-            // If Redis doesn't answer yet, the counts are read later.
+            // If Redis does not answer yet, the thread reads the counts later.
             Err(StoreError::Unavailable { .. }) => (Vec::new(), Vec::new()),
             outcome => outcome?,
         };
@@ -159,21 +167,26 @@ impl TopList {
         })
     }
 
-    /// Returns the body of the response: the list, at most 1 s old.
+    /// Returns the list as the body of a response. The thread updates the list once a second.
     pub fn response_body(&self) -> Bytes {
         Bytes::clone(&self.list.peek().body)
     }
 
-    /// Returns the names of the list with their counts, at most 1 s old.
+    /// Returns the names of the list with their counts.
     pub fn entries(&self) -> Vec<TopEntry> {
         self.list.peek().entries.clone()
     }
 
-    /// Counts one flagged look-up of `account` for the row that matched.
+    /// Counts a flagged look-up of `account` for the row that matched. Does nothing:
+    /// - if a look-up of the account for the row was counted on this day, or
+    /// - if [`MAX_DEDUP_HASHES`] look-ups were counted on this day.
+    ///
+    /// If the queue is full, drops the look-up.
     pub fn count_lookup(&self, row: &str, account: &str, unix_now: i64) {
         let day = unix_now.div_euclid(SECONDS_PER_DAY);
         let today = day.cast_unsigned();
-        // A load before the swap keeps the cache line shared between cores.
+        // If the day is the same, a load suffices. A swap would take the cache line from other
+        // cores.
         let is_new = self.day_of_hashes.load(Ordering::Relaxed) != today;
         if is_new && self.day_of_hashes.swap(today, Ordering::Relaxed) != today {
             self.seen_hashes.clear();
@@ -210,7 +223,8 @@ impl TopList {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// Returns how many look-ups were dropped because the queue was full or too many were unsaved.
+    /// Returns how many look-ups were dropped, because the queue was full, or because too many
+    /// counts were unsaved.
     pub fn dropped_lookups(&self) -> u64 {
         self.dropped_lookups.load(Ordering::Relaxed)
     }
@@ -231,8 +245,8 @@ impl Drop for TopList {
 }
 
 fn stable_hash(value: &impl Hash) -> u64 {
-    // The hash has a fixed key, because the store keeps the hashes across restarts. A collision
-    // loses one count.
+    // The hash has a fixed key, because the store keeps the hashes across restarts. If two look-ups
+    // have the same hash, one of them is not counted.
     let mut hasher = SipHasher13::new();
     value.hash(&mut hasher);
     hasher.finish()
@@ -243,7 +257,7 @@ struct Worker {
     flagged_verdict_of: FlaggedVerdictFn,
     seed_list: SeedListFn,
     clock: ClockFn,
-    /// The store's rows, with the counts that were added since.
+    /// The rows of the store, with the counts that this node has added since the last read.
     rows: HashMap<String, TopRow>,
     list: Arc<SnapshotCell<PublishedList>>,
     options: Arc<SnapshotCell<TopDomainsOptions>>,
@@ -252,14 +266,14 @@ struct Worker {
     unsaved_by_day: BTreeMap<i64, HashMap<String, TopCredit>>,
     unsaved_hashes: usize,
     dropped_lookups: Arc<AtomicU64>,
-    /// The domains of `rows` that the store has too.
+    /// The domains in `rows` whose rows are in the store.
     stored_domains: HashSet<String>,
-    /// The evicted rows that are still in the store.
+    /// The domains of evicted rows that are still in the store.
     evicted: BTreeSet<String>,
     last_read_attempt: Instant,
 }
 
-/// The interval at which the counts of other nodes are read.
+/// How often the thread reads the counts of other nodes.
 const STORE_READ_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Worker {
@@ -316,14 +330,14 @@ impl Worker {
         });
         credit.at = credit.at.max(at);
         credit.dedup_hashes.push((dedup_hash, account_hash));
-        // The list shows the count at once, even if saving it fails later.
+        // The list shows the count even before the store has it.
         let row = self.rows.remove(&domain);
         let new_credit =
             TopCredit { initial_count: base, at, dedup_hashes: Vec::new(), domain: domain.clone() };
         self.rows.insert(domain, TopRow::add_credit(row, &new_credit, &[account_hash], half_life));
     }
 
-    /// Evicts the row with the smallest count. Returns that count, with which the new row starts.
+    /// Evicts the row with the smallest count. Returns its count, with which the new row starts.
     fn evict_smallest_row(&mut self, at: i64, half_life: f64) -> f64 {
         let smallest = self
             .rows
@@ -381,8 +395,8 @@ impl Worker {
         self.list.publish(PublishedList { entries, body: Bytes::from(body) });
     }
 
-    /// Adds this node's unsaved counts to the store, and takes the store's sums over all nodes into
-    /// `rows`. Returns false if the store fails.
+    /// Adds this node's unsaved counts to the store. Replaces the saved rows by those of the store,
+    /// which have the counts of all nodes. Returns false if the store fails.
     fn save_counts(&mut self) -> bool {
         let half_life = self.options.peek().half_life_seconds;
         while let Some(day_credits) = self.unsaved_by_day.first_entry() {
@@ -396,8 +410,8 @@ impl Worker {
                         credits.iter().map(|it| it.dedup_hashes.len()).sum::<usize>();
                     self.evicted.clear();
                     self.stored_domains.extend(rows.iter().map(|row| row.domain.clone()));
-                    // The store's row lacks this node's counts of later days. If a row has such
-                    // counts, the row in memory is kept.
+                    // A row of the store lacks this node's counts of later days. So a row with such
+                    // counts is not replaced.
                     let saved = rows.into_iter().filter(|row| !self.has_unsaved(&row.domain));
                     let saved: Vec<TopRow> = saved.collect();
                     self.rows.extend(saved.into_iter().map(|row| (row.domain.clone(), row)));
@@ -415,8 +429,8 @@ impl Worker {
         self.unsaved_by_day.values().any(|credits| credits.contains_key(domain))
     }
 
-    /// Replaces `rows` by the rows of the store, which have the counts of all nodes. Rows with
-    /// unsaved counts stay as they are. Returns false if no row has changed, or if the store fails.
+    /// Replaces all rows by those of the store, which have the counts of all nodes. A row with
+    /// unsaved counts stays as it is. Returns false if no row has changed, or if the store fails.
     fn reload_saved_rows(&mut self) -> bool {
         self.last_read_attempt = Instant::now();
         let Ok(rows) = self.store.top_rows() else { return false };

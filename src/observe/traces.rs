@@ -1,8 +1,8 @@
 //! Traces of requests, in OpenTelemetry's model: which requests are traced, and the spans that wait
 //! for the exporter.
 //!
-//! Spans contain what the access log contains: no key, and no local part of an e-mail address. If
-//! the queue is full, spans are dropped and counted; no request ever waits for the exporter.
+//! Like the access log, spans contain no key and no local part of an e-mail address. If the queue
+//! is full, spans are dropped and counted. No request ever waits for the exporter.
 
 mod options;
 mod otlp;
@@ -20,16 +20,17 @@ pub use span::{Attribute, AttributeValue, Span, SpanKind};
 
 /// The most spans in the queue.
 const MAX_QUEUED_SPANS: usize = 8_192;
-/// The exporter wakes as soon as this many spans are queued.
-const BATCH_SPANS: usize = 512;
+/// The most spans in one message to the collector. The exporter wakes as soon as so many are
+/// queued.
+pub const MAX_SPANS_IN_MESSAGE: usize = 512;
 
 /// Decides which requests are traced, and holds their spans until they are exported.
 pub struct Tracer {
     /// One request in this many is traced; `None` if traces are off.
     sample_one_in: Option<u64>,
     queue: Mutex<Queue>,
-    /// Notified when a batch is full, and when the tracer closes.
-    batch_ready: Condvar,
+    /// Notified when a message is full, when the tracer closes, and when the exporter is done.
+    queue_changed: Condvar,
     dropped_spans: AtomicU64,
     exported_spans: AtomicU64,
 }
@@ -38,7 +39,7 @@ pub struct Tracer {
 struct Queue {
     spans: Vec<Span>,
     is_closed: bool,
-    /// The exporter has sent its last spans.
+    /// Whether the exporter has sent its last spans.
     is_exporter_done: bool,
 }
 
@@ -48,19 +49,19 @@ impl Tracer {
         Tracer {
             sample_one_in,
             queue: Mutex::default(),
-            batch_ready: Condvar::new(),
+            queue_changed: Condvar::new(),
             dropped_spans: AtomicU64::new(0),
             exported_spans: AtomicU64::new(0),
         }
     }
 
-    /// Returns true if requests have traces.
+    /// Returns true if traces are on.
     pub fn is_on(&self) -> bool {
         self.sample_one_in.is_some()
     }
 
-    /// Begins the trace of a request with this `traceparent`. `is_caller_trusted` is true for a
-    /// trusted proxy, which decides itself whether its trace is exported. `None` if traces are off.
+    /// Begins the trace of a request, as [`RequestTrace::begin`] does. Returns `None` if traces are
+    /// off. `is_caller_trusted` says that a trusted proxy sent the request.
     pub fn begin(
         &self,
         traceparent: Option<&[u8]>,
@@ -69,7 +70,7 @@ impl Tracer {
         self.sample_one_in.map(|one_in| RequestTrace::begin(traceparent, is_caller_trusted, one_in))
     }
 
-    /// Adds spans to the queue, or drops them if it is full.
+    /// Adds spans to the queue. Drops spans for which the queue has no room.
     pub fn queue_spans(&self, spans: impl IntoIterator<Item = Span>) {
         let mut queue = self.lock_queue();
         for span in spans {
@@ -78,21 +79,22 @@ impl Tracer {
                 false => queue.spans.push(span),
             }
         }
-        if queue.spans.len() >= BATCH_SPANS {
-            self.batch_ready.notify_one();
+        if queue.spans.len() >= MAX_SPANS_IN_MESSAGE {
+            self.queue_changed.notify_one();
         }
     }
 
-    /// Waits until a batch is full, at most for this time, and takes all queued spans. Returns true
-    /// once the tracer is closed.
+    /// Waits until [`MAX_SPANS_IN_MESSAGE`] spans are queued, at most for this time, and takes all
+    /// queued spans. Returns the spans, and whether the tracer is closed.
     pub fn wait_and_take_spans(&self, max_wait: Duration) -> (Vec<Span>, bool) {
-        let is_waiting = |queue: &mut Queue| !queue.is_closed && queue.spans.len() < BATCH_SPANS;
-        let waited = self.batch_ready.wait_timeout_while(self.lock_queue(), max_wait, is_waiting);
+        let is_waiting =
+            |queue: &mut Queue| !queue.is_closed && queue.spans.len() < MAX_SPANS_IN_MESSAGE;
+        let waited = self.queue_changed.wait_timeout_while(self.lock_queue(), max_wait, is_waiting);
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (std::mem::take(&mut queue.spans), queue.is_closed)
     }
 
-    /// Counts spans that an exporter sent.
+    /// Counts spans that the collector took.
     pub fn count_exported(&self, spans: usize) {
         self.exported_spans.fetch_add(spans as u64, Ordering::Relaxed);
     }
@@ -108,21 +110,22 @@ impl Tracer {
         (load(&self.exported_spans), load(&self.dropped_spans))
     }
 
-    /// Lets the exporter send the queued spans, and waits for it, at most for this time.
+    /// Drops all spans from now on. Waits until the exporter has sent the queued spans, at most for
+    /// this time.
     pub fn close(&self, max_wait: Duration) {
         let mut queue = self.lock_queue();
         queue.is_closed = true;
-        self.batch_ready.notify_all();
+        self.queue_changed.notify_all();
         if self.is_on() {
             let is_sending = |queue: &mut Queue| !queue.is_exporter_done;
-            drop(self.batch_ready.wait_timeout_while(queue, max_wait, is_sending));
+            drop(self.queue_changed.wait_timeout_while(queue, max_wait, is_sending));
         }
     }
 
     /// Tells [`Tracer::close`] that the exporter has sent its last spans.
     pub fn report_exporter_done(&self) {
         self.lock_queue().is_exporter_done = true;
-        self.batch_ready.notify_all();
+        self.queue_changed.notify_all();
     }
 
     fn lock_queue(&self) -> MutexGuard<'_, Queue> {

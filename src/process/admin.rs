@@ -1,12 +1,17 @@
 //! The admin listener: health, readiness, metrics, status, reload, the admin API and the operator's
 //! page.
 //!
-//! Owns what the process reveals and to whom. Anybody may request health and readiness, the files
-//! of the page, which contain no data, and metrics if `admin.metrics_public` is on. All other paths
-//! need an admin token; if none is configured, the listener must be on loopback and `Host` must
-//! name loopback. Changes by the admin API always need a token. No response contains an e-mail
-//! address. A key is only in the answers to its creation and its rotation. The gateway's own API is
-//! not served here.
+//! This module owns what the process reveals, and to whom:
+//! - Anybody may request health and readiness, what the token of the request may do
+//!   (`/api/v1/session`), and metrics if `admin.metrics_public` is on.
+//! - If an admin token is configured, anybody may request the files of the page, which contain no
+//!   data. Everything else needs a token.
+//! - If no token is configured, everything else needs a listener on loopback, and a `Host` that
+//!   names loopback. Changes by the admin API are refused.
+//!
+//! No response contains the local part of an e-mail address. The text of a key is only in the
+//! answer to its creation, and in the answer to the rotation that made the key. The gateway's own
+//! API is not served here.
 
 mod access;
 mod api;
@@ -24,7 +29,6 @@ use std::sync::{Arc, Mutex};
 
 use http::header::ORIGIN;
 use http::{HeaderMap, Response, StatusCode};
-use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::downstream::ConnectionTracker;
@@ -43,9 +47,10 @@ use responses::{
     JSON_TYPE, YAML_TYPE, build_response, method_not_allowed_response, text_response,
     to_pretty_json,
 };
+use status::reload_outcome_to_json;
 
-/// The components whose problems `/readyz` and `/status` report besides those of the reload. The
-/// text of a problem begins with the name of its component.
+/// The components whose problems `/readyz` and `/status` report, besides the parts that the
+/// reloader reports. The text of a problem begins with the name of its component.
 #[doc(hidden)]
 pub const PROBLEM_COMPONENTS: [&str; 3] = ["store", "clock", "upstream"];
 /// The OpenAPI document of both listeners.
@@ -54,8 +59,9 @@ const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 /// The OpenAPI document of the admin API.
 const API_OPENAPI_YAML: &str = include_str!("../../docs/admin-api.yaml");
 
-/// The most requests to the admin API at the same time. They may wait for the store, so they must
-/// leave connections of a client's address to probes.
+/// The most requests to the admin API at the same time. Such requests may wait for the store. The
+/// limit is lower than the limit of connections from one address, so that probes from the same
+/// address still find a connection.
 const MAX_API_REQUESTS: usize = 12;
 
 /// A request to the admin listener.
@@ -129,19 +135,19 @@ impl AdminApp {
         Arc::clone(&self.history)
     }
 
-    /// Makes `/metrics` also report how many lines of this log were dropped.
+    /// Makes `/metrics` report how many lines of this log were dropped.
     pub fn with_process_log(mut self, log: &Arc<ProcessLog>) -> AdminApp {
         self.process_log = Some(Arc::clone(log));
         self
     }
 
-    /// Lets the admin API tell of the certificates of the HTTPS listener.
+    /// Lets the admin API list these certificates of the HTTPS listener.
     pub fn with_certificates(mut self, certificates: Option<Arc<CurrentCertificates>>) -> AdminApp {
         self.api.certificates = certificates;
         self
     }
 
-    /// Answers a request.
+    /// Answers a request to any path of the admin listener.
     async fn route_request(self: &Arc<Self>, request: AdminRequest<'_>) -> Response<Vec<u8>> {
         let AdminRequest { method, uri, headers, .. } = request;
         let (path, is_read) = (uri.path(), matches!(method, "GET" | "HEAD"));
@@ -151,10 +157,10 @@ impl AdminApp {
         match (path, is_read) {
             ("/healthz", true) => text_response(StatusCode::OK, "ok\n"),
             ("/readyz", true) => {
-                self.check_readiness_and_respond(self.is_authorized(headers)).await
+                self.check_readiness_and_respond(self.may_read_all_accounts(headers)).await
             }
             ("/metrics", true) if self.is_metrics_public => self.update_and_render_metrics(),
-            // The files contain no data: the page requests them from the admin API.
+            // The files contain no data: the page requests its data from the admin API.
             (path, true) if page::is_page_file(path) && self.may_show_page(headers) => {
                 page::serve_file(path)
             }
@@ -171,7 +177,7 @@ impl AdminApp {
             (
                 "/metrics" | "/status" | "/screening" | "/openapi.yaml" | "/api/openapi.yaml",
                 true,
-            ) if !self.is_authorized(headers) => {
+            ) if !self.may_read_all_accounts(headers) => {
                 text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n")
             }
             ("/metrics", true) => self.update_and_render_metrics(),
@@ -179,7 +185,8 @@ impl AdminApp {
                 build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&self.status_json()))
             }
             ("/screening", true) => {
-                build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&self.screening_json()))
+                let counts = self.api.form_counts_json();
+                build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&counts))
             }
             ("/openapi.yaml", true) => {
                 build_response(StatusCode::OK, YAML_TYPE, OPENAPI_YAML.into())
@@ -201,7 +208,8 @@ impl AdminApp {
         }
     }
 
-    /// Answers a request to the admin API, on a thread that may block, because the store blocks.
+    /// Answers a request to the admin API, on a thread that may block, because operations of the
+    /// store block.
     async fn answer_api(self: &Arc<Self>, request: AdminRequest<'_>) -> Response<Vec<u8>> {
         let AdminRequest { method, uri, headers, body, client } = request;
         let access = self.judge_access(headers);
@@ -214,7 +222,7 @@ impl AdminApp {
         };
         let app = Arc::clone(self);
         let answer = move || {
-            // The thread goes on if the client leaves, so the thread holds the permit.
+            // If the client leaves, the thread still works, so the thread holds the permit.
             let _permit = permit;
             app.api.answer(&request, &access, &|| app.status_json())
         };
@@ -223,7 +231,7 @@ impl AdminApp {
         })
     }
 
-    /// Judges what the request may do.
+    /// Judges the credentials of the request.
     fn judge_access(&self, headers: &HeaderMap) -> Access {
         let config = self.inputs.config.peek();
         let ledger = &self.state.ledger;
@@ -231,22 +239,24 @@ impl AdminApp {
         Access::from_request(&config.admin_tokens, self.listens_on_loopback, headers, now)
     }
 
-    /// Returns true if the request may have the files of the page. If no token is configured,
-    /// `Host` must name loopback, so that DNS rebinding gives web pages nothing at all.
+    /// Returns true if the request may have the files of the page. If no token is configured, the
+    /// listener must be on loopback and `Host` must name loopback, so that a web page that uses DNS
+    /// rebinding gets nothing at all.
     fn may_show_page(&self, headers: &HeaderMap) -> bool {
-        !self.inputs.config.peek().admin_tokens.is_empty() || self.is_authorized(headers)
+        !self.inputs.config.peek().admin_tokens.is_empty() || self.may_read_all_accounts(headers)
     }
 
-    /// Returns true if `POST /reload` is allowed: with a token that may make changes, or without
-    /// any configured token on loopback, because a reload only reads files that are there already.
+    /// Returns true if the request may `POST /reload`: it has a token that may make changes, or no
+    /// token is configured and the request came over loopback. The second is allowed because a
+    /// reload only reads files that exist already.
     fn may_reload(&self, headers: &HeaderMap) -> bool {
         let access = self.judge_access(headers);
         matches!(access, Access::Open) || access.write_token().is_some()
     }
 
     /// Returns true if the request may read what concerns all accounts.
-    fn is_authorized(&self, headers: &HeaderMap) -> bool {
-        self.judge_access(headers).may_read()
+    fn may_read_all_accounts(&self, headers: &HeaderMap) -> bool {
+        self.judge_access(headers).may_read_all_accounts()
     }
 
     async fn reload_and_respond(&self, headers: &HeaderMap) -> Response<Vec<u8>> {
@@ -261,13 +271,8 @@ impl AdminApp {
         let Some(outcome) = self.reload_trigger.reload_and_wait().await else {
             return text_response(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
         };
-        let is_ok = outcome.values().all(Option::is_none);
-        let status = if is_ok { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-        let parts: serde_json::Map<String, Value> = outcome
-            .into_iter()
-            .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
-            .collect();
-        build_response(status, JSON_TYPE, to_pretty_json(&Value::Object(parts)))
+        let (status, parts) = reload_outcome_to_json(outcome);
+        build_response(status, JSON_TYPE, to_pretty_json(&parts))
     }
 
     fn update_and_render_metrics(&self) -> Response<Vec<u8>> {

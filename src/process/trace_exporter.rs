@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use ureq::tls::TlsConfig;
 
-use crate::observe::traces::{TraceOptions, TraceProtocol, Tracer, encode_spans};
+use crate::observe::traces::{
+    MAX_SPANS_IN_MESSAGE, TraceOptions, TraceProtocol, Tracer, encode_spans,
+};
 use crate::support::trusted_authorities::client_tls_config;
 
-/// How long a span waits for others before it is sent.
-const BATCH_DELAY: Duration = Duration::from_secs(1);
-/// The most spans that are sent at once.
-const MAX_SPANS_IN_MESSAGE: usize = 512;
-/// How long the collector may take to accept spans.
+/// How long a span waits at most until a message is full.
+const MAX_SPAN_WAIT: Duration = Duration::from_secs(1);
+/// How long the collector may take to accept a message.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Starts the thread that sends the spans of this tracer.
+/// Starts the thread that sends the spans of this tracer, until the tracer is closed.
 pub fn start_trace_exporter(tracer: Arc<Tracer>, options: TraceOptions) -> std::io::Result<()> {
     let tls = match options.endpoint.starts_with("https://") {
         true => Some(client_tls_config(options.tls_ca.as_deref()).map_err(std::io::Error::other)?),
@@ -32,7 +32,7 @@ pub fn start_trace_exporter(tracer: Arc<Tracer>, options: TraceOptions) -> std::
 fn export_until_closed(tracer: &Tracer, options: &TraceOptions, tls: Option<&TlsConfig>) {
     let mut is_failing = false;
     loop {
-        let (mut spans, is_closed) = tracer.wait_and_take_spans(BATCH_DELAY);
+        let (mut spans, is_closed) = tracer.wait_and_take_spans(MAX_SPAN_WAIT);
         while !spans.is_empty() {
             // Collectors limit the size of a message.
             let message = spans.split_off(spans.len().saturating_sub(MAX_SPANS_IN_MESSAGE));
@@ -68,9 +68,9 @@ fn send(options: &TraceOptions, tls: Option<&TlsConfig>, body: &[u8]) -> Result<
     }
 }
 
-/// Sends a body of OTLP over HTTP.
+/// Sends a message of OTLP over HTTP.
 fn post(endpoint: &str, tls: Option<&TlsConfig>, body: &[u8]) -> Result<(), String> {
-    // The environment may name a proxy for other programs, and a redirect would lose the body.
+    // A proxy that the environment names may be for other programs. A redirect would lose the body.
     let config = ureq::Agent::config_builder().timeout_global(Some(EXPORT_TIMEOUT));
     let config = config.tls_config(tls.cloned().unwrap_or_default());
     let config = config.proxy(None).max_redirects(0).build();

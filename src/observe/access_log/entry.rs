@@ -23,7 +23,7 @@ pub struct LogEntry<'e> {
     pub status: u16,
     /// `ok`, the refusal's code, or the outcome of the exchange.
     pub outcome: &'static str,
-    /// The verdict's reason, if there is a verdict; or why a form was not screened.
+    /// The reason of the verdict, or why a form was not screened; `None` without either.
     pub reason: Option<&'static str>,
     /// The id of the inbox that signs up; `None` if no id was made.
     pub inbox: Option<Pseudonym>,
@@ -33,7 +33,7 @@ pub struct LogEntry<'e> {
     pub key_id: Option<&'e str>,
     /// The account.
     pub account: Option<&'e str>,
-    /// The time from the request's header to the end of the response.
+    /// The microseconds from the request's header to the end of the response.
     pub duration_us: u64,
     /// The bytes of the response's body that were sent.
     pub response_bytes: u64,
@@ -45,7 +45,8 @@ pub struct LogEntry<'e> {
     pub tls: Option<&'e str>,
     /// The upstream server that was asked last; `None` if none was asked.
     pub upstream: Option<SocketAddr>,
-    /// The time from the last attempt's start to the header of its response, or to its failure.
+    /// The microseconds from the start of the last attempt to the header of its response, or to its
+    /// failure; `None` if no upstream server was asked.
     pub upstream_us: Option<u64>,
     /// The id of the trace (W3C Trace Context); `None` if the request belongs to none.
     pub trace_id: Option<&'e str>,
@@ -56,10 +57,10 @@ pub struct LogEntry<'e> {
 pub struct ScreeningEntry<'e> {
     /// What riskgate did with the form.
     pub action: &'static str,
-    /// The worst score.
+    /// The worst score; `None` for a form that could not be read.
     pub score: Option<u8>,
     /// The domain of the address with the worst score.
     pub domain: Option<&'e str>,
-    /// The rule that decided; `None` if the score did.
+    /// The rule that decided; `None` if no rule did.
     pub rule: Option<&'e str>,
 }

@@ -6,18 +6,19 @@ use std::io::Write as _;
 use super::entry::LogEntry;
 use crate::model::month::format_rfc3339;
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// One JSON object.
     #[default]
     Json,
-    /// `name=value` pairs with a space between them. A value with a space, a quote or `=` is a JSON
-    /// string. A field without a value is left out.
+    /// `name=value` pairs with a space between them. A value is a JSON string if it is empty, or
+    /// has a character other than visible ASCII, a quote, `=` or a backslash. A field without a
+    /// value is left out.
     Logfmt,
 }
 
-/// A field of a line. docs/configuration.md says what each contains.
+/// A field of a line. docs/configuration.md says what each field contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogField {
     /// `time`
@@ -154,8 +155,8 @@ impl Default for LineForm {
     }
 }
 
-/// Formats the times of lines. It keeps the last second, because most lines are of the same second
-/// as the line before.
+/// Formats the times of lines. Keeps the text of the last second, because most lines are of the
+/// same second as the line before.
 #[derive(Default)]
 pub struct TimeFormatter {
     second: i64,
@@ -181,7 +182,7 @@ impl TimeFormatter {
 #[derive(Default)]
 pub struct LineTemplate {
     is_json: bool,
-    /// Each field, with what stands before its value: the separator, the name and its end.
+    /// Each field, with the text before its value, such as `,"status":` or ` status=`.
     fields: Vec<(LogField, String)>,
     times: TimeFormatter,
 }
@@ -218,7 +219,8 @@ struct LineWriter<'o> {
     is_first: bool,
 }
 
-// Half of the time of a line goes into calls of the two inlined functions, if they are calls.
+// If the two functions with `inline(always)` were not inlined, their calls would take half of the
+// time of a line.
 impl LineWriter<'_> {
     fn append_field(
         &mut self,
@@ -264,12 +266,12 @@ impl LineWriter<'_> {
         }
     }
 
-    /// A line has this field only if a form was screened.
+    /// Appends what screening did. Appends nothing if no form was screened.
     fn append_screening(&mut self, prefix: &str, entry: &LogEntry<'_>) {
         let Some(screening) = entry.screening else { return };
         let score = screening.score.map(u64::from);
         if self.is_json {
-            self.append_prefix(prefix);
+            self.append_field_name(prefix);
             self.out.push(b'{');
             self.is_first = true;
             self.append_text(",\"action\":", Some(screening.action));
@@ -287,9 +289,10 @@ impl LineWriter<'_> {
         }
     }
 
-    /// Appends a prefix, without its separator if the field is the first.
+    /// Appends the text before the value of a field. Leaves out the separator before the first
+    /// field.
     #[inline(always)]
-    fn append_prefix(&mut self, prefix: &str) {
+    fn append_field_name(&mut self, prefix: &str) {
         let start = usize::from(std::mem::replace(&mut self.is_first, false));
         self.out.extend_from_slice(&prefix.as_bytes()[start..]);
     }
@@ -300,10 +303,10 @@ impl LineWriter<'_> {
         }
     }
 
-    /// Appends the parts of a text that needs no escapes and no quotes in logfmt.
+    /// Appends a value of several parts, which needs no escapes, and no quotes in logfmt.
     #[inline(always)]
     fn append_plain(&mut self, prefix: &str, parts: &[&[u8]]) {
-        self.append_prefix(prefix);
+        self.append_field_name(prefix);
         self.append_quote();
         for part in parts {
             self.out.extend_from_slice(part);
@@ -311,9 +314,9 @@ impl LineWriter<'_> {
         self.append_quote();
     }
 
-    /// Appends a value whose text needs no escapes and no quotes in logfmt.
+    /// Appends a value whose text needs no escapes, and no quotes in logfmt.
     fn append_display(&mut self, prefix: &str, value: impl Display) {
-        self.append_prefix(prefix);
+        self.append_field_name(prefix);
         self.append_quote();
         let _ = write!(self.out, "{value}");
         self.append_quote();
@@ -331,26 +334,26 @@ impl LineWriter<'_> {
         if (self.is_json || !value.is_empty()) && is_plain(value) {
             return self.append_plain(prefix, &[value.as_bytes()]);
         }
-        self.append_prefix(prefix);
+        self.append_field_name(prefix);
         let _ = serde_json::to_writer(&mut *self.out, value);
     }
 
     fn append_number(&mut self, prefix: &str, value: Option<u64>) {
         let Some(value) = value else { return self.append_nothing(prefix) };
-        self.append_prefix(prefix);
+        self.append_field_name(prefix);
         self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 
     fn append_nothing(&mut self, prefix: &str) {
         if self.is_json {
-            self.append_prefix(prefix);
+            self.append_field_name(prefix);
             self.out.extend_from_slice(b"null");
         }
     }
 }
 
-/// Returns true for a text that stands for itself in a JSON string and in logfmt. It looks at all
-/// bytes, because the compiler then looks at many of them at once.
+/// Returns true if a text needs no escapes in a JSON string, and no quotes in logfmt. The function
+/// never stops at the first special byte, so that the compiler can test many bytes at once.
 fn is_plain(text: &str) -> bool {
     let is_special =
         |byte: u8| !byte.is_ascii_graphic() | (byte == b'"') | (byte == b'=') | (byte == b'\\');

@@ -6,13 +6,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::entry::LogEntry;
 use super::line::LineTemplate;
 
-/// The most bytes of lines in the queue.
+/// Once the queue has so many bytes, further lines are dropped.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 /// The writer wakes as soon as this many bytes are queued. While the target takes no bytes, the
-/// queue keeps about this many bytes and the writer as many again; further lines are dropped.
+/// queue keeps about this many bytes, the writer keeps as many again, and further lines are
+/// dropped.
 pub const BATCH_BYTES: usize = 64 << 10;
 
-/// What the log shares with its writer's thread.
+/// What the access log shares with the thread that writes.
 #[derive(Default)]
 pub struct Shared {
     queue: Mutex<Queue>,
@@ -27,7 +28,7 @@ pub struct Shared {
 pub struct Queue {
     pub lines: Vec<u8>,
     pub template: LineTemplate,
-    /// The writer still has lines that the target has not taken.
+    /// Whether the writer has lines that the target has not taken.
     pub has_writer_leftover: bool,
     pub is_closed: bool,
 }

@@ -11,25 +11,25 @@ use std::time::Duration;
 use super::queue::{BATCH_BYTES, Queue, Shared};
 use crate::support::regular_file::check_creatable;
 
-/// The longest time for which the writer waits until a batch is full.
+/// How long the writer waits at most until a batch is full.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 
 /// The target of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogTarget {
-    /// The file that riskgate appends to, and reopens after
-    /// [`AccessLog::request_reopen`](super::AccessLog::request_reopen); `None` for standard output.
+    /// The file to which riskgate appends; `None` for standard output. riskgate reopens the file
+    /// after [`AccessLog::request_reopen`](super::AccessLog::request_reopen).
     pub path: Option<PathBuf>,
-    /// When riskgate starts a new file; `None` if something else does so.
+    /// When riskgate starts a new file; `None` if riskgate never does.
     pub rotation: Option<LogRotation>,
 }
 
 /// When riskgate starts a new file, and how many old files it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRotation {
-    /// riskgate starts a new file once the file has this many bytes.
+    /// riskgate starts a new file once the current file has this many bytes.
     pub max_bytes: u64,
-    /// The old files that stay: `access.log.1`, the newest, to `access.log.<kept_files>`.
+    /// How many old files stay. `access.log.1` is the newest, `access.log.<kept_files>` the oldest.
     pub kept_files: u32,
 }
 
@@ -66,11 +66,11 @@ impl Output {
     }
 }
 
-/// The options to open the log file. The file contains clients' addresses, so a new file has mode
-/// 0640: its owner may write to it, and its group (for a log shipper) may read it.
+/// Returns the options to open the log file. The file contains addresses of clients, so a new file
+/// has mode 0640: its owner may write to the file, and its group (for a log shipper) may read it.
 fn open_options(creates: bool) -> OpenOptions {
     let mut options = OpenOptions::new();
-    // If the path is a pipe that nobody reads, opening it fails instead of blocking forever.
+    // If the path is a pipe that nobody reads, opening the pipe fails instead of blocking forever.
     options.append(true).create(creates).mode(0o640).custom_flags(libc::O_NONBLOCK);
     options
 }
@@ -82,9 +82,9 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     /// The lines that are being written.
     lines: Vec<u8>,
-    /// A part of the first line is written already; `lines` starts with its rest.
+    /// Whether `lines` starts with the rest of a line whose first part is written already.
     has_partial_line: bool,
-    /// The last attempt to start a new file failed.
+    /// Whether the last attempt to start a new file failed.
     is_rotation_failing: bool,
 }
 
@@ -101,7 +101,7 @@ impl Writer {
         })
     }
 
-    /// Writes lines until the log is closed.
+    /// Writes lines until the log is closed. Then counts the lines that are left as dropped.
     pub fn run(&mut self) {
         loop {
             let has_leftover = !self.lines.is_empty();
@@ -130,7 +130,8 @@ impl Writer {
         }
     }
 
-    /// Starts a new file if this one is full. If that fails, riskgate goes on with this one.
+    /// Starts a new file if the current file is full. If that fails, riskgate goes on with the
+    /// current file. Waits while a line is written only in part.
     fn rotate_if_full(&mut self) {
         let LogTarget { path: Some(path), rotation: Some(rotation) } = &self.target else { return };
         let Output::File(file) = &self.out else { return };
@@ -138,7 +139,7 @@ impl Writer {
             Ok(own) if own.len() >= rotation.max_bytes && !self.has_partial_line => own,
             _ => return,
         };
-        match rename_old_files(path, *rotation, &own) {
+        match make_room_for_new_file(path, *rotation, &own) {
             Ok(()) => match self.target.open() {
                 Ok(out) => (self.out, self.is_rotation_failing) = (out, false),
                 Err(error) => self.report_failed_rotation("open a new file", &error),
@@ -147,15 +148,16 @@ impl Writer {
         }
     }
 
-    /// Logs one error until a new file could be started again.
+    /// Logs an error, unless the attempt before failed as well.
     fn report_failed_rotation(&mut self, step: &str, error: &std::io::Error) {
         if !std::mem::replace(&mut self.is_rotation_failing, true) {
             log::error!("log.max_bytes: expected to {step}, but found: {error}");
         }
     }
 
-    /// Waits for lines, then takes all lines from the queue. If the writer still has unwritten
-    /// lines, the new lines stay in the queue. Returns true once the log is closed.
+    /// Waits until a batch is full, at most for [`BATCH_DELAY`], and takes all lines from the
+    /// queue. If the writer still has unwritten lines, the new lines stay in the queue. Returns
+    /// true once the log is closed.
     fn wait_for_lines(&mut self) -> bool {
         let queue = self.shared.lock_queue();
         let is_below_batch =
@@ -165,7 +167,8 @@ impl Writer {
         if self.lines.is_empty() {
             std::mem::swap(&mut self.lines, &mut queue.lines);
         } else if queue.lines.len() >= BATCH_BYTES && !queue.is_closed {
-            // The target takes no bytes, perhaps because the disk is full: retry after a pause.
+            // The target takes no bytes, perhaps because the disk is full. The writer tries again
+            // after a pause.
             drop(queue);
             std::thread::sleep(BATCH_DELAY);
             return false;
@@ -173,8 +176,8 @@ impl Writer {
         queue.is_closed
     }
 
-    /// Writes as many bytes as the target takes. The writer keeps the rest and writes it later, so
-    /// that a partly written line is completed.
+    /// Writes as many bytes as the target takes. The writer keeps the rest, and writes the rest
+    /// later, so that a partly written line is completed.
     fn flush(&mut self) {
         let mut written = 0;
         while written < self.lines.len() {
@@ -193,7 +196,7 @@ impl Writer {
         let _ = self.out.as_write().flush();
     }
 
-    /// Drops the rest of a partly written line, because it must not go into another file.
+    /// Drops the rest of a partly written line, because the rest must not go into another file.
     fn drop_partial_line(&mut self) {
         let end = self.lines.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         if self.has_partial_line && end > 0 {
@@ -203,8 +206,8 @@ impl Writer {
         }
     }
 
-    /// Keeps at most [`BATCH_BYTES`] of unwritten lines, and drops all lines after them. As long as
-    /// the writer has unwritten lines, the queue also accepts at most [`BATCH_BYTES`].
+    /// Keeps whole unwritten lines of at most [`BATCH_BYTES`], and drops all lines after these.
+    /// Tells the queue whether the writer has unwritten lines.
     fn drop_excess_lines(&mut self) {
         let kept = self.lines.len().min(BATCH_BYTES);
         let end = self.lines[..kept].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -224,9 +227,14 @@ impl Writer {
     }
 }
 
-/// Renames each old file to the next number, and the log to the first. If another process has put a
-/// new file in place of `own`, as during an upgrade, there is nothing to rename.
-fn rename_old_files(path: &Path, rotation: LogRotation, own: &Metadata) -> std::io::Result<()> {
+/// Renames each old file to the next number, which replaces the oldest, and the log to number 1. If
+/// no old files are kept, deletes the log. If another process has put a new file in place of `own`,
+/// as during an upgrade, does nothing.
+fn make_room_for_new_file(
+    path: &Path,
+    rotation: LogRotation,
+    own: &Metadata,
+) -> std::io::Result<()> {
     let is_own = |found: Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
     if !std::fs::metadata(path).is_ok_and(is_own) {
         return Ok(());

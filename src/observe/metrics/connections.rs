@@ -51,7 +51,8 @@ impl ConnectionMetrics {
     }
 
     /// Sets the gauges: connections that are open, and requests between their first byte and the
-    /// end of their response. A mounted gate has none of its own.
+    /// end of their response. A mounted gate never calls this, because it has no connections of its
+    /// own.
     pub fn set_open(&self, connections: usize, requests: usize) {
         self.open_connections.set(Some(connections as i64));
         self.requests_in_flight.set(Some(requests as i64));

@@ -3,7 +3,7 @@
 use prometheus::core::Collector;
 use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-/// A gauge without a series until it has a value: no series says 0 for "none".
+/// A gauge that has a series only while it has a value. So a missing value does not look like 0.
 #[derive(Clone)]
 pub struct OptionalGauge(IntGaugeVec);
 
@@ -16,13 +16,13 @@ impl OptionalGauge {
     pub fn set(&self, value: Option<i64>) {
         match value {
             Some(value) => self.0.with_label_values::<&str>(&[]).set(value),
-            // Fails if there is no series.
+            // The call fails if there is no series, which does no harm.
             None => drop(self.0.remove_label_values::<&str>(&[])),
         }
     }
 }
 
-/// A gauge for each name of a changing set. A name that leaves the set loses its series.
+/// A gauge for each name of a changing set. If a name leaves the set, its series is removed.
 #[derive(Clone)]
 pub struct GaugesByName(IntGaugeVec);
 
@@ -43,7 +43,7 @@ impl GaugesByName {
         let shown = shown.iter().flat_map(|family| family.get_metric());
         let names = shown.flat_map(|metric| metric.get_label()).map(|label| label.value());
         for removed in names.filter(|name| values.iter().all(|(kept, _)| kept != name)) {
-            // Fails only if another thread has removed the gauge.
+            // The call fails only if another thread has removed the gauge.
             let _ = self.0.remove_label_values(&[removed]);
         }
         for (name, value) in values {

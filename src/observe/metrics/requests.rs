@@ -11,14 +11,16 @@ use super::register::{
 use crate::model::route_label::RouteLabel;
 use crate::model::verdict::{Reason, VerdictSource};
 
-/// The upper bounds of the durations that are counted apart, in seconds: fine where look-ups are,
-/// and beyond the deadline of an exchange.
-pub const DURATION_BUCKETS: [f64; 18] = [
+/// The upper bounds of the buckets for durations of requests, in seconds. Look-ups take
+/// microseconds, so the first buckets are narrow. The last bounds are the default deadline of a
+/// check, and more.
+pub const REQUEST_DURATION_BUCKETS: [f64; 18] = [
     1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 10.0,
 ];
 
-/// The outcomes of a request; the `outcome` label. A refusal uses its `error` code.
+/// The outcomes of a request: the values of the `outcome` label. The outcome of a refusal is its
+/// `error` code.
 pub const OUTCOMES: [&str; 25] = [
     "ok",
     "redirected",
@@ -54,9 +56,9 @@ pub struct TrafficTotals {
     pub outcomes: [u64; OUTCOMES.len()],
     /// Verdicts by reason, in the order of [`Reason::ALL`].
     pub verdicts: [u64; Reason::ALL.len()],
-    /// Requests by duration, in the order of [`DURATION_BUCKETS`]. The last count is that of longer
-    /// requests.
-    pub durations: [u64; DURATION_BUCKETS.len() + 1],
+    /// Requests by duration, in the order of [`REQUEST_DURATION_BUCKETS`]. The last count is that
+    /// of longer requests.
+    pub durations: [u64; REQUEST_DURATION_BUCKETS.len() + 1],
 }
 
 impl Default for TrafficTotals {
@@ -64,7 +66,7 @@ impl Default for TrafficTotals {
         TrafficTotals {
             outcomes: [0; OUTCOMES.len()],
             verdicts: [0; Reason::ALL.len()],
-            durations: [0; DURATION_BUCKETS.len() + 1],
+            durations: [0; REQUEST_DURATION_BUCKETS.len() + 1],
         }
     }
 }
@@ -73,7 +75,7 @@ impl Default for TrafficTotals {
 pub struct RequestMetrics {
     /// One counter per route and outcome: the outcomes of the first route, then of the second, …
     requests_by_route_and_outcome: Vec<IntCounter>,
-    /// In seconds, one for each route.
+    /// One histogram of seconds per route.
     duration_by_route: Vec<Histogram>,
     /// One counter per reason and source: the sources of the first reason, then of the second, …
     verdicts_by_reason_and_source: Vec<IntCounter>,
@@ -118,7 +120,7 @@ impl RequestMetrics {
             "riskgate_request_duration_seconds",
             "From a request's header to the end of its answer, by route.",
         )
-        .buckets(DURATION_BUCKETS.to_vec());
+        .buckets(REQUEST_DURATION_BUCKETS.to_vec());
         let durations = register_metric(registry, HistogramVec::new(duration, &["route"])?)?;
         let by_route = RouteLabel::ALL.iter().map(|r| durations.with_label_values(&[r.as_str()]));
         let verdicts = register_counter_vec(
@@ -177,8 +179,9 @@ impl RequestMetrics {
         })
     }
 
-    /// Returns the counter of screened forms of these kinds. `route` is a prefix of the config.
-    pub fn screened_forms(&self, route: &str, action: &str, reason: &str) -> IntCounter {
+    /// Returns the counter of screened forms with this route, action and reason. `route` is a
+    /// prefix of the config.
+    pub fn screened_form_counter(&self, route: &str, action: &str, reason: &str) -> IntCounter {
         self.screened.with_label_values(&[route, action, reason])
     }
 
@@ -188,7 +191,7 @@ impl RequestMetrics {
         self.rule_decisions.with_label_values(&[rule, route, action]).inc();
     }
 
-    /// Counts a request that is over, and observes its duration.
+    /// Counts a request that has ended, and its duration.
     pub fn count_request(&self, route: RouteLabel, outcome: &'static str, seconds: f64) {
         let other = OUTCOMES.len() - 1;
         let index = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(other);
@@ -212,11 +215,12 @@ impl RequestMetrics {
             for (at, bucket) in histogram.get_bucket().iter().enumerate() {
                 // The counts of buckets are cumulative.
                 let count = bucket.cumulative_count();
-                totals.durations[at.min(DURATION_BUCKETS.len())] += count.saturating_sub(below);
+                totals.durations[at.min(REQUEST_DURATION_BUCKETS.len())] +=
+                    count.saturating_sub(below);
                 below = count;
             }
             let longer = histogram.get_sample_count().saturating_sub(below);
-            totals.durations[DURATION_BUCKETS.len()] += longer;
+            totals.durations[REQUEST_DURATION_BUCKETS.len()] += longer;
         }
         totals
     }
@@ -237,7 +241,7 @@ impl RequestMetrics {
         self.verdicts_by_reason_and_source[index].inc();
     }
 
-    /// Sets the gauge of the bodies that are arriving.
+    /// Sets how many bytes of request bodies riskgate holds while the bodies arrive.
     pub fn set_held_body_bytes(&self, bytes: usize) {
         self.held_body_bytes.set(Some(bytes as i64));
     }

@@ -24,7 +24,7 @@ pub struct StoreMetrics {
     unsettled_calls: IntGauge,
     /// Exchanges of clients' rates with other nodes.
     rate_exchanges_by_outcome: IntCounterVec,
-    /// Requests of clients with a rate that other nodes never got to know.
+    /// Requests of clients with a shared rate that other nodes may not know.
     lost_rate_requests: IntCounter,
 }
 

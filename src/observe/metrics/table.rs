@@ -79,7 +79,7 @@ impl TableMetrics {
         self.feed_fetches.with_label_values(&[feed, outcome]).inc();
     }
 
-    /// Sets the gauges of these feeds, and removes those of all others.
+    /// Sets the gauges of these feeds, and removes the gauges of all other feeds.
     pub fn set_feed_gauges(&self, feeds: &[FeedStatus]) {
         let show_all = |gauges: &GaugesByName, value: fn(&FeedState) -> Option<i64>| {
             let with_value = |feed: &FeedStatus| Some((feed.name.clone(), value(&feed.state)?));

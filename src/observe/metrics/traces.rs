@@ -20,7 +20,7 @@ impl TraceMetrics {
         Ok(TraceMetrics { spans_by_outcome })
     }
 
-    /// Sets how many spans a collector took, and how many were lost, since the start.
+    /// Sets how many spans the collector took, and how many were dropped, since the start.
     pub fn set_span_counts(&self, exported: u64, dropped: u64) {
         for (outcome, spans) in [("exported", exported), ("dropped", dropped)] {
             raise_counter(&self.spans_by_outcome.with_label_values(&[outcome]), spans);

@@ -12,13 +12,13 @@ use super::register::{
     GaugesByName, OptionalGauge, register_counter, register_counter_vec, register_metric,
 };
 
-/// The upper bounds of the durations that are counted apart, in seconds: from a server on the same
-/// machine to the longest deadline.
-const DURATION_BUCKETS: [f64; 14] =
+/// The upper bounds of the buckets for the time to the header of a response, in seconds. A server
+/// on the same machine answers within the first buckets.
+const RESPONSE_HEADER_BUCKETS: [f64; 14] =
     [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
 
-/// Servers that have left keep their series, so that counters don't vanish, until there are series
-/// of more servers than this. Where servers come and go, the number of series stays bounded.
+/// If more servers than this have series, the series of servers that have left are removed. Up to
+/// this number they stay, so that counters don't vanish.
 const MAX_SERVERS_WITH_SERIES: usize = 100;
 
 /// An attempt to get a response from an upstream server, for the access log and for traces.
@@ -30,7 +30,7 @@ pub struct AttemptRecord {
     pub started_at: Instant,
     /// The time until the header of the response had arrived, or until the attempt failed.
     pub duration: Duration,
-    /// How it ended.
+    /// How the attempt ended.
     pub outcome: AttemptOutcome,
 }
 
@@ -79,7 +79,7 @@ impl AttemptOutcome {
     }
 }
 
-/// What riskgate knows of the upstream servers when a scraper asks.
+/// The state of the upstream servers at the moment of a scrape.
 pub struct UpstreamSnapshot {
     /// Each server, and whether it is healthy.
     pub is_healthy_by_server: Vec<(SocketAddr, bool)>,
@@ -113,7 +113,7 @@ impl UpstreamMetrics {
             "riskgate_upstream_response_header_seconds",
             "From the start of an attempt to the header of the server's response.",
         )
-        .buckets(DURATION_BUCKETS.to_vec());
+        .buckets(RESPONSE_HEADER_BUCKETS.to_vec());
         Ok(UpstreamMetrics {
             attempts: register_counter_vec(
                 registry,
@@ -147,7 +147,7 @@ impl UpstreamMetrics {
         })
     }
 
-    /// Counts an attempt that started then and has ended.
+    /// Counts an attempt that has ended. If a response came, counts the time to its header.
     pub fn count_attempt(&self, attempt: &AttemptRecord) {
         let AttemptRecord { server, outcome, duration, .. } = *attempt;
         let count = |series: &ServerSeries| {
@@ -173,8 +173,9 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Sets the gauges. If many servers were asked since the start, removes the series of those
-    /// that have left. A mounted gate has no servers of its own and never calls this.
+    /// Sets the gauges. If more servers than [`MAX_SERVERS_WITH_SERIES`] have series, removes the
+    /// series of those that have left. A mounted gate never calls this, because it has no servers
+    /// of its own.
     pub fn set_gauges(&self, snapshot: &UpstreamSnapshot) {
         if self.series_by_server.len() > MAX_SERVERS_WITH_SERIES {
             self.remove_series_of_others(&snapshot.is_healthy_by_server);
@@ -191,7 +192,7 @@ impl UpstreamMetrics {
             let stays = servers.iter().any(|(kept, _)| kept == server);
             if !stays {
                 let server = server.to_string();
-                // Fails only if there is no such series.
+                // The call fails only if there is no such series.
                 let _ = self.durations.remove_label_values(&[&server]);
                 for outcome in AttemptOutcome::ALL {
                     let _ = self.attempts.remove_label_values(&[&server, outcome.as_str()]);

@@ -33,7 +33,7 @@ impl WebhookMetrics {
         })
     }
 
-    /// Counts an attempt.
+    /// Counts an attempt to deliver an event.
     pub fn count_delivery(&self, outcome: DeliveryOutcome) {
         self.deliveries_by_outcome.with_label_values(&[outcome.as_str()]).inc();
     }

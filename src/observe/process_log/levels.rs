@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use log::LevelFilter;
 
-/// riskgate's own modules, if no rule names them.
+/// The level of riskgate's own modules, unless the config sets another.
 const DEFAULT_OWN_LEVEL: LevelFilter = LevelFilter::Info;
-/// The modules of other crates, if no rule names them.
+/// The level of a module of another crate, unless the config names the module.
 const DEFAULT_LEVEL_OF_OTHERS: LevelFilter = LevelFilter::Warn;
 
 /// The levels of the process log.
@@ -29,8 +29,8 @@ fn is_name_of_module(name: &str) -> bool {
 
 impl LogLevels {
     /// Parses a level for riskgate's own modules, and levels for single modules, with commas
-    /// between them: `info`, `warn,riskgate::dns=debug` or `pingora_core=off`. `None` for any other
-    /// text.
+    /// between them: `info`, `warn,riskgate::dns=debug` or `pingora_core=off`. Returns `None` for
+    /// any other text.
     pub fn parse(text: &str) -> Option<LogLevels> {
         let mut levels = LogLevels::default();
         let mut has_own = false;
@@ -49,7 +49,8 @@ impl LogLevels {
         Some(levels)
     }
 
-    /// Returns the level of a module, such as `riskgate::dns`.
+    /// Returns the level of a module, such as `riskgate::dns`. If several named modules contain the
+    /// module, the longest name decides.
     pub fn level_of(&self, module: &str) -> LevelFilter {
         let is_in = |outer: &str| {
             module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))

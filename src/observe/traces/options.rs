@@ -1,13 +1,13 @@
-//! Where and how spans are sent.
+//! The options of traces: where and how riskgate sends spans.
 
 use std::path::PathBuf;
 
-/// Where and how spans are sent.
+/// Where and how riskgate sends spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceOptions {
     /// The URL of the collector.
     pub endpoint: String,
-    /// The protocol that it speaks.
+    /// The protocol that the collector speaks.
     pub protocol: TraceProtocol,
     /// One request in this many is traced.
     pub sample_one_in: u64,

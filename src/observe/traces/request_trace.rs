@@ -19,16 +19,17 @@ pub struct RequestTrace {
 }
 
 impl RequestTrace {
-    /// Begins the trace of a request with this `traceparent`. A trusted caller decides whether its
-    /// trace is exported. Of all other traces, one in `one_in` is, by chance: a client must not be
-    /// able to make riskgate export its traces.
+    /// Begins the trace of a request with this `traceparent`. If a trusted caller sent a valid
+    /// `traceparent`, its flag decides whether the spans are exported. Of all other traces, chance
+    /// decides, and exports one in `one_in`: a client must not be able to make riskgate export
+    /// spans.
     pub(super) fn begin(
         traceparent: Option<&[u8]>,
         is_caller_trusted: bool,
         one_in: u64,
     ) -> RequestTrace {
         let mut random = [0; 24];
-        // Without random bytes, all ids are equal. No request fails because of that.
+        // If the system gives no random bytes, all new ids are zero. The request does not fail.
         let _ = getrandom::fill(&mut random);
         let [a, b, c] =
             [0, 8, 16].map(|at| <[u8; 8]>::try_from(&random[at..at + 8]).unwrap_or_default());
@@ -50,7 +51,7 @@ impl RequestTrace {
     }
 
     /// Returns the id of the span of an attempt to get a response from an upstream server. The
-    /// first attempt has the number 1; 0 is the request itself.
+    /// first attempt has the number 1. The number 0 stands for the request itself.
     pub fn attempt_span_id(&self, number: usize) -> [u8; 8] {
         u64::from_be_bytes(self.span_id).wrapping_add(number as u64).to_be_bytes()
     }
@@ -72,8 +73,8 @@ impl RequestTrace {
     }
 }
 
-/// Parses a `traceparent`: the ids of trace and parent, and the flags. A later version may have
-/// more parts (section 4.3 of the recommendation).
+/// Parses a `traceparent`. Returns the ids of trace and parent, and the flags. A later version than
+/// 00 may have more parts (section 4.3 of the recommendation).
 fn parse(value: &[u8]) -> Option<([u8; 16], [u8; 8], u8)> {
     let (fixed, rest) = value.split_at_checked(TRACEPARENT_LENGTH)?;
     let version = fixed.get(..2)?;
@@ -101,7 +102,7 @@ fn read_hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
 }
 
 fn write_hex(bytes: &[u8], out: &mut [u8]) {
-    // It fails only if `out` has another length.
+    // The call fails only if `out` has another length.
     let _ = hex::encode_to_slice(bytes, out);
 }
 

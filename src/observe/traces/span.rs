@@ -3,24 +3,24 @@
 /// An operation that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// The id of its trace.
+    /// The id of the trace.
     pub trace_id: [u8; 16],
-    /// Its own id.
+    /// The id of the span.
     pub span_id: [u8; 8],
-    /// The id of the span that it is a part of.
+    /// The id of the span that contains this one; `None` if this is the first of the trace.
     pub parent_id: Option<[u8; 8]>,
-    /// Its name.
+    /// The name of the span.
     pub name: String,
     /// The role of riskgate.
     pub kind: SpanKind,
-    /// When it began, in nanoseconds since 1970.
+    /// When the operation began, in nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// When it ended, in nanoseconds since 1970.
+    /// When the operation ended, in nanoseconds since 1970.
     pub ended_unix_ns: u64,
-    /// Facts about it. Their names are those of OpenTelemetry's semantic conventions for HTTP, or
-    /// begin with `riskgate.`.
+    /// Facts about the operation. Their names are those of OpenTelemetry's semantic conventions for
+    /// HTTP, or begin with `riskgate.`.
     pub attributes: Vec<Attribute>,
-    /// Whether it failed.
+    /// Whether the operation failed.
     pub is_error: bool,
 }
 

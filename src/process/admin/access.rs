@@ -1,10 +1,10 @@
 //! Who may use the admin listener: tokens, their scopes, and the checks against pages of other
 //! origins.
 //!
-//! Clients send a token in `Authorization`, which a browser never adds by itself. So a page of
-//! another origin can't use the operator's token. If no token is configured, riskgate allows only
-//! reads, on loopback and with a `Host` that names loopback. A page that reaches the listener by
-//! DNS rebinding sends another `Host`.
+//! Clients send a token in `Authorization`. A browser never adds this field by itself, so a page of
+//! another origin can't use the operator's token. If no token is configured, riskgate requires a
+//! listener on loopback and a `Host` that names loopback: a page that reaches the listener by DNS
+//! rebinding sends another `Host`.
 
 use std::net::IpAddr;
 
@@ -21,17 +21,17 @@ use crate::model::month::format_rfc3339;
 /// The result of judging the credentials of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Access {
-    /// No token is configured, and the request came over loopback: it may read.
+    /// No token is configured, the listener is on loopback, and `Host` names loopback.
     Open,
     /// The request has this valid token.
     Token(AdminToken),
     /// The request needs a token, and has none.
     Missing,
-    /// No configured token has the text that the request sent.
+    /// The request has a token that is not configured.
     Unknown,
-    /// The token has expired.
+    /// The request has this token, which has expired.
     Expired(AdminToken),
-    /// The token expires, and no clock has told the time yet.
+    /// The request has this token, which expires, and no clock has told the time yet.
     NoTime(AdminToken),
 }
 
@@ -48,7 +48,7 @@ impl Access {
             return if is_open { Access::Open } else { Access::Missing };
         };
         let digest = sha256(sent);
-        // All tokens are compared, so that the duration does not show which of them matches.
+        // All tokens are compared, so that the duration does not show which token matches.
         let matching = tokens.iter().fold(None, |found, token| {
             let is_same: bool = token.digest.ct_eq(&digest).into();
             if is_same { Some(token) } else { found }
@@ -62,7 +62,7 @@ impl Access {
     }
 
     /// Returns true if the request may read what concerns all accounts.
-    pub(super) fn may_read(&self) -> bool {
+    pub(super) fn may_read_all_accounts(&self) -> bool {
         match self {
             Access::Open => true,
             Access::Token(token) => !matches!(token.scope, TokenScope::Account(_)),
@@ -78,7 +78,8 @@ impl Access {
         }
     }
 
-    /// Returns the account of a token that may read nothing else.
+    /// Returns the account to which the scope of the token is restricted; `None` if the request has
+    /// no such token.
     pub(super) fn only_account(&self) -> Option<&str> {
         match self {
             Access::Token(AdminToken { scope: TokenScope::Account(account), .. }) => Some(account),
@@ -86,12 +87,12 @@ impl Access {
         }
     }
 
-    /// Returns true if the request has an invalid token, or none although it needs one.
+    /// Returns true if the request has an invalid token, or needs a token and has none.
     pub(super) fn is_unauthenticated(&self) -> bool {
         !matches!(self, Access::Open | Access::Token(_))
     }
 
-    /// Renders the access for the page, which asks what its token may do.
+    /// Renders the access for the page, which asks the admin API what its token may do.
     pub(super) fn to_json(&self) -> Value {
         let (state, token) = match self {
             Access::Open => ("open", None),
@@ -123,9 +124,9 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// Returns true if a page of another origin may have made the request. Browsers send `Origin` with
-/// each request whose method is not GET or HEAD, and newer browsers send `Sec-Fetch-Site` with each
-/// request.
-pub(super) fn is_cross_site(headers: &HeaderMap) -> bool {
+/// each request whose method is not GET or HEAD. Newer browsers send `Sec-Fetch-Site` with each
+/// request to loopback or over TLS.
+pub(super) fn may_be_cross_origin(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).map(http::HeaderValue::as_bytes).unwrap_or_default();
     let is_other_origin = |origin: &http::HeaderValue| {
         let origin = origin.as_bytes();
@@ -177,12 +178,12 @@ mod tests {
         let access = |value: &'static str, now| {
             Access::from_request(&tokens, true, &headers(&[("authorization", value)]), Some(now))
         };
-        assert!(access("Bearer reader", 9).may_read());
+        assert!(access("Bearer reader", 9).may_read_all_accounts());
         assert!(access("Bearer reader", 9).write_token().is_none());
         assert!(access("bearer writer", 49).write_token().is_some());
         assert!(matches!(access("Bearer writer", 50), Access::Expired(_)));
         assert_eq!(access("Bearer customer", 9).only_account(), Some("acme"));
-        assert!(!access("Bearer customer", 9).may_read());
+        assert!(!access("Bearer customer", 9).may_read_all_accounts());
         for wrong in ["Bearer other", "Bearer ", "Bearer readerx", "Basic reader", "reader"] {
             assert!(access(wrong, 9).is_unauthenticated(), "{wrong}");
         }
@@ -195,8 +196,8 @@ mod tests {
         // No clock has told the time.
         let no_time = of(&[("authorization", "Bearer writer")], None);
         assert!(matches!(no_time, Access::NoTime(_)) && no_time.is_unauthenticated());
-        assert!(!no_time.may_read() && no_time.write_token().is_none());
-        assert!(of(&[("authorization", "Bearer reader")], None).may_read());
+        assert!(!no_time.may_read_all_accounts() && no_time.write_token().is_none());
+        assert!(of(&[("authorization", "Bearer reader")], None).may_read_all_accounts());
     }
 
     #[test]
@@ -204,12 +205,12 @@ mod tests {
         let local = headers(&[("host", "127.0.0.1:9090")]);
         let now = Some(9);
         let open = Access::from_request(&[], true, &local, now);
-        assert!(open.may_read() && open.write_token().is_none());
-        assert!(!Access::from_request(&[], false, &local, now).may_read());
+        assert!(open.may_read_all_accounts() && open.write_token().is_none());
+        assert!(!Access::from_request(&[], false, &local, now).may_read_all_accounts());
         let rebound = headers(&[("host", "evil.example:9090")]);
-        assert!(!Access::from_request(&[], true, &rebound, now).may_read());
+        assert!(!Access::from_request(&[], true, &rebound, now).may_read_all_accounts());
         let guessed = headers(&[("host", "localhost"), ("authorization", "Bearer guess")]);
-        assert!(!Access::from_request(&[], true, &guessed, now).may_read());
+        assert!(!Access::from_request(&[], true, &guessed, now).may_read_all_accounts());
     }
 
     #[test]
@@ -220,7 +221,7 @@ mod tests {
             &[host, ("origin", "http://127.0.0.1:9090"), ("sec-fetch-site", "same-origin")],
             &[host, ("sec-fetch-site", "none")],
         ] {
-            assert!(!is_cross_site(&headers(own)), "{own:?}");
+            assert!(!may_be_cross_origin(&headers(own)), "{own:?}");
         }
         for other in [
             &[host, ("origin", "http://127.0.0.1:8080")][..],
@@ -230,7 +231,7 @@ mod tests {
             &[host, ("sec-fetch-site", "same-site")],
             &[("origin", "http://127.0.0.1:9090")],
         ] {
-            assert!(is_cross_site(&headers(other)), "{other:?}");
+            assert!(may_be_cross_origin(&headers(other)), "{other:?}");
         }
     }
 }

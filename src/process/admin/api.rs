@@ -1,7 +1,8 @@
 //! The admin API: `/api/v1/…` on `listen.admin`.
 //!
-//! Owns the routes, who may use which, and what each answers. `management` makes the changes, as it
-//! does for the commands. Every request runs on a thread that may block, because the store blocks.
+//! This module owns the routes, who may use which route, and what each route answers. `management`
+//! makes the changes, for the admin API as for the commands. Every request runs on a thread that
+//! may block, because operations of the store block.
 
 mod accounts;
 mod audit;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use http::Response;
 use serde_json::Value;
 
-use super::access::{Access, is_cross_site};
+use super::access::{Access, may_be_cross_origin};
 use super::history::TrafficHistory;
 use crate::config::{AdminToken, ReloadableConfig, StoreOptions};
 use crate::gate::GateState;
@@ -49,18 +50,20 @@ pub(super) struct AdminApi {
     reload_trigger: ReloadTrigger,
     history: Arc<TrafficHistory>,
     upstreams: Arc<Upstreams>,
-    /// Those of the HTTPS listener; `None` without one.
+    /// The certificates of the HTTPS listener; `None` if the config has no such listener.
     pub(super) certificates: Option<Arc<CurrentCertificates>>,
     pub(super) started_at: i64,
-    /// The store that this process serves: that of the config at the start.
+    /// The store that this process serves: the store of the config at the start.
     served_store: StoreOptions,
-    /// Device and inode of the store's file at the start; `None` for a server.
+    /// Device and inode of the store's file at the start; `None` for a Redis server.
     served_file: Option<(u64, u64)>,
     /// The connection for reads; `None` before the first read, and after a failure.
     read_store: Mutex<Option<Store>>,
     /// The connection for changes; `None` before the first change, and after a failure.
     write_store: Mutex<Option<Store>>,
+    /// The last index that was built, with the generation of the keys from which it was built.
     ring_index: Mutex<Option<(u64, Arc<RingIndex>)>>,
+    /// The calls that were read last, and when.
     calls_by_account: Mutex<Option<(Instant, CallsByAccount)>>,
 }
 
@@ -120,8 +123,8 @@ impl AdminApi {
         answered.unwrap_or_else(ApiError::into_response)
     }
 
-    /// Calls the handler of a request. Handlers of reads check what the request may see; handlers
-    /// of changes need a [`ChangePermit`].
+    /// Calls the handler of a request. The handlers of reads check which accounts the request may
+    /// see. The handlers of changes need a [`ChangePermit`].
     fn route_request(
         &self,
         request: &ApiRequest,
@@ -172,7 +175,7 @@ impl AdminApi {
         }
     }
 
-    /// Calls the handler of a read that concerns all accounts.
+    /// Calls the handler of a read that concerns all accounts. Refuses a token for one account.
     fn route_report(
         &self,
         request: &ApiRequest,
@@ -180,16 +183,16 @@ impl AdminApi {
         segments: &[&str],
         status: &dyn Fn() -> Value,
     ) -> Result<Response<Vec<u8>>, ApiError> {
-        type Report = fn(&AdminApi, &ApiRequest) -> Result<Response<Vec<u8>>, ApiError>;
-        let report: Report = match segments {
+        type ReportHandler = fn(&AdminApi, &ApiRequest) -> Result<Response<Vec<u8>>, ApiError>;
+        let handler: ReportHandler = match segments {
             ["status"] => |_, request| request.require_no_query(),
             ["accounts"] => AdminApi::list_accounts,
             ["overrides"] => AdminApi::list_overrides,
             ["audit"] => AdminApi::list_audit,
             ["history"] => AdminApi::show_history,
-            ["verdicts"] => AdminApi::count_verdicts,
+            ["verdicts"] => AdminApi::show_verdict_counts,
             ["top-domains"] => AdminApi::list_top_domains,
-            ["screening"] => AdminApi::count_screened_forms,
+            ["screening"] => AdminApi::show_form_counts,
             ["refused-forms"] => AdminApi::list_refused_forms,
             ["rule-decisions"] => AdminApi::list_rule_decisions,
             ["servers"] => AdminApi::list_servers,
@@ -201,17 +204,18 @@ impl AdminApi {
             _ => return Err(ApiError::not_found("No such endpoint.", None)),
         };
         request.require_method(&["GET"])?;
-        if !access.may_read() {
+        if !access.may_read_all_accounts() {
             return Err(ApiError::forbidden("This token may read one account only."));
         }
-        let response = report(self, request)?;
+        let response = handler(self, request)?;
         match segments {
             ["status"] => Ok(request::json_response(200, &status())),
             _ => Ok(response),
         }
     }
 
-    /// Checks that the request may make a change.
+    /// Checks that the request may make a change: it has a token with the scope `write`, and no
+    /// page of another origin can have made it.
     fn permit_change<'r>(
         &self,
         request: &ApiRequest,
@@ -223,7 +227,7 @@ impl AdminApi {
                 _ => ApiError::forbidden("Changes need a token with the scope write."),
             });
         };
-        if is_cross_site(&request.headers) {
+        if may_be_cross_origin(&request.headers) {
             return Err(ApiError::forbidden("Pages of other origins may not make changes."));
         }
         let is_page = request.headers.get("x-riskgate-client").is_some_and(|it| it == "page");
@@ -232,7 +236,8 @@ impl AdminApi {
         Ok(ChangePermit { token, author: ChangeAuthor { actor, via, from } })
     }
 
-    /// Returns the keys and accounts in force on this node.
+    /// Returns the keys and accounts in force on this node. Builds the index anew if they have
+    /// changed.
     fn ring_index(&self) -> Result<Arc<RingIndex>, ApiError> {
         let mut known = lock(&self.ring_index);
         if let Some((generation, ring_index)) = known.as_ref()
@@ -252,7 +257,7 @@ impl AdminApi {
         self.inputs.config.snapshot()
     }
 
-    /// Reads from the store.
+    /// Calls `read` with the connection for reads.
     fn read_from_store<T, E: From<StoreError>>(
         &self,
         read: impl FnOnce(&mut Store) -> Result<T, E>,
@@ -265,8 +270,8 @@ impl AdminApi {
             .map_err(|error| error.with_change(ChangeAfterStoreFailure::NotWanted))
     }
 
-    /// Changes the store that this process serves. Waits until the change is in effect on this
-    /// node, at most for [`MAX_EFFECT_WAIT`].
+    /// Calls `change` with the store that this process serves. Then waits until a change of keys or
+    /// accounts is in effect on this node, at most for [`MAX_EFFECT_WAIT`].
     fn change_store_and_wait<T, E: From<StoreError>>(
         &self,
         change: impl FnOnce(&mut Store) -> Result<T, E>,
@@ -297,15 +302,19 @@ impl AdminApi {
         Ok(changed)
     }
 
-    /// Opens the store for changes, and fails unless it is the store that this process serves: its
-    /// file may have been moved or replaced, or its server emptied. Also fails if the server may
-    /// evict what is written.
+    /// Opens the store for changes.
+    ///
+    /// # Errors
+    /// - If the store is not the one that this process serves: its file was moved or replaced, or
+    ///   its server was emptied or replaced.
+    /// - If the store can't keep a change, for example because the server may evict it.
+    /// - If the store fails.
     fn open_served_store(&self, connection: &mut Option<Store>) -> Result<(), ApiError> {
         let checked: Result<(), ApiError> = self.use_store(connection, |store| {
             let refuse =
                 |found: String| StoreError::Conflict(format!("{found}; nothing was changed"));
-            // Another file at this path may look like the served store, because SQLite applies the
-            // log that the served one left beside it.
+            // Another file at this path may look like the served store: SQLite applies the
+            // write-ahead log that the served file left at the path.
             if self.served_store.file_identity() != self.served_file {
                 let expected = "store.url: expected the file that this process serves";
                 return Err(refuse(format!("{expected}, but found another one, or none")));
@@ -327,6 +336,8 @@ impl AdminApi {
         })
     }
 
+    /// Calls `operation` with the store. Opens the store if no connection is open, and tells it the
+    /// time first. While the ledger counts the store as down, fails at once.
     fn use_store<T, E: From<StoreError>>(
         &self,
         connection: &mut Option<Store>,
@@ -351,7 +362,7 @@ impl AdminApi {
         store.set_time(self.state.ledger.believed_time());
         let done = operation(&mut store).map_err(ApiError::from);
         // After a failure of the store, the next request opens another connection.
-        if done.as_ref().err().is_none_or(|error| !error.is_of_store()) {
+        if done.as_ref().err().is_none_or(|error| !error.is_store_failure()) {
             *connection = Some(store);
         }
         done

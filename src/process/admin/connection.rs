@@ -1,7 +1,7 @@
 //! One connection of the admin listener: one request, one response.
 //!
-//! Owns the connection's time limits. riskgate answers a faulty request but does not log it, so
-//! that no client can fill the log.
+//! This file owns the time limits of the connection. riskgate answers a faulty request but does not
+//! log it, so that no client can fill the log.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use crate::support::test_fault::{TestFault, is_injected};
 const MAX_CONNECTIONS: usize = 64;
 /// The most open connections from one IPv4 address or one /64 of IPv6.
 const MAX_CONNECTIONS_PER_CLIENT: usize = 16;
-/// The longest time for each of the two phases of a connection: to receive the request header, and
-/// to send the response.
+/// The longest time for each of three phases of a connection: to receive the request header, to
+/// receive the body, and to send the response.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest body of a request.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// The server app of `listen.admin`: limits connections, reads one request from each, and has an
-/// [`AdminApp`] answer it.
+/// The server app of `listen.admin`. The app limits the connections, reads one request from each
+/// connection, and has an [`AdminApp`] answer the request.
 pub struct AdminServerApp {
     admin: Arc<AdminApp>,
     connection_limit: Arc<ConnectionLimit>,
@@ -50,7 +50,7 @@ impl ServerApp for AdminServerApp {
     ) -> Option<Stream> {
         let digest = stream.get_socket_digest()?;
         let client = digest.peer_addr().and_then(|address| address.as_inet())?;
-        // The process does not end before the response is sent, which may be a new key.
+        // A drain waits until the response is sent, because the response may contain a new key.
         let _tracked = self.admin.connection_tracker.track_admin_connection();
         let mut guard = self.connection_limit.register(client.ip())?;
         let busy_flag = guard.busy_flag();
@@ -80,7 +80,7 @@ impl AdminServerApp {
         }
     }
 
-    /// Serves one request and closes the connection, so that idle clients hold none.
+    /// Serves one request and closes the connection, so that idle clients hold no connection.
     async fn serve_connection(&self, stream: Stream, client: IpAddr, busy_flag: &BusyFlag) {
         let mut session = ServerSession::new_http1(stream);
         let header_timeout = match is_injected(TestFault::NoDeadline) {
@@ -128,8 +128,8 @@ impl AdminServerApp {
         send_last_response(session, response).await;
     }
 
-    /// Resolves if a drain has started, and the client of a connection without a request has had
-    /// time to send one.
+    /// Resolves once a drain has started, and a client that has sent no request has had time to
+    /// send one.
     async fn wait_until_drain_ends_idle_connections(&self) {
         let tracker = &self.admin.connection_tracker;
         tracker.wait_until_drain_starts().await;
@@ -154,8 +154,9 @@ impl AdminServerApp {
     }
 }
 
-/// Returns true if the request gives its length in two ways: a proxy in front may read it in the
-/// other way. Pingora has removed one of both from the parsed fields.
+/// Returns true if the request has both `Content-Length` and `Transfer-Encoding`: a proxy in front
+/// may use the other field than Pingora. Pingora has removed one of both from the parsed fields, so
+/// this function reads the raw header.
 fn has_two_framings(session: &ServerSession) -> bool {
     let Some(raw) = session.as_http1().map(|session| session.get_headers_raw_bytes()) else {
         return false;
@@ -185,7 +186,7 @@ async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
     Ok(Some(body))
 }
 
-/// Returns true if the client is gone and can't receive a response.
+/// Returns true if the error means that the client has left, or sends nothing.
 fn is_disconnected(error: &ErrorType) -> bool {
     matches!(error, ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::ReadTimedout)
 }
@@ -193,7 +194,7 @@ fn is_disconnected(error: &ErrorType) -> bool {
 /// Sends the response, and closes the connection.
 async fn send_last_response(mut session: ServerSession, response: Response<Vec<u8>>) {
     session.set_keepalive(None);
-    // A failed or slow write concerns only this client, so it is not logged.
+    // A failed or slow write concerns only this client, so riskgate does not log the failure.
     let _ = timeout(PHASE_TIMEOUT, send_response(session, response)).await;
 }
 

@@ -1,9 +1,9 @@
 //! Limits the open connections of a listener, in total and per client.
 //!
 //! If either limit is reached, a new connection evicts an older one, so that no client can keep
-//! others out by holding connections open. A connection is busy while its response is prepared; a
-//! busy connection is not evicted. If all candidates are busy, the new connection is closed. This
-//! module knows no protocol and reads nothing.
+//! other clients out by holding connections open. The owner of a connection can mark it as busy: a
+//! busy connection is not evicted. If all candidates are busy, the owner must close the new
+//! connection. This module knows no protocol and reads nothing.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,9 +79,8 @@ impl ConnectionLimit {
         ConnectionLimit { max_connections, max_per_client, open_connections: Mutex::default() }
     }
 
-    /// Registers a connection from `address`. If a limit is reached, evicts another connection for
-    /// it. Returns None if all connections that could be evicted are busy; the caller must then
-    /// close the new connection.
+    /// Registers a connection from `address`. If a limit is reached, evicts another connection. If
+    /// all candidates are busy, returns `None`: the caller must then close the new connection.
     pub fn register(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionGuard> {
         let client = ClientPrefix::from(address);
         let (keep_open, evicted) = oneshot::channel();
@@ -117,8 +116,8 @@ impl OpenConnections {
         self.connections.iter().filter(|connection| connection.client == client).count()
     }
 
-    /// Evicts the oldest connection of this client that is not busy. Returns None if all its
-    /// connections are busy.
+    /// Evicts the oldest connection of this client that is not busy. Returns `None` if all
+    /// connections of the client are busy.
     fn evict_oldest_of_client(&mut self, client: ClientPrefix) -> Option<()> {
         let is_evictable =
             |open: &OpenConnection| open.client == client && !open.busy_flag.is_busy();
@@ -127,10 +126,10 @@ impl OpenConnections {
         Some(())
     }
 
-    /// Looks at the clients that have a connection that is not busy, and chooses the one with the
-    /// most connections. If several have equally many, chooses the client of their oldest
-    /// connection that is not busy. Evicts the oldest such connection of that client. Returns None
-    /// if all connections are busy.
+    /// Evicts the oldest connection that is not busy of one client: the client with the most
+    /// connections among those that have a connection that is not busy. If several clients have
+    /// equally many, evicts the oldest of their connections that are not busy. Returns `None` if
+    /// all connections are busy.
     fn evict_oldest_of_largest_client(&mut self) -> Option<()> {
         let is_evictable = self.connections.iter().rev().filter(|open| !open.busy_flag.is_busy());
         let largest = is_evictable
@@ -141,12 +140,12 @@ impl OpenConnections {
 }
 
 impl ConnectionGuard {
-    /// The flag that keeps this connection from being evicted.
+    /// Returns the flag that keeps this connection from being evicted.
     pub fn busy_flag(&self) -> BusyFlag {
         self.busy_flag.clone()
     }
 
-    /// Resolves once this connection must be closed, because another one took its place.
+    /// Resolves once this connection must be closed, because a new one took its place.
     pub async fn wait_until_evicted(&mut self) {
         let _ = (&mut self.eviction).await;
     }

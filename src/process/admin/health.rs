@@ -18,30 +18,32 @@ const SECONDS_PER_DAY: i64 = 86_400;
 const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl AdminApp {
-    /// Answers `/readyz`, which anybody may request. Problems name files, so other clients than
-    /// authorized ones get only the names of the faulty parts.
+    /// Answers `/readyz`, which anybody may request. The texts of problems name files. So a client
+    /// that may not read them gets only the names of the faulty parts.
     pub(super) async fn check_readiness_and_respond(
         &self,
-        is_authorized: bool,
+        may_read_problems: bool,
     ) -> Response<Vec<u8>> {
         let draining = self.connection_tracker.is_draining();
-        // Without a key ring every key would be refused, so a load balancer should use other nodes.
+        // Without a key ring, calls with a key get 500, so a load balancer should use other nodes.
         let has_keys = self.state.keys.peek().is_some();
-        // Without a month every call would get 500.
+        // Without a known time there is no month to charge, and calls get 500.
         let has_time = !self.state.ledger.waits_for_clock();
         let ready = !draining && has_keys && has_time && self.is_http_listening().await;
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = json!({
             "ready": ready,
             "draining": draining,
-            "degraded": if is_authorized { self.list_problems() } else { self.list_faulty_parts() },
+            "degraded":
+                if may_read_problems { self.list_problems() } else { self.list_faulty_parts() },
             "knowledge": self.knowledge_to_json(),
         });
         build_response(status, JSON_TYPE, to_pretty_json(&body))
     }
 
-    /// Renders how old the knowledge is: of the lists of the table, by the day of their newest
-    /// source, and of each feed, by the time at which riskgate first had its current list.
+    /// Renders the age of what the table and each feed know. The age of the table counts from the
+    /// day of its newest source. The age of a feed counts from the time at which riskgate first had
+    /// the feed's current list.
     fn knowledge_to_json(&self) -> Value {
         let now = self.state.ledger.believed_now();
         let render = |source: String, newest_at: Option<i64>| {
@@ -56,8 +58,8 @@ impl AdminApp {
         std::iter::once(table).chain(feeds).collect()
     }
 
-    /// Returns true if the HTTP listener accepts connections. After the first successful probe,
-    /// does not probe the listener again.
+    /// Returns true if the HTTP listener accepts connections, or once did. After the first
+    /// successful probe, does not probe the listener again.
     async fn is_http_listening(&self) -> bool {
         if self.was_http_listening.load(Ordering::Relaxed) {
             return true;
@@ -121,7 +123,7 @@ impl AdminApp {
         degraded
     }
 
-    /// Lists the parts that have problems, for clients that must not read the reasons.
+    /// Lists the parts that have problems, for clients that may not read the problems.
     fn list_faulty_parts(&self) -> Vec<String> {
         let part = |why: String| why.split(':').next().unwrap_or_default().to_owned();
         let mut parts: Vec<String> = Vec::new();
@@ -146,7 +148,7 @@ impl AdminApp {
     }
 }
 
-/// Says what an operator should do about a problem of this component.
+/// Returns what an operator should do about a problem of this component.
 fn find_advice(component: &str) -> &'static str {
     match component {
         "config" => {

@@ -15,11 +15,11 @@ use serde_json::{Map, Value, json};
 use crate::gate::GateState;
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Reason;
-use crate::observe::metrics::{DURATION_BUCKETS, OUTCOMES, TrafficTotals};
+use crate::observe::metrics::{OUTCOMES, REQUEST_DURATION_BUCKETS, TrafficTotals};
 
 const SAMPLE_SECONDS: i64 = 10;
 const MAX_SAMPLES: usize = 24 * 3_600 / SAMPLE_SECONDS as usize;
-/// The most points of a chart. If there are more samples, a point is the sum of several.
+/// The most points of a chart. If there are more samples, a point is the sum of several samples.
 const MAX_POINTS: usize = 240;
 
 /// The traffic of the last 24 hours.
@@ -32,7 +32,7 @@ pub struct TrafficHistory {
 struct Samples {
     /// The totals when the last sample was taken.
     last_totals: TrafficTotals,
-    /// The oldest first.
+    /// The samples, the oldest first.
     samples: VecDeque<Sample>,
 }
 
@@ -42,14 +42,14 @@ struct Sample {
     at: i64,
     outcomes: [u32; OUTCOMES.len()],
     verdicts: [u32; Reason::ALL.len()],
-    /// One count for each bucket of the durations, and one for longer ones.
-    durations: [u32; DURATION_BUCKETS.len() + 1],
+    /// The requests by duration: one count for each bucket, and one for longer requests.
+    durations: [u32; REQUEST_DURATION_BUCKETS.len() + 1],
 }
 
 impl TrafficHistory {
     pub(super) fn new(state: Arc<GateState>) -> TrafficHistory {
         let last_totals = state.metrics.requests.traffic_totals();
-        // A queue that grows would reserve up to twice as much memory.
+        // A queue that grows as needed would reserve up to twice as much memory.
         let samples = VecDeque::with_capacity(MAX_SAMPLES);
         let samples = Mutex::new(Samples { last_totals, samples });
         TrafficHistory { state, samples }
@@ -71,13 +71,13 @@ impl TrafficHistory {
         samples.samples.push_back(sample);
     }
 
-    /// Renders the traffic of the last minutes, up to now.
+    /// Renders the traffic of the last `minutes`, up to now.
     pub(super) fn to_json(&self, minutes: u32) -> Value {
         let totals = self.state.metrics.requests.traffic_totals();
         let samples = self.lock_samples();
         let latest =
             Sample::between(&samples.last_totals, &totals, self.state.ledger.believed_now());
-        let shown = count_samples(minutes).min(MAX_SAMPLES);
+        let shown = samples_in(minutes).min(MAX_SAMPLES);
         let skipped = (samples.samples.len() + 1).saturating_sub(shown);
         let shown: Vec<&Sample> = samples.samples.iter().chain([&latest]).skip(skipped).collect();
         render_samples(&shown, minutes)
@@ -112,15 +112,15 @@ impl Sample {
     }
 }
 
-/// The number of samples of so many minutes.
-fn count_samples(minutes: u32) -> usize {
+/// Returns how many samples so many minutes have.
+fn samples_in(minutes: u32) -> usize {
     minutes as usize * 60 / SAMPLE_SECONDS as usize
 }
 
 /// Renders samples as columns of at most [`MAX_POINTS`] points. Leaves out outcomes without any
 /// request, except `ok`.
 fn render_samples(samples: &[&Sample], minutes: u32) -> Value {
-    let per_point = count_samples(minutes).div_ceil(MAX_POINTS).max(1);
+    let per_point = samples_in(minutes).div_ceil(MAX_POINTS).max(1);
     // If the samples can't be divided evenly, the oldest point has fewer samples than the others.
     let (head, rest) = samples.split_at(samples.len() % per_point);
     let points: Vec<&[&Sample]> = Some(head)
@@ -146,7 +146,7 @@ fn render_samples(samples: &[&Sample], minutes: u32) -> Value {
         points.iter().map(|point| estimate_quantile(point, share)).collect()
     };
     let interval = per_point as i64 * SAMPLE_SECONDS;
-    // The latest point is complete, so the times are counted back from its end.
+    // The latest point has all its samples, so the times are counted back from its end.
     let end = samples.last().map_or(0, |sample| sample.at);
     let from = end - points.len() as i64 * interval;
     json!({
@@ -158,10 +158,10 @@ fn render_samples(samples: &[&Sample], minutes: u32) -> Value {
     })
 }
 
-/// Estimates a quantile of the durations in seconds, as `histogram_quantile` of Prometheus does: by
-/// linear interpolation in the bucket of the quantile. `None` without a request.
+/// Estimates a quantile of the durations, in seconds: by linear interpolation in the bucket of the
+/// quantile, as `histogram_quantile` of Prometheus does. Returns `None` if there was no request.
 fn estimate_quantile(samples: &[&Sample], share: f64) -> Option<f64> {
-    let counts: Vec<u64> = (0..=DURATION_BUCKETS.len())
+    let counts: Vec<u64> = (0..=REQUEST_DURATION_BUCKETS.len())
         .map(|at| samples.iter().map(|sample| u64::from(sample.durations[at])).sum())
         .collect();
     let total: u64 = counts.iter().sum();
@@ -171,14 +171,14 @@ fn estimate_quantile(samples: &[&Sample], share: f64) -> Option<f64> {
     let rank = share * total as f64;
     let mut below = 0;
     for (at, count) in counts.iter().enumerate() {
-        let upper = DURATION_BUCKETS.get(at).copied()?;
-        let lower = if at == 0 { 0.0 } else { DURATION_BUCKETS[at - 1] };
+        let upper = REQUEST_DURATION_BUCKETS.get(at).copied()?;
+        let lower = if at == 0 { 0.0 } else { REQUEST_DURATION_BUCKETS[at - 1] };
         if (below + count) as f64 >= rank && *count > 0 {
             return Some(lower + (upper - lower) * (rank - below as f64) / *count as f64);
         }
         below += count;
-        if at + 1 == DURATION_BUCKETS.len() {
-            // Longer than the last bound.
+        if at + 1 == REQUEST_DURATION_BUCKETS.len() {
+            // The quantile lies beyond the last bound.
             return Some(upper);
         }
     }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn sample(at: i64, ok: u32, bucket: usize) -> Sample {
-        let mut durations = [0; DURATION_BUCKETS.len() + 1];
+        let mut durations = [0; REQUEST_DURATION_BUCKETS.len() + 1];
         durations[bucket] = ok;
         let mut outcomes = [0; OUTCOMES.len()];
         outcomes[0] = ok;
@@ -215,10 +215,13 @@ mod tests {
         let (fast, slow) = (sample(0, 98, 0), sample(0, 2, 10));
         let both = [&fast, &slow];
         let median = estimate_quantile(&both, 0.5).unwrap();
-        assert!(median > 0.0 && median <= DURATION_BUCKETS[0]);
+        assert!(median > 0.0 && median <= REQUEST_DURATION_BUCKETS[0]);
         let high = estimate_quantile(&both, 0.99).unwrap();
-        assert!(high > DURATION_BUCKETS[9] && high <= DURATION_BUCKETS[10], "{high}");
-        let endless = sample(0, 1, DURATION_BUCKETS.len());
+        assert!(
+            high > REQUEST_DURATION_BUCKETS[9] && high <= REQUEST_DURATION_BUCKETS[10],
+            "{high}"
+        );
+        let endless = sample(0, 1, REQUEST_DURATION_BUCKETS.len());
         assert_eq!(estimate_quantile(&[&endless], 0.5), Some(10.0));
         assert_eq!(estimate_quantile(&[&sample(0, 0, 0)], 0.5), None);
     }

@@ -1,4 +1,4 @@
-//! The files of the operator's page, from the binary. They contain no data.
+//! Serves the files of the operator's page, which are in the binary and contain no data.
 
 use http::{HeaderValue, Response, StatusCode};
 
@@ -39,8 +39,8 @@ const FILES: [(&str, &str, &str); 27] = [
     ("/page/verdicts.js", SCRIPT_TYPE, include_str!("page/verdicts.js")),
 ];
 
-/// Lets the page load its own files and nothing else. The page runs no inline script, and makes no
-/// HTML from text.
+/// Lets the page load only its own files, and keeps it from running inline scripts and from making
+/// HTML of text.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
@@ -54,7 +54,7 @@ fn find_file(path: &str) -> Option<&'static (&'static str, &'static str, &'stati
     FILES.iter().find(|(known, _, _)| *known == path)
 }
 
-/// Answers with the file of this path.
+/// Answers with the file at this path.
 pub(super) fn serve_file(path: &str) -> Response<Vec<u8>> {
     let Some((_, content_type, content)) = find_file(path) else {
         return build_response(StatusCode::NOT_FOUND, "text/plain", Vec::new());

@@ -1,13 +1,15 @@
-//! The status of the process as JSON: `/status`, `/screening`, and the first section of the page.
+//! The status of the process as JSON, for `/status` and the page, and the outcome of a reload.
 
 use std::sync::PoisonError;
 
-use serde_json::{Value, json};
+use http::StatusCode;
+use serde_json::{Map, Value, json};
 
 use super::AdminApp;
 use crate::feed::FeedStatus;
 use crate::keys::KeyRing;
 use crate::model::month::format_rfc3339;
+use crate::process::reload::ReloadOutcome;
 use crate::webhook::WebhookStatus;
 
 impl AdminApp {
@@ -53,10 +55,16 @@ impl AdminApp {
             "month": self.state.ledger.month_to_charge(now).to_string(),
         })
     }
+}
 
-    /// Renders the object of `/screening`.
-    pub(super) fn screening_json(&self) -> Value {
-        let forms = self.state.screening_counts.to_json();
-        json!({ "since": format_rfc3339(self.started_at), "forms": forms })
-    }
+/// Renders the outcome of a reload: for each part `ok` or its fault. The status is 200 if all parts
+/// were reloaded, and otherwise 422.
+pub(super) fn reload_outcome_to_json(outcome: ReloadOutcome) -> (StatusCode, Value) {
+    let is_ok = outcome.values().all(Option::is_none);
+    let status = if is_ok { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    let parts: Map<String, Value> = outcome
+        .into_iter()
+        .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
+        .collect();
+    (status, Value::Object(parts))
 }

@@ -53,7 +53,7 @@ struct RateExchanger {
 impl RateExchanger {
     fn run_once(&mut self) {
         if !self.state.sign_ups.has_secret() {
-            // Pseudonyms need the inbox secret. The thread of the sign-ups gets and reports it.
+            // The pseudonyms need the secret. `/readyz` reports that the secret is not known yet.
             return;
         }
         let problem = self.exchange_all().err().map(|error| error.to_string());

@@ -8,15 +8,15 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 const EXPORT_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-/// The most characters of a collector's message that are logged.
-const MAX_MESSAGE_CHARS: usize = 200;
-/// The port of collectors, if the URL has none.
+/// The most characters of a collector's error message that are logged.
+const MAX_ERROR_CHARS: usize = 200;
+/// The port of the collector if the URL has none.
 const DEFAULT_PORT: u16 = 4317;
 
 /// Sends a message to the collector at this `http` URL.
 ///
 /// # Errors
-/// Returns what went wrong if the collector did not take the message in time.
+/// Returns what went wrong if the collector did not accept the message within `max_time`.
 pub fn export(endpoint: &str, message: &[u8], max_time: Duration) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -45,7 +45,7 @@ async fn call(endpoint: &str, message: &[u8]) -> Result<(), String> {
     if response.status() != http::StatusCode::OK {
         return Err(format!("status {}", response.status()));
     }
-    // A call that fails at once has its status in the header.
+    // If a call fails at once, the header of the response has its status.
     if let Some(status) = grpc_status(response.headers()) {
         return status;
     }
@@ -59,7 +59,7 @@ async fn call(endpoint: &str, message: &[u8]) -> Result<(), String> {
     grpc_status(&trailers).unwrap_or_else(|| Err("no grpc-status".to_owned()))
 }
 
-/// Puts the prefix of gRPC before a message: it is not compressed, and has this length.
+/// Puts the prefix of gRPC before a message: a flag for "not compressed", and the length.
 fn frame(message: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(5 + message.len());
     framed.put_u8(0);
@@ -68,12 +68,12 @@ fn frame(message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// Returns the status of the call, if the fields have one.
+/// Returns the outcome of the call that these fields report; `None` if they have no `grpc-status`.
 fn grpc_status(fields: &HeaderMap) -> Option<Result<(), String>> {
     let status = fields.get("grpc-status")?;
     let message = fields.get("grpc-message").map(|value| {
         let text = String::from_utf8_lossy(value.as_bytes());
-        text.chars().take(MAX_MESSAGE_CHARS).collect::<String>()
+        text.chars().take(MAX_ERROR_CHARS).collect::<String>()
     });
     Some(match status.as_bytes() {
         b"0" => Ok(()),

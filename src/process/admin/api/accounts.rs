@@ -7,7 +7,7 @@ use http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::keys::{choose_visible_account, invalid_cursor};
+use super::keys::choose_visible_account;
 use super::request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_response, list_response};
 use super::ring_index::RingIndex;
 use super::{AdminApi, ChangePermit};
@@ -28,9 +28,9 @@ impl AdminApi {
         request: &ApiRequest,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["search", "plan", "sort", "limit", "cursor"])?;
-        let page = request.page()?;
-        let search = request.filter("search").map(str::to_lowercase);
-        let plan = request.filter("plan");
+        let page = request.parse_page()?;
+        let search = request.nonempty_parameter("search").map(str::to_lowercase);
+        let plan = request.nonempty_parameter("plan");
         let now = self.state.ledger.believed_now();
         let (ring_index, calls) = (self.ring_index()?, self.read_calls_by_account()?);
         let mut matches: Vec<&AccountEntry> = ring_index
@@ -41,7 +41,7 @@ impl AdminApi {
                 search.as_ref().is_none_or(|text| account.name.to_lowercase().contains(text))
             })
             .collect();
-        match request.filter("sort") {
+        match request.nonempty_parameter("sort") {
             None | Some("name") => {}
             Some("use") => matches.sort_by_cached_key(|account| {
                 let used = used_thousandths(account, &calls).unwrap_or(0);
@@ -52,16 +52,9 @@ impl AdminApi {
                 return Err(ApiError::invalid(format!("{expected}, but found {found:?}")));
             }
         }
-        let start = match &page.cursor {
-            Some(cursor) => cursor.parse().map_err(|_| invalid_cursor(cursor))?,
-            None => 0usize,
-        };
-        let shown = matches.iter().skip(start).take(page.limit);
-        let items: Vec<Value> =
-            shown.map(|account| account_to_json(account, &ring_index, &calls, now)).collect();
-        let end = start.saturating_add(items.len());
-        let next_cursor = (end < matches.len()).then(|| end.to_string());
-        Ok(list_response(items, next_cursor, Some(matches.len())))
+        let (shown, next_cursor) = page.select_from(&matches)?;
+        let to_json = |it: &&AccountEntry| account_to_json(it, &ring_index, &calls, now);
+        Ok(list_response(shown.iter().map(to_json).collect(), next_cursor, Some(matches.len())))
     }
 
     pub(super) fn show_account(
@@ -143,8 +136,8 @@ fn account_to_json(
     object
 }
 
-/// Computes how much of its month an account has used, in thousandths of the limit; `None` without
-/// a limit. If the limit is 0, all of it is used.
+/// Computes how much of its monthly limit an account has used, in thousandths. If the limit is 0,
+/// returns 1,000. Returns `None` if the account has no limit.
 fn used_thousandths(account: &AccountEntry, calls: &HashMap<String, u64>) -> Option<u64> {
     let calls = calls.get(&account.name).copied().unwrap_or(0);
     match account.limit {

@@ -3,20 +3,19 @@
 use http::Response;
 
 use super::AdminApi;
-use super::keys::invalid_cursor;
-use super::request::{ApiError, ApiRequest, list_response};
+use super::request::{ApiError, ApiRequest, invalid_cursor, list_response};
 use crate::management::{AuditFilter, read_audit_page};
 use crate::store::AuditRecord;
 
 impl AdminApi {
     pub(super) fn list_audit(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["operation", "actor", "target", "limit", "cursor"])?;
-        let page = request.page()?;
+        let page = request.parse_page()?;
         if let Some(cursor) = page.cursor.as_ref().filter(|it| AuditRecord::parse_id(it).is_none())
         {
             return Err(invalid_cursor(cursor));
         }
-        let filter = |name| request.filter(name).map(str::to_owned);
+        let filter = |name| request.nonempty_parameter(name).map(str::to_owned);
         let filter = AuditFilter {
             operation: filter("operation"),
             actor: filter("actor"),

@@ -6,7 +6,7 @@ use http::{HeaderValue, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request::{ApiError, ApiRequest, json_response, list_response};
+use super::request::{ApiError, ApiRequest, invalid_cursor, json_response, list_response};
 use super::{AdminApi, ChangePermit};
 use crate::keys::Token;
 use crate::management::{
@@ -47,15 +47,15 @@ impl AdminApi {
         access: &Access,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["account", "search", "state", "limit", "cursor"])?;
-        let page = request.page()?;
-        let account = choose_visible_account(access, request.filter("account"))?;
-        let state = request.filter("state").map(|text| {
+        let page = request.parse_page()?;
+        let account = choose_visible_account(access, request.nonempty_parameter("account"))?;
+        let state = request.nonempty_parameter("state").map(|text| {
             let expected = "state: expected active, expired or revoked";
             KeyState::parse(text)
                 .ok_or_else(|| ApiError::invalid(format!("{expected}, but found {text:?}")))
         });
         let state = state.transpose()?;
-        let search = request.filter("search").map(str::to_lowercase);
+        let search = request.nonempty_parameter("search").map(str::to_lowercase);
         let after = page.cursor.as_deref().map(parse_key_cursor).transpose()?;
         let (ring_index, now) = (self.ring_index()?, self.state.ledger.believed_now());
         let is_match = |key: &&KeyEntry| state.is_none_or(|state| key.state_at(now) == state);
@@ -151,11 +151,9 @@ impl AdminApi {
         id: &str,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct NoMembers {}
-        let NoMembers {} = request.parse_body()?;
-        // A key in force can be revoked while the key file is faulty.
+        request.require_empty_body()?;
+        // The declared keys in force are used if they are known, so that a key can be revoked while
+        // the key file is faulty.
         let declared_keys = || match self.inputs.keys() {
             Some((_, inputs)) => Ok(inputs.declared),
             None => read_declared_keys(&self.config()).map(Arc::new),
@@ -169,7 +167,8 @@ impl AdminApi {
 }
 
 /// Chooses the account whose items the request gets: the account of its token, or the account that
-/// the request asks for. Fails if the token may not read the latter.
+/// the request asks for. Returns `None` for all accounts. Fails if the token may not read the
+/// account that the request asks for.
 pub(super) fn choose_visible_account<'r>(
     access: &'r Access,
     asked: Option<&'r str>,
@@ -187,7 +186,7 @@ fn unknown_key(id: &str) -> ApiError {
     ApiError::not_found("There is no such key.", Some(describe_unknown_id(id, None)))
 }
 
-/// Renders a new key with its text.
+/// Renders a new key, with its secret text.
 fn describe_new_key(key: &KeyRow, plan: &str, token: &Token, unix_now: i64) -> Value {
     let mut object = KeyEntry::from_row(key, plan).to_json(unix_now);
     object["key"] = json!(token.expose_text());
@@ -201,7 +200,8 @@ fn new_key_response(key: &KeyRow, object: &Value) -> Response<Vec<u8>> {
     response
 }
 
-/// Describes a request that can be repeated; `None` if the request has no `Idempotency-Key`.
+/// Reads the `Idempotency-Key` of a request that creates a key. Returns `None` if the request has
+/// no such field.
 fn read_repeatable_request<'r>(
     request: &'r ApiRequest,
     permit: &'r ChangePermit<'_>,
@@ -228,13 +228,10 @@ fn read_repeatable_request<'r>(
     }))
 }
 
-/// Parses a cursor: the creation time and the id of the last key before the page.
+/// Parses a cursor of the list of keys: the creation time and the id of the last key before the
+/// page.
 fn parse_key_cursor(cursor: &str) -> Result<(i64, String), ApiError> {
     let parts = cursor.split_once(' ');
     let parsed = parts.and_then(|(time, id)| Some((time.parse().ok()?, id.to_owned())));
     parsed.ok_or_else(|| invalid_cursor(cursor))
-}
-
-pub(super) fn invalid_cursor(cursor: &str) -> ApiError {
-    ApiError::invalid(format!("cursor: expected a next_cursor of this list, but found {cursor:?}"))
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use http::Response;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::request::{ApiError, ApiRequest, json_response, list_response};
 use super::{AdminApi, ChangePermit};
@@ -13,8 +12,8 @@ use crate::management::{
 };
 use crate::table::OverrideAction;
 
-/// How long the answer to a changed override waits at most until its table serves: a build of two
-/// million rows takes some seconds.
+/// How long the answer to a changed override waits at most until a table with the change serves. A
+/// build of two million rows takes some seconds.
 const MAX_TABLE_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
@@ -43,19 +42,14 @@ impl AdminApi {
         request: &ApiRequest,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["search", "limit", "cursor"])?;
-        let page = request.page()?;
-        let start = match &page.cursor {
-            Some(cursor) => cursor.parse().map_err(|_| super::keys::invalid_cursor(cursor))?,
-            None => 0usize,
-        };
-        let search = request.filter("search").map(str::to_lowercase);
+        let page = request.parse_page()?;
+        let search = request.nonempty_parameter("search").map(str::to_lowercase);
         let config = self.config();
         let mut rows = self.read_from_store(|store| list_overrides(store, &config.table))?;
         rows.retain(|it| search.as_ref().is_none_or(|text| it.row.domain.contains(text)));
-        let shown = rows.iter().skip(start).take(page.limit);
-        let items: Vec<Value> = shown.map(ListedOverride::to_json).collect();
-        let end = start.saturating_add(items.len());
-        Ok(list_response(items, (end < rows.len()).then(|| end.to_string()), Some(rows.len())))
+        let (shown, next_cursor) = page.select_from(&rows)?;
+        let items = shown.iter().map(ListedOverride::to_json).collect();
+        Ok(list_response(items, next_cursor, Some(rows.len())))
     }
 
     pub(super) fn set_override(
@@ -99,11 +93,9 @@ impl AdminApi {
         self.wait_for_table()?;
         Ok(json_response(200, &change.to_json()))
     }
-}
 
-impl AdminApi {
-    /// Waits until the table with the changed overrides serves, at most for [`MAX_TABLE_WAIT`].
-    /// Fails if it does not serve then.
+    /// Waits until a table with the changed overrides serves. Fails if none serves within
+    /// [`MAX_TABLE_WAIT`].
     fn wait_for_table(&self) -> Result<(), ApiError> {
         let rebuild = self.reload_trigger.rebuild_table_and_wait(MAX_TABLE_WAIT);
         match tokio::runtime::Handle::current().block_on(rebuild) {

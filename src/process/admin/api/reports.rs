@@ -1,10 +1,9 @@
 //! Reports on this node: traffic, verdicts, top domains, screened forms, lists, feeds, and the
-//! reasons for the verdict on a domain. Also reloads.
+//! reasons for the verdict on a domain. Answers requests to reload.
 
 use std::sync::PoisonError;
 
 use http::Response;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, json_response};
@@ -14,6 +13,7 @@ use crate::management::explain_domain;
 use crate::model::domain::Domain;
 use crate::model::month::format_rfc3339;
 use crate::observe::top_domains::TopEntry;
+use crate::process::admin::status::reload_outcome_to_json;
 use crate::table::ListInfo;
 
 /// The minutes of traffic that riskgate shows by default.
@@ -35,7 +35,7 @@ impl AdminApi {
         Ok(json_response(200, &self.history.to_json(minutes)))
     }
 
-    pub(super) fn count_verdicts(
+    pub(super) fn show_verdict_counts(
         &self,
         request: &ApiRequest,
     ) -> Result<Response<Vec<u8>>, ApiError> {
@@ -61,14 +61,18 @@ impl AdminApi {
         Ok(json_response(200, &json!({ "items": items })))
     }
 
-    pub(super) fn count_screened_forms(
+    pub(super) fn show_form_counts(
         &self,
         request: &ApiRequest,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
+        Ok(json_response(200, &self.form_counts_json()))
+    }
+
+    /// Renders the counts of screened forms.
+    pub(in crate::process::admin) fn form_counts_json(&self) -> Value {
         let forms = self.state.screening_counts.to_json();
-        let since = format_rfc3339(self.started_at);
-        Ok(json_response(200, &json!({ "since": since, "forms": forms })))
+        json!({ "since": format_rfc3339(self.started_at), "forms": forms })
     }
 
     pub(super) fn look_up(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
@@ -96,7 +100,7 @@ impl AdminApi {
         let table = self.state.table.snapshot();
         let days = table.newest_source_days_of_lists();
         let lists = table.lists().iter().zip(days);
-        let items: Vec<Value> = lists.map(|(list, day)| list_to_json(list, day)).collect();
+        let items: Vec<Value> = lists.map(|(list, day)| table_list_to_json(list, day)).collect();
         Ok(json_response(200, &json!({ "items": items })))
     }
 
@@ -113,27 +117,21 @@ impl AdminApi {
         request: &ApiRequest,
         _permit: &ChangePermit<'_>,
     ) -> Result<Response<Vec<u8>>, ApiError> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct NoMembers {}
         request.check_parameters(&[])?;
-        let NoMembers {} = request.parse_body()?;
+        request.require_empty_body()?;
         let reload = self.reload_trigger.reload_and_wait();
         let outcome = tokio::runtime::Handle::current().block_on(reload);
         let Some(outcome) = outcome else {
             return Err(ApiError::internal("expected to reload, but the process ends"));
         };
-        let is_ok = outcome.values().all(Option::is_none);
-        let parts: serde_json::Map<String, Value> = outcome
-            .into_iter()
-            .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
-            .collect();
-        Ok(json_response(if is_ok { 200 } else { 422 }, &Value::Object(parts)))
+        let (status, parts) = reload_outcome_to_json(outcome);
+        Ok(json_response(status.as_u16(), &parts))
     }
 }
 
-/// Renders a list of the table. `updated_at` is the day on which its newest source was published.
-fn list_to_json(list: &ListInfo, updated_at: Option<i64>) -> Value {
+/// Renders a list of the table. `updated_at` is the day on which the newest source of the list was
+/// published.
+fn table_list_to_json(list: &ListInfo, updated_at: Option<i64>) -> Value {
     json!({
         "name": list.file, "kind": list.kind, "rows": list.rows,
         "updated_at": updated_at.map(format_rfc3339),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ use crate::process::admin::responses::{JSON_TYPE, build_response};
 use crate::store::StoreError;
 use crate::table::TableFaults;
 
-/// The prefix of all paths of the API.
+/// The prefix of all paths of the admin API.
 pub(in crate::process) const API_PREFIX: &str = "/api/v1/";
 /// The most items of a page.
 const MAX_PAGE_ITEMS: usize = 500;
@@ -22,7 +23,7 @@ const DEFAULT_PAGE_ITEMS: usize = 100;
 
 /// A request, completely received.
 pub(in crate::process) struct ApiRequest {
-    /// The method; GET in place of HEAD.
+    /// The method; `GET` if the client sent `HEAD`.
     pub(in crate::process) method: String,
     /// The decoded segments of the path after the prefix.
     pub(in crate::process) segments: Vec<String>,
@@ -34,14 +35,33 @@ pub(in crate::process) struct ApiRequest {
     pub(super) target: String,
 }
 
-/// The items of a list that were asked for.
+/// Which items of a list the client asks for.
 pub(super) struct Page {
+    /// The most items of the page.
     pub(super) limit: usize,
+    /// Where the page begins; `None` for the first page.
     pub(super) cursor: Option<String>,
 }
 
+impl Page {
+    /// Selects the items of the page from all items of a list. The cursor of such a list is the
+    /// number of items before the page. Returns the items, and the cursor of the next page.
+    pub(super) fn select_from<'i, T>(
+        &self,
+        items: &'i [T],
+    ) -> Result<(&'i [T], Option<String>), ApiError> {
+        let start = match &self.cursor {
+            Some(cursor) => cursor.parse().map_err(|_| invalid_cursor(cursor))?,
+            None => 0usize,
+        };
+        let start = start.min(items.len());
+        let end = start.saturating_add(self.limit).min(items.len());
+        Ok((&items[start..end], (end < items.len()).then(|| end.to_string())))
+    }
+}
+
 impl ApiRequest {
-    /// Parses the target of a request. `None` if its path is not one of the API's.
+    /// Parses a request. Returns `None` if the path is not one of the admin API.
     pub(in crate::process) fn parse(
         method: &str,
         uri: &http::Uri,
@@ -58,7 +78,7 @@ impl ApiRequest {
         let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
         Some(ApiRequest {
             method: if method == "HEAD" { "GET".to_owned() } else { method.to_owned() },
-            // A path with an empty or undecodable segment has no handler.
+            // If a segment is empty or can't be decoded, the path has no handler.
             segments: segments.unwrap_or_default(),
             query: query.into_owned().collect(),
             headers: headers.clone(),
@@ -75,13 +95,13 @@ impl ApiRequest {
         }
     }
 
-    /// Refuses a query, and returns an empty answer.
+    /// Refuses a request that has a query. Otherwise, returns an empty answer.
     pub(super) fn require_no_query(&self) -> Result<Response<Vec<u8>>, ApiError> {
         self.check_parameters(&[])?;
         Ok(Response::new(Vec::new()))
     }
 
-    /// Refuses parameters that are not among the known ones, and parameters that are given twice.
+    /// Refuses a request with an unknown parameter, or with a parameter that is given twice.
     pub(super) fn check_parameters(&self, known: &[&str]) -> Result<(), ApiError> {
         for (at, (name, _)) in self.query.iter().enumerate() {
             if !known.contains(&name.as_str()) {
@@ -105,13 +125,12 @@ impl ApiRequest {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// A parameter that is not empty.
-    pub(super) fn filter(&self, name: &str) -> Option<&str> {
+    pub(super) fn nonempty_parameter(&self, name: &str) -> Option<&str> {
         self.parameter(name).filter(|value| !value.is_empty())
     }
 
-    /// Reads the parameters `limit` and `cursor`.
-    pub(super) fn page(&self) -> Result<Page, ApiError> {
+    /// Parses the parameters `limit` and `cursor`.
+    pub(super) fn parse_page(&self) -> Result<Page, ApiError> {
         let limit = match self.parameter("limit").map(str::parse) {
             None => DEFAULT_PAGE_ITEMS,
             Some(Ok(limit @ 1..=MAX_PAGE_ITEMS)) => limit,
@@ -124,6 +143,14 @@ impl ApiRequest {
             }
         };
         Ok(Page { limit, cursor: self.parameter("cursor").map(str::to_owned) })
+    }
+
+    /// Refuses a request whose body is neither empty nor an empty object.
+    pub(super) fn require_empty_body(&self) -> Result<(), ApiError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct NoMembers {}
+        self.parse_body().map(|NoMembers {}| ())
     }
 
     /// Parses the body. An empty body counts as an empty object.
@@ -142,17 +169,17 @@ impl ApiRequest {
             ));
         }
         let body = if self.body.is_empty() { &b"{}"[..] } else { &self.body[..] };
-        // The value is parsed first, so that broken JSON and faulty members give different errors.
+        // A `Value` is parsed first, so that broken JSON and faulty members give different errors.
         let value: Value = serde_json::from_slice(body).map_err(|error| {
             let refused = ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "Expected JSON.");
             refused.with_detail(error.to_string())
         })?;
-        // An array would be read as the values of the members in their order.
+        // serde would read an array as the values of the members in their order.
         if !value.is_object() {
             return Err(ApiError::invalid("expected a JSON object"));
         }
         serde_json::from_value::<T>(value).map_err(|error| ApiError::invalid(error.to_string()))?;
-        // A value has the last of two members with one name; this reading refuses both.
+        // If two members have the same name, a `Value` has the last. Reading the text refuses both.
         serde_json::from_slice(body).map_err(|error| ApiError::invalid(error.to_string()))
     }
 }
@@ -164,7 +191,7 @@ pub(in crate::process) struct ApiError {
     code: &'static str,
     message: String,
     detail: Option<String>,
-    /// Of a 405.
+    /// The methods that a 405 names; empty for any other status.
     allowed_methods: &'static [&'static str],
     /// What a failure of the store means for the change that the client asked for; `None` if the
     /// store did not fail.
@@ -174,11 +201,11 @@ pub(in crate::process) struct ApiError {
 /// What is known of a change if the store failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ChangeAfterStoreFailure {
-    /// The client asked for none.
+    /// The client asked for no change.
     NotWanted,
     /// The store failed before the change.
     NotMade,
-    /// The store may have made it.
+    /// The store may have made the change.
     Unknown,
 }
 
@@ -203,12 +230,12 @@ impl ApiError {
         self
     }
 
-    /// A 503: the store can't be asked now, so the client may send the request again.
+    /// A 503: the store can't be asked at this moment, so the client may send the request again.
     pub(in crate::process) fn store_unavailable(message: &str) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
     }
 
-    /// A 503: the store did not answer lately, and was not asked.
+    /// A 503: the ledger counts the store as down, so riskgate did not ask the store.
     pub(super) fn store_down() -> ApiError {
         let error = ApiError::store_unavailable("The store does not answer.");
         ApiError { change_after_store_failure: Some(ChangeAfterStoreFailure::NotMade), ..error }
@@ -260,8 +287,8 @@ impl ApiError {
             .with_detail(detail)
     }
 
-    /// Whether the store failed, so that its connection should be opened again.
-    pub(super) fn is_of_store(&self) -> bool {
+    /// Returns true if the store failed, so that its connection should be opened again.
+    pub(super) fn is_store_failure(&self) -> bool {
         self.change_after_store_failure.is_some()
     }
 
@@ -290,7 +317,7 @@ impl ApiError {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if !self.allowed_methods.is_empty() {
-            // A GET may be a HEAD too.
+            // Each path that allows GET allows HEAD.
             let methods = self.allowed_methods.join(", ").replace("GET", "GET, HEAD");
             headers.extend(HeaderValue::from_str(&methods).ok().map(|value| (ALLOW, value)));
         }
@@ -340,7 +367,12 @@ impl From<ManagementFault> for ApiError {
     }
 }
 
-/// A page of a list: its items, where the next page begins, and the number of all matches.
+pub(super) fn invalid_cursor(cursor: &str) -> ApiError {
+    ApiError::invalid(format!("cursor: expected a next_cursor of this list, but found {cursor:?}"))
+}
+
+/// Makes the answer with a page of a list: its items, the cursor of the next page, and the number
+/// of all items that match the request.
 pub(super) fn list_response(
     items: Vec<Value>,
     next_cursor: Option<String>,
@@ -353,7 +385,7 @@ pub(super) fn list_response(
     json_response(200, &list)
 }
 
-/// An answer in JSON, on one line.
+/// Makes an answer in JSON, on one line.
 pub(in crate::process) fn json_response(status: u16, body: &Value) -> Response<Vec<u8>> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     build_response(status, JSON_TYPE, format!("{body}\n").into_bytes())

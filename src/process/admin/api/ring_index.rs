@@ -7,12 +7,12 @@ use crate::keys::Plans;
 use crate::management::{AccountEntry, KeyEntry, KeyState, list_accounts, list_keys};
 use crate::process::reload::KeyInputs;
 
-/// The keys and accounts in force. Rebuilt after each change of them.
+/// The keys and accounts in force at one moment, sorted and indexed.
 pub(super) struct RingIndex {
     /// The keys, the oldest first.
     pub(super) keys: Vec<KeyEntry>,
-    /// What a search of keys looks through, in the order of the keys: id, account and label in
-    /// lower case. The first search fills it.
+    /// For each key, the text that a search looks through: id, account and label in lower case. The
+    /// first search fills these texts.
     search_texts: OnceLock<Vec<Box<str>>>,
     /// The indexes of the keys of each account, the oldest first.
     keys_by_account: HashMap<String, Vec<usize>>,
@@ -21,7 +21,7 @@ pub(super) struct RingIndex {
 }
 
 impl RingIndex {
-    /// Sorts and indexes these rows. `plans` gives the limits of accounts without their own.
+    /// Sorts and indexes these rows. `plans` has the limits of accounts that have no own limit.
     pub(super) fn build(inputs: &KeyInputs, plans: &Plans) -> RingIndex {
         let rows = &inputs.rows;
         let keys = list_keys(&rows.keys, &rows.accounts, &inputs.declared);
@@ -49,8 +49,8 @@ impl RingIndex {
         at.ok().map(|at| &self.accounts[at])
     }
 
-    /// Iterates over the keys of an account, or over all keys, the newest first. With `search`, a
-    /// text in lower case, leaves out the keys whose id, account and label do not contain it.
+    /// Iterates over the keys of an account, or over all keys, the newest first. `search` is a text
+    /// in lower case: keys whose id, account and label do not contain this text are left out.
     pub(super) fn iter_newest_keys<'d>(
         &'d self,
         account: Option<&str>,

@@ -1,5 +1,5 @@
 //! Reports on what this process serves: upstream servers, routes, certificates, the last forms that
-//! it refused, and the last ones that a rule decided.
+//! riskgate refused, and the last forms that a rule decided.
 
 use std::collections::HashMap;
 
@@ -83,17 +83,17 @@ impl AdminApi {
         &self,
         request: &ApiRequest,
     ) -> Result<Response<Vec<u8>>, ApiError> {
-        self.list_latest(request, &self.state.refused_forms)
+        self.list_latest_forms(request, &self.state.refused_forms)
     }
 
     pub(super) fn list_rule_decisions(
         &self,
         request: &ApiRequest,
     ) -> Result<Response<Vec<u8>>, ApiError> {
-        self.list_latest(request, &self.state.forms_decided_by_rules)
+        self.list_latest_forms(request, &self.state.forms_decided_by_rules)
     }
 
-    fn list_latest(
+    fn list_latest_forms(
         &self,
         request: &ApiRequest,
         forms: &LatestForms,

@@ -1,4 +1,4 @@
-//! Deletes the sign-ups of one person.
+//! Deletes the sign-ups of one e-mail address.
 
 use http::Response;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ impl AdminApi {
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&[])?;
         let SignUpsBody { email } = request.parse_body()?;
-        // The error has no part of the address.
+        // The text of the error contains no part of the address.
         let address = EmailAddress::parse_typed(&email)
             .map_err(|error| ApiError::invalid(format!("email: {error}")))?;
         let ring_index = self.ring_index()?;

@@ -7,23 +7,24 @@ use std::time::{Duration, Instant};
 use http::Response;
 use serde_json::{Value, json};
 
-use super::keys::{choose_visible_account, invalid_cursor};
-use super::request::{ApiError, ApiRequest, json_response};
+use super::keys::choose_visible_account;
+use super::request::{ApiError, ApiRequest, invalid_cursor, json_response};
 use super::{AdminApi, CallsByAccount, lock};
 use crate::management::month_to_show;
 use crate::model::month::Month;
 use crate::process::admin::access::Access;
 use crate::store::{DailyUsageCursor, DailyUsageRow, StoreError};
 
-/// How long the admin API reuses what it read of the usage. Nodes report their calls once a second.
+/// How long the admin API reuses the calls of all accounts that it read from the store.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(1);
-/// The fewest rows of one read: a filter may leave most of them out.
+/// The fewest rows of one read: a filter may leave most of these rows out.
 const MIN_ROWS_PER_READ: usize = 1_000;
 /// The most rows that riskgate reads for a page, if a filter leaves rows out.
 const MAX_SCANNED_ROWS: usize = 20_000;
 
 impl AdminApi {
-    /// Reads the calls of all accounts in this month. The result is at most a second old.
+    /// Returns the calls of all accounts in this month. Reads them from the store if the last read
+    /// is older than [`MAX_USAGE_AGE`].
     pub(super) fn read_calls_by_account(&self) -> Result<CallsByAccount, ApiError> {
         let mut known = lock(&self.calls_by_account);
         if let Some((read_at, calls)) = known.as_ref()
@@ -48,15 +49,16 @@ impl AdminApi {
         access: &Access,
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["month", "account", "key_id", "route", "limit", "cursor"])?;
-        let page = request.page()?;
-        let account = choose_visible_account(access, request.filter("account"))?;
-        let asked = request.filter("month").map(|text| {
+        let page = request.parse_page()?;
+        let account = choose_visible_account(access, request.nonempty_parameter("account"))?;
+        let asked = request.nonempty_parameter("month").map(|text| {
             let expected = "month: expected a month such as 2026-11";
             Month::parse(text)
                 .ok_or_else(|| ApiError::invalid(format!("{expected}, but found {text:?}")))
         });
         let asked = asked.transpose()?;
-        let (key_id, route) = (request.filter("key_id"), request.filter("route"));
+        let (key_id, route) =
+            (request.nonempty_parameter("key_id"), request.nonempty_parameter("route"));
         let is_match = |row: &&DailyUsageRow| {
             key_id.is_none_or(|key_id| row.key_id == key_id)
                 && route.is_none_or(|route| row.route == route)
@@ -94,7 +96,8 @@ impl AdminApi {
     }
 }
 
-/// Formats a cursor. The account stands last, because only its name may contain spaces.
+/// Formats a cursor. The name of the account stands last, because only this name may contain
+/// spaces.
 fn format_cursor((account, day, route, key_id): &DailyUsageCursor) -> String {
     format!("{day} {route} {key_id} {account}")
 }
