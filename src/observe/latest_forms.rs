@@ -1,7 +1,7 @@
 //! The last forms of a kind: when, on which route, what riskgate did and why, and the domain of the
 //! address.
 //!
-//! This file never has the local part of an address. The memory is bounded. A request replaces one
+//! No form here has the local part of an address. The memory is bounded. A request replaces one
 //! slot, and waits for no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! The metrics, in Prometheus' text format.
 //!
 //! This module owns the registry and the name of every metric. No key, account or domain ever
-//! becomes the value of a label. The values of labels come from the code, from the config, or from
+//! becomes the value of a label. The values of labels come from the code, the config, the table, or
 //! the addresses of upstream servers, so clients can't add series. This module decides nothing.
 
 mod connections;

@@ -1,6 +1,6 @@
 //! The process log on standard error: riskgate's own messages, and those of other crates.
 //!
-//! This module owns the queue of lines, and the thread that writes them. Who logs only adds a line
+//! This module owns the queue of lines, and the thread that writes them. A message only adds a line
 //! to the queue in memory. So if nobody reads the pipe, or the terminal is stopped, only the
 //! writing thread blocks. If the queue is full, lines are dropped and counted.
 

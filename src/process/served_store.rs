@@ -59,7 +59,7 @@ pub struct ServedStoreFile {
     is_claimed: Arc<AtomicBool>,
     /// What this process wrote last; `None` if this process has written nothing.
     written: Option<ServedStore>,
-    /// When the last write failed; `None` if that write succeeded.
+    /// When the last write failed; `None` if it succeeded, or if nothing was written yet.
     failed_at: Option<Instant>,
 }
 

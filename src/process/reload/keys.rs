@@ -72,7 +72,7 @@ pub struct KeyRingUpdater {
 
 impl KeyRingUpdater {
     /// Reads the keys for the first time. If no keys can be read from a Redis server, returns no
-    /// ring: the process starts without keys, and reads them later.
+    /// ring: the process starts without keys, and reads the keys later.
     ///
     /// # Errors
     /// If the keys can't be read from SQLite, or if the key file contradicts the store or the

@@ -1,5 +1,5 @@
-// Shows one account: its plan, limit, keys and usage by day; sets its plan and limit. It never
-// changes the calls that were counted.
+// Shows one account: its plan, limit, keys and usage by day; sets its plan and limit. This file
+// never changes the calls that were counted.
 
 import { get, ownAccount, readPages, send } from "./api.js";
 import { nameOf } from "./cells.js";
@@ -48,7 +48,7 @@ export function mountAccount(ctx, name) {
   return { refresh };
 }
 
-/** Finds an account. A request for a name that no account has would be refused, so it searches. */
+/** Finds an account by a search: riskgate refuses a request for a name that no account has. */
 async function findAccount(name, signal) {
   if (!ownAccount()) {
     const query = { search: name, sort: "name", limit: 500 };

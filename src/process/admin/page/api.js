@@ -1,6 +1,7 @@
-// Owns the admin token, the session and all requests. Before it reads or writes, it asks /session,
-// so that it sends no request that riskgate would refuse: a browser prints each refusal as an
-// error. It never touches the page, and never stores the token outside of sessionStorage.
+// This file owns the admin token, the session and all requests. Before it reads or writes, it asks
+// /session, so that it sends no request that riskgate would refuse: a browser prints each refusal
+// as an error. This file never touches the page, and never stores the token outside of
+// sessionStorage.
 
 const BASE = "/api/v1";
 const TOKEN_ITEM = "riskgate-token";

@@ -1,4 +1,4 @@
-// Shows the latest changes, with the values before and after. It never changes the record.
+// Shows the latest changes, with the values before and after. This file never changes the record.
 
 import { breakable, nameColumn, nameOf } from "./cells.js";
 import { h, sectionHead } from "./dom.js";

@@ -1,5 +1,5 @@
-// Shows names and numbers in cells, and says which texts may be names of accounts. It never asks
-// the API.
+// Shows names and numbers in cells, and says which texts may be names of accounts. This file never
+// asks the API.
 
 import { h } from "./dom.js";
 import { formatCount, formatName } from "./format.js";
@@ -8,7 +8,7 @@ export function nameOf(text, tag = "span") {
   return h(tag, { class: "name" }, text);
 }
 
-/** A long text that may break behind a comma, a dot, a slash or an underscore, not within a word. */
+/** A long text that may break behind a comma, a dot, a slash or an underscore. */
 export function breakable(text) {
   return text.split(/(?<=[,./_])/).flatMap((part, index) => (index ? [h("wbr"), part] : [part]));
 }

@@ -1,5 +1,5 @@
-// Draws line and bar charts as SVG, each with a summary and a table that says the same. It never
-// asks for data.
+// Draws line and bar charts as SVG, each with a summary and a table that says the same. This file
+// never asks for data.
 
 import { h, nextId, quiet, setChildren, svg, table } from "./dom.js";
 import { formatClock } from "./format.js";
@@ -148,7 +148,7 @@ function drawLines(data, width, label, slots, legend) {
   }
   const cursor = svg("line", { class: "cursor", y1: TOP, y2: BOTTOM, visibility: "hidden" });
   frame.node.append(cursor);
-  // The legend shows the values at the pointer; the table has them too.
+  // The legend shows the values at the pointer. The table has all values.
   const mark = (index) => {
     cursor.setAttribute("visibility", index === null ? "hidden" : "visible");
     cursor.setAttribute("x1", x(index ?? 0));

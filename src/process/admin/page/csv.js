@@ -1,5 +1,5 @@
-// Writes rows as CSV (RFC 4180), and saves a text as a file. It never lets a cell become a formula
-// of a spreadsheet.
+// Writes rows as CSV (RFC 4180), and saves a text as a file. This file never lets a cell become a
+// formula of a spreadsheet.
 
 /** Writes one row with its line end. A spreadsheet would run a text that begins with = + - or @. */
 export function formatRow(values) {

@@ -1,5 +1,6 @@
 // Builds elements from plain values, and keeps what a reader is doing while content is replaced.
-// It never parses HTML: each value becomes a text or an attribute. It never sends requests.
+// This file never parses HTML: each value becomes a text or an attribute. This file never sends
+// requests.
 
 let lastId = 0;
 
@@ -69,7 +70,7 @@ export function badge(kind, text) {
   return h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, mark), text);
 }
 
-/** The heading of a section, what can be done beside it, and a sentence below it. */
+/** The heading of a section, with controls beside the heading and a sentence below it. */
 export function sectionHead(title, sentence, ...actions) {
   return h("div", { class: "section-head" }, h("h1", { tabindex: "-1" }, title),
     h("div", { class: "actions" }, actions), sentence && h("p", { class: "quiet lead" }, sentence));

@@ -1,5 +1,5 @@
-// Looks a domain up and says why it has its verdict; lists, sets and clears overrides. It never
-// judges a domain itself.
+// Looks a domain up and says why it has its verdict; lists, sets and clears overrides. This file
+// never judges a domain itself.
 
 import { ApiError, get, send } from "./api.js";
 import { nameColumn, nameOf } from "./cells.js";

@@ -1,5 +1,5 @@
-// Writes numbers, times and names for people, in British English. It never changes a value that is
-// sent to the API, and never reads the page.
+// Writes numbers, times and names for people, in British English. This file never changes a value
+// that is sent to the API, and never reads the page.
 
 import { h } from "./dom.js";
 
@@ -27,7 +27,7 @@ export function formatShort(value) {
   return (value < 1 ? two : three).format(value);
 }
 
-/** "82 %". It rounds down, because 99.8 % is not spent. */
+/** "82 %". The number is rounded down, because 99.8 % is not spent. */
 export function formatPercent(value) {
   return `${value < 10 ? tenth.format(value) : Math.floor(value)} %`;
 }

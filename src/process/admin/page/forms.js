@@ -1,5 +1,5 @@
-// Builds fields, shows errors beside their form, and opens dialogs. It never sends requests: each
-// form gives the function that does.
+// Builds fields, shows errors beside their form, and opens dialogs. This file never sends requests:
+// each form gives the function that does.
 
 import { ApiError, SessionEnded, Unreachable } from "./api.js";
 import { h, nextId, setChildren } from "./dom.js";
@@ -23,7 +23,7 @@ export function field(label, control, hint) {
   return h("div", { class: "field" }, texts[0], control, texts[1]);
 }
 
-/** A text field. The browser neither completes nor corrects it, because names are no prose. */
+/** A text field. The browser neither completes nor corrects a value, because names are no prose. */
 export function textInput(testid, properties) {
   return h("input", {
     type: "text", autocomplete: "off", autocapitalize: "none", spellcheck: "false", testid,

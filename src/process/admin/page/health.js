@@ -1,5 +1,5 @@
 // Shows whether the gateway is ready, what is degraded with what to do, and the state of its parts.
-// It decides nothing about health: it shows what /status says.
+// This file decides nothing about health: it shows what /status says.
 
 import { send } from "./api.js";
 import { nameOf } from "./cells.js";

@@ -1,5 +1,5 @@
-// Creates, rotates and revokes keys, and shows a new key once. It forgets the text of a key when
-// its dialog closes, and never writes it anywhere else.
+// Creates, rotates and revokes keys, and shows a new key once. This file forgets the text of a key
+// when its dialog closes, and never writes it anywhere else.
 
 import { createRetry, send } from "./api.js";
 import { ACCOUNT_NAME_RULE, isAccountName, nameOf } from "./cells.js";
@@ -11,8 +11,10 @@ import {
 import { timeOf } from "./format.js";
 import { fillPlans } from "./plans.js";
 
-/** Builds the dialog that creates a key. Its values stay until it is cancelled or the key is made, so
- * that a retry is the same request. */
+/**
+ * Builds the dialog that creates a key. The values stay until the reader cancels or the key is made,
+ * so that a retry is the same request.
+ */
 export function createKeyDialog(ctx, onCreated) {
   const place = errorPlace();
   const controls = {

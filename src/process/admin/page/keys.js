@@ -1,5 +1,5 @@
-// Lists keys, and opens the dialogs that create, rotate and revoke them. It never holds the text of
-// a key: key_dialogs.js shows it once.
+// Lists keys, and opens the dialogs that create, rotate and revoke them. This file never holds the
+// text of a key: key_dialogs.js shows it once.
 
 import { ownAccount } from "./api.js";
 import { accountLink, nameOf } from "./cells.js";

@@ -1,4 +1,4 @@
-// Shows a list of the API page by page. It never reads ahead, and never shows an answer that
+// Shows a list of the API page by page. This file never reads ahead, and never shows an answer that
 // belongs to older filters.
 
 import { get } from "./api.js";

@@ -1,4 +1,5 @@
-// Shows the lists of the table, and the feeds with their last fault. It never fetches a feed.
+// Shows the lists of the table, and the feeds with their last fault. This file never fetches a
+// feed.
 
 import { get } from "./api.js";
 import { nameColumn, nameOf, numberColumn, wordColumn } from "./cells.js";

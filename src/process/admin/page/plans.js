@@ -1,4 +1,4 @@
-// Reads the plans for a choice. It never changes a plan: the config names them.
+// Reads the plans for a choice. This file never changes a plan: the config names them.
 
 import { get } from "./api.js";
 import { setOptions } from "./forms.js";

@@ -1,5 +1,5 @@
-// Shows which forms screening has blocked or would block, and the last refused ones. It never shows an address: riskgate keeps
-// only the domain.
+// Shows which forms screening has blocked or would block, and the last refused ones. This file
+// never shows an address: riskgate keeps only the domain.
 
 import { get } from "./api.js";
 import { domainLink, nameColumn, nameOf, numberColumn, wordColumn } from "./cells.js";
@@ -76,7 +76,7 @@ export function mount(ctx) {
   return { refresh };
 }
 
-/** Adds up the counts of forms with the same values of `names`. */
+/** Adds up the counts of forms that have the same values in the members `names`. */
 function groupForms(forms, names) {
   const groups = new Map();
   for (const form of forms) {

@@ -1,5 +1,5 @@
 // Shows what the gateway is made of: the upstream servers, the routes to them, and the
-// certificates. It changes nothing: the config does.
+// certificates. This file changes nothing: the config does.
 
 import { get } from "./api.js";
 import { nameOf } from "./cells.js";
@@ -8,7 +8,7 @@ import { button, errorPlace, load } from "./forms.js";
 import { ageOf, formatCount, formatDuration, formatName, plural, timeAndAge } from "./format.js";
 
 const DAY_MS = 86_400_000;
-/** riskgate doctor warns from here on too. */
+/** From as many days before the expiry, `riskgate doctor` warns. */
 const SOON_DAYS = 14;
 const MODES = { block: "good", annotate: "off", shadow: "off" };
 

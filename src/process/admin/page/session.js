@@ -1,5 +1,5 @@
-// Owns the sign-in form, the top line, and which controls are disabled. It never stores the token:
-// api.js does.
+// This file owns the sign-in form, the top line, and which controls are disabled. This file never
+// stores the token: api.js does.
 
 import { currentSession, mayRead, mayWrite, ownAccount, readToken, signIn } from "./api.js";
 import { h, setChildren } from "./dom.js";

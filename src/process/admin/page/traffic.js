@@ -1,5 +1,5 @@
-// Shows rates, outcomes and latencies of the last minutes and hours. It never adds up nodes: the history is
-// that of the process that answers.
+// Shows rates, outcomes and latencies of the last minutes and hours. This file never adds up nodes:
+// the history is that of the process that answers.
 
 import { get } from "./api.js";
 import { isKnown, lineChart } from "./charts.js";

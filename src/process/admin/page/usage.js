@@ -1,5 +1,5 @@
-// Shows the usage of a month as a table with its sum, and saves it as CSV. It never estimates: each
-// row is what the API says.
+// Shows the usage of a month as a table with its sum, and saves it as CSV. This file never
+// estimates: each row is what the API says.
 
 import { ownAccount, readPages } from "./api.js";
 import { accountLink, nameColumn, numberColumn } from "./cells.js";

@@ -1,5 +1,5 @@
-// Shows verdicts by reason and source, and the top domains. It never asks about a single domain:
-// the links lead to the look-up.
+// Shows verdicts by reason and source, and the top domains. This file never asks about a single
+// domain: the links lead to the look-up.
 
 import { get } from "./api.js";
 import { domainLink, numberColumn, wordColumn } from "./cells.js";
