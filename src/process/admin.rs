@@ -44,10 +44,9 @@ use api::AdminApi;
 use api::request::{API_PREFIX, ApiError, ApiRequest};
 use history::TrafficHistory;
 use responses::{
-    JSON_TYPE, YAML_TYPE, build_response, method_not_allowed_response, text_response,
-    to_pretty_json,
+    JSON_TYPE, YAML_TYPE, build_response, method_not_allowed_response, reload_outcome_to_json,
+    text_response, to_pretty_json,
 };
-use status::reload_outcome_to_json;
 
 /// The components whose problems `/readyz` and `/status` report, besides the parts that the
 /// reloader reports. The text of a problem begins with the name of its component.

@@ -236,7 +236,7 @@ impl AdminApi {
         Ok(ChangePermit { token, author: ChangeAuthor { actor, via, from } })
     }
 
-    /// Returns the keys and accounts in force on this node. Builds the index anew if they have
+    /// Returns the keys and accounts in force on this node. Builds the index again if they have
     /// changed.
     fn ring_index(&self) -> Result<Arc<RingIndex>, ApiError> {
         let mut known = lock(&self.ring_index);

@@ -2,7 +2,9 @@
 
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+
+use crate::process::reload::ReloadOutcome;
 
 pub(super) const JSON_TYPE: &str = "application/json";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
@@ -40,4 +42,16 @@ pub(super) fn build_response(
     headers.insert("cache-control", http::HeaderValue::from_static("no-store"));
     headers.insert("x-content-type-options", http::HeaderValue::from_static("nosniff"));
     response
+}
+
+/// Renders the outcome of a reload: for each part `ok` or its fault. The status is 200 if all parts
+/// were reloaded, and otherwise 422.
+pub(super) fn reload_outcome_to_json(outcome: ReloadOutcome) -> (StatusCode, Value) {
+    let is_ok = outcome.values().all(Option::is_none);
+    let status = if is_ok { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    let parts: Map<String, Value> = outcome
+        .into_iter()
+        .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
+        .collect();
+    (status, Value::Object(parts))
 }

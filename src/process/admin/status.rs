@@ -1,15 +1,13 @@
-//! The status of the process as JSON, for `/status` and the page, and the outcome of a reload.
+//! The status of the process as JSON, for `/status` and the page.
 
 use std::sync::PoisonError;
 
-use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::AdminApp;
 use crate::feed::FeedStatus;
 use crate::keys::KeyRing;
 use crate::model::month::format_rfc3339;
-use crate::process::reload::ReloadOutcome;
 use crate::webhook::WebhookStatus;
 
 impl AdminApp {
@@ -55,16 +53,4 @@ impl AdminApp {
             "month": self.state.ledger.month_to_charge(now).to_string(),
         })
     }
-}
-
-/// Renders the outcome of a reload: for each part `ok` or its fault. The status is 200 if all parts
-/// were reloaded, and otherwise 422.
-pub(super) fn reload_outcome_to_json(outcome: ReloadOutcome) -> (StatusCode, Value) {
-    let is_ok = outcome.values().all(Option::is_none);
-    let status = if is_ok { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-    let parts: Map<String, Value> = outcome
-        .into_iter()
-        .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
-        .collect();
-    (status, Value::Object(parts))
 }

@@ -13,7 +13,7 @@ use crate::management::explain_domain;
 use crate::model::domain::Domain;
 use crate::model::month::format_rfc3339;
 use crate::observe::top_domains::TopEntry;
-use crate::process::admin::status::reload_outcome_to_json;
+use crate::process::admin::responses::reload_outcome_to_json;
 use crate::table::ListInfo;
 
 /// The minutes of traffic that riskgate shows by default.
