@@ -52,20 +52,6 @@ pub enum RingFault {
     },
 }
 
-impl RingFault {
-    /// The account of the fault; `None` if the fault is one of a key.
-    pub(super) fn account(&self) -> Option<&str> {
-        match self {
-            RingFault::UnknownPlan { account, .. } | RingFault::DamagedAccount { account } => {
-                Some(account)
-            }
-            RingFault::DamagedKey { .. }
-            | RingFault::InvalidOrigin { .. }
-            | RingFault::DuplicateId { .. } => None,
-        }
-    }
-}
-
 /// Why riskgate rejects a key file, or the contents of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {

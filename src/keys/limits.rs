@@ -145,13 +145,15 @@ pub(super) fn find_plan_faults(
             conflicts.entry(&key.account).or_insert(conflict);
         }
     }
-    let of_conflicting =
-        |fault: &RingFault| fault.account().is_some_and(|it| conflicts.contains_key(it));
+    let is_of_file = |fault: &RingFault| {
+        matches!(fault, RingFault::UnknownPlan { account, .. }
+            if !conflicts.contains_key(account.as_str()))
+    };
     let unknown: Vec<RingError> = effective_limits
         .into_iter()
         .filter(|effective| effective.is_plan_from_key_file)
         .filter_map(|effective| effective.fault)
-        .filter(|fault| !of_conflicting(fault))
+        .filter(is_of_file)
         .map(RingError::from)
         .collect();
     conflicts.into_values().chain(unknown).collect()

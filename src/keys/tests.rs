@@ -290,6 +290,10 @@ fn a_key_file_is_rejected_only_for_its_own_faults() {
     let both = check(&none, &all.concat()).unwrap();
     assert_eq!(both.lines().count(), 2, "{both}");
     assert!(both.contains("account a: expected one plan") && both.contains("\"gold\""), "{both}");
+    // A row of the store that can't be read is not a fault of the file.
+    let mut damaged = ring_rows(1, vec![], vec![]);
+    damaged.damaged.account_names.insert("a".to_owned());
+    assert_eq!(check(&damaged, &in_file([Some("pro"), None])), None);
     // The store's plan takes precedence, so an unknown plan there is not a fault of the file.
     for plan in ["pro", "platinum"] {
         assert_eq!(
