@@ -1,7 +1,7 @@
-//! The command line: one file per command.
+//! The command line: one file for each command or group of commands, and the files that they share.
 //!
-//! Owns messages and exit codes: 0 done, 1 failed, 2 usage, 78 bad config or data. Results go to
-//! stdout, messages to stderr.
+//! Owns the exit codes: 0 done, 1 failed, 2 wrong usage, 78 bad config or data. Commands write
+//! results to standard output, and messages to standard error.
 
 mod accounts;
 mod admin_token;
@@ -119,16 +119,16 @@ impl From<clap::Error> for CommandFailure {
     /// Help and version are results, not failures.
     fn from(error: clap::Error) -> CommandFailure {
         let code = u8::try_from(error.exit_code()).unwrap_or(2);
-        let tip = find_tip(&error, &Cli::command(), &arguments());
+        let tip = find_tip(&error, &Cli::command(), &read_arguments());
         let mut error = error;
         if tip.is_some() {
             use ContextKind::{Suggested, SuggestedArg, SuggestedSubcommand};
-            // clap knows only the spelling of words.
+            // The tip knows what a word means. clap's own tips compare only the spelling.
             for kind in [Suggested, SuggestedArg, SuggestedSubcommand] {
                 error.remove(kind);
             }
         }
-        // clap repeats arguments, and one may be the URL of a store with a password.
+        // clap repeats read_arguments, and one may be the URL of a store with a password.
         let text: String = error
             .render()
             .to_string()
@@ -151,17 +151,18 @@ impl From<clap::Error> for CommandFailure {
     }
 }
 
-/// The command line, with an example in the help of each command.
-fn full_command() -> clap::Command {
+/// Builds the parser of the command line, with an example in the help of each command.
+fn build_command() -> clap::Command {
     with_examples(Cli::command(), "")
 }
 
 fn parse_arguments() -> Result<Cli, clap::Error> {
-    Cli::from_arg_matches(&full_command().try_get_matches()?)
+    Cli::from_arg_matches(&build_command().try_get_matches()?)
 }
 
-/// Fails if an argument is a key: lists of processes and the history of a shell show arguments.
-/// Only the commands that take the id of a key say which id it has.
+/// Fails if an argument is an API key, because lists of processes and the history of a shell show
+/// read_arguments. `keys revoke` and `keys rotate` are exempt: given a key, they fail and name its
+/// id.
 fn refuse_keys_in_arguments(command: &Command, words: &[String]) -> Result<(), CommandFailure> {
     let takes_id = matches!(
         command,
@@ -171,7 +172,7 @@ fn refuse_keys_in_arguments(command: &Command, words: &[String]) -> Result<(), C
     );
     match !takes_id && words.iter().any(|word| hide_keys(word) != *word) {
         true => Err(CommandFailure::usage(
-            "expected no API key among the arguments, because lists of processes show them, but \
+            "expected no API key among the read_arguments, because lists of processes show them, but \
              found one; `riskgate keys list` shows accounts, and the ids of keys",
         )),
         false => Ok(()),
@@ -182,7 +183,7 @@ fn refuse_keys_in_arguments(command: &Command, words: &[String]) -> Result<(), C
 pub fn main() -> ExitCode {
     survive_file_size_limit();
     let outcome = parse_arguments().map_err(CommandFailure::from).and_then(|cli| {
-        refuse_keys_in_arguments(&cli.command, &arguments())?;
+        refuse_keys_in_arguments(&cli.command, &read_arguments())?;
         run_command(cli.command)
     });
     match outcome {
@@ -212,17 +213,17 @@ fn run_command(command: Command) -> Result<(), CommandFailure> {
         Command::Audit(args) => audit::run(&args),
         Command::Store { command } => store::run(command),
         Command::Table { command } => table::run(command),
-        Command::Completions(args) => manual::print_completions(&args, full_command()),
-        Command::Man(args) => manual::print_man_page(&args, full_command()),
+        Command::Completions(args) => manual::print_completions(&args, build_command()),
+        Command::Man(args) => manual::print_man_page(&args, build_command()),
     }
 }
 
-/// The arguments, without the name of the program.
-fn arguments() -> Vec<String> {
+/// Returns the read_arguments of the process, without the name of the program.
+fn read_arguments() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Returns an argument without the password that a URL may contain.
+/// Returns a word without the password that a URL may contain. Keeps quotes and blanks around it.
 fn redact_word(word: &str) -> String {
     let trimmed = word.trim_matches(|c: char| c.is_whitespace() || "'\"`".contains(c));
     word.replacen(trimmed, &redact_if_url(trimmed), 1)

@@ -1,8 +1,8 @@
 //! The key ring: all API keys and their accounts, built from the store and a key file.
 //!
-//! Owns the keys in memory, by digest, with the origins and the limit of each. A ring is immutable:
-//! a change builds a new ring, which shares the unchanged keys with the old ring. A ring never
-//! holds the text of a key. This module knows no HTTP headers.
+//! Owns the keys in memory, by digest, with the origins and the limit of each key. A ring is
+//! immutable. A change of the store builds a new ring, which shares the unchanged keys with the old
+//! ring where it can. A ring never holds the text of a key. This module knows no HTTP headers.
 
 mod allowed_origins;
 mod changes;

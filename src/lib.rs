@@ -117,19 +117,20 @@
 //! }
 //! ```
 //!
-//! A mounted gate checks keys, origins and quotas, and screens the forms of routes with
-//! `[upstream.route.screen]`. It reads these bodies, those of
-//! `[authz]` and batches of domains, and no others. Only `riskgate run` also
-//! limits connections, and checks the sizes and the grammar of requests.
+//! A mounted gate checks keys, origins, rates of clients and quotas, and screens the forms of
+//! routes with `[upstream.route.screen]`. It reads these forms, and the bodies of requests to `POST
+//! /v1/assess`, to `POST /v1/public/domains` and to the path of `[authz]`. It reads no other body.
+//! Only `riskgate run` limits connections, and checks the sizes and the grammar of requests.
 //!
 //! # Versions
 //!
-//! Semantic versioning covers what this page shows. The modules of this crate are reachable for the
-//! binary, the tests and the benches, but they are hidden here and may change in any release.
+//! Semantic versioning covers what this page shows. The modules of this crate are public for the
+//! binary, the tests and the benches. This page hides these modules, and any release may change
+//! them.
 //!
-//! Use `pingora` and `pingora_proxy` through this crate, so that your proxy and riskgate have the
-//! same version of them. A release that takes an incompatible version of Pingora is an incompatible
-//! release of riskgate.
+//! Import `pingora` and `pingora_proxy` from this crate, so that your proxy and riskgate use one
+//! version of both. A release of riskgate with an incompatible version of Pingora is an
+//! incompatible release of riskgate.
 //!
 //! # The source
 //!
@@ -138,8 +139,8 @@
 //! own.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
-// `println!` panics if it can't write. Commands write through `cli::output`, the process writes to
-// its log.
+// `println!` panics if it can't write. Commands write through `cli::output`, and a gateway writes
+// through its process log and its access log.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 // Hidden only when rustdoc runs, because rustc reports no missing documentation in modules that are

@@ -5,9 +5,10 @@
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The options of jemalloc, as text that ends with NUL: jemalloc reads this symbol. It gives freed
-/// address space back, so that one thread's freed memory does not count against `RLIMIT_AS` while
-/// another one needs memory: see `support/memory.rs`.
+/// The options of jemalloc, as a text that ends with NUL: jemalloc reads this symbol. With
+/// `retain:false`, jemalloc gives freed address space back to the system. Otherwise the memory that
+/// one thread has freed would count against `RLIMIT_AS` while another thread needs memory: see
+/// `support/memory.rs`.
 #[cfg(feature = "jemalloc")]
 #[allow(unsafe_code)]
 #[unsafe(export_name = "_rjem_malloc_conf")]

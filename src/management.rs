@@ -1,8 +1,9 @@
 //! What an operator manages: keys, accounts, overrides, usage, sign-ups and the audit.
 //!
-//! The commands and the admin API, and through it the operator's page, call the same operations
-//! here. Each operation checks its input completely, and changes everything or nothing. Each change
-//! has its record in the audit. This module knows no HTTP, prints nothing and reads no arguments.
+//! The commands and the admin API call the same operations here; the operator's page uses the admin
+//! API. Each operation checks its input before it changes the store, and makes its change
+//! completely or not at all. Each change has a record in the audit. This module knows no HTTP,
+//! prints nothing and reads no command line.
 
 mod accounts;
 mod audit;
@@ -34,11 +35,13 @@ pub use keys::{
 };
 pub use overrides::{
     ListedOverride, OverrideChange, OverrideOrigin, OverrideRequest, check_override_may_exist,
-    clear_override, list_overrides, override_file_state, set_override,
+    clear_override, list_overrides, read_override_file_state, set_override,
 };
 pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;
 pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, parse_rotation_times, prepare_rotation};
 pub use sign_ups::{SignUpOwner, delete_sign_ups, find_sign_ups};
-pub use stored_overrides::{KnownOverrides, TakenFile, file_owner, take_over_default_file};
-pub use usage::{month_to_show, read_daily_usage_of_month};
+pub use stored_overrides::{
+    KnownOverrides, TakenOverFile, describe_file_owner, take_over_default_file,
+};
+pub use usage::{find_month_to_show, read_daily_usage_of_month};

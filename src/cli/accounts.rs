@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::Value;
 
-use super::author::command_author;
+use super::author::find_command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_result, print_result_of_change};
@@ -36,7 +36,7 @@ pub enum AccountsCommand {
         /// Calls per month: a number, "unlimited", or "plan" for the plan's own limit.
         #[arg(long, value_name = "N")]
         limit: Option<String>,
-        /// Print a JSON object.
+        /// Print a JSON array with the account.
         #[arg(long)]
         json: bool,
     },
@@ -57,7 +57,7 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
             let (plan, limit) = (plan.as_deref(), limit.as_deref());
             // A failed command must not leave a new store behind.
             check_account_change(&config.reloadable, &name, plan, limit)?;
-            let (mut store, author) = (open_store(&config)?, command_author());
+            let (mut store, author) = (open_store(&config)?, find_command_author());
             let account = set_account(&mut store, &config.reloadable, &author, &name, plan, limit)?;
             let done = format!("account {name} is set");
             print_result_of_change(&done, render_accounts(&[account], json))

@@ -1,12 +1,12 @@
-//! `riskgate admin-token`: makes tokens of the admin listener.
+//! `riskgate admin-token`: makes tokens for the admin listener.
 
 use clap::Subcommand;
 use serde_json::json;
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{print_message, stdout_error, write_secret};
-use super::store_access::STORE_TIMEOUT;
+use super::output::{describe_stdout_error, print_message, write_secret};
+use super::store_access::{STORE_TIMEOUT, warn_about_clocks};
 use crate::config::TokenScope;
 use crate::keys::{ID_OR_ACCOUNT_FORMAT, Token, format_key_hash, is_valid_id_or_account};
 use crate::management::{Expiry, judge_present_time};
@@ -67,7 +67,7 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
         false => token.expose_text().to_owned(),
     };
     write_secret(format!("{text}\n").as_bytes())
-        .map_err(|error| CommandFailure::failed(stdout_error(&error)))?;
+        .map_err(|error| CommandFailure::failed(describe_stdout_error(&error)))?;
     if !json {
         let expiry = expires.map_or(String::new(), |at| format!("\nexpires = \"{at}\""));
         print_message(format!(
@@ -78,17 +78,14 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// The present time, by what the store of the config knows. Prints a warning if the clocks
-/// contradict it. A config that can't be read is no reason to make no token for it: then the clock
-/// of this machine tells the time.
+/// Returns the present time by the clocks and by what the store of the config knows. Prints a
+/// warning if there is a problem with the clocks. If the config can't be read, the clock of this
+/// machine tells the time, so that a faulty config can still get a token.
 fn read_time(config: &ConfigArgs) -> Result<BelievedTime, CommandFailure> {
     let judged = match config.read_config() {
         Ok(config) => judge_present_time(&config.startup.store, STORE_TIMEOUT)?,
         Err(_) => find_believed_time(None)?,
     };
-    if let Some(problem) = judged.problem {
-        let time = format_rfc3339(judged.time.unix_now);
-        print_message(format!("warning: {problem}; this command uses {time}"));
-    }
+    warn_about_clocks(judged.problem, judged.time);
     Ok(judged.time)
 }

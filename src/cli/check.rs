@@ -22,7 +22,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
             RingRows::default()
         }
         Ok(Some(mut store)) => {
-            // Each further question to a server that does not answer would wait as long.
+            // If the server does not answer, each further operation would wait for as long.
             if let Err(error @ StoreError::Unavailable { .. }) = store.unix_now() {
                 return Err(store_failure(error));
             }
@@ -78,9 +78,9 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Fails if a server that has a store refuses writes. Changes nothing.
+/// Fails if a Redis server that is a store refuses writes. Changes nothing.
 fn check_writable(store: &mut Store) -> Result<(), CommandFailure> {
-    // An empty server must stay empty.
+    // An empty server is no store yet. The check writes nothing to it.
     match store.ring_version().map_err(store_failure)? {
         Some(_) => store.check_takes_writes().map_err(store_failure),
         None => Ok(()),
@@ -88,7 +88,7 @@ fn check_writable(store: &mut Store) -> Result<(), CommandFailure> {
 }
 
 /// The failure of `riskgate check` if the store can't be used: exit code 1 if the store does not
-/// answer, else 78. (`riskgate run` would start, and wait for a Redis server that does not answer.)
+/// answer, else 78. (If a Redis server does not answer, `riskgate run` starts, and waits for it.)
 fn store_failure(error: StoreError) -> CommandFailure {
     match error {
         StoreError::Unavailable { .. } => error.into(),

@@ -17,7 +17,8 @@ pub enum ConfigCommand {
     Show {
         #[command(flatten)]
         config: GatewayConfigArgs,
-        /// Print a JSON array of objects with `key`, `value` (in TOML, or null) and `source`.
+        /// Print a JSON array of objects with `key`, `value` (a text in TOML, or null) and
+        /// `source`.
         #[arg(long)]
         json: bool,
     },

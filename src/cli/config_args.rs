@@ -1,4 +1,4 @@
-//! The options that name the config file and override settings.
+//! The command-line options that name the config file and override settings.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ impl GatewayConfigArgs {
     }
 }
 
-/// Names the file that a config was read from.
+/// Names the file that a config was read from; without a file, says that the defaults apply.
 pub fn describe_source(config: &Config) -> String {
     match &config.file {
         Some(file) => file.display().to_string(),

@@ -1,4 +1,4 @@
-//! `riskgate decide`.
+//! `riskgate decide`: decides one address by the rules of the config, and counts nothing.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::lookup_sources::LookupSources;
 use super::output::print_result;
-use super::standard_input::read_typed_address;
+use super::standard_input::read_typed_text_and_address;
 use crate::config::{Config, list_deciding_routes};
 use crate::decide::{
     Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide_strictest,
@@ -19,14 +19,14 @@ use crate::model::route_label::RouteLabel;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// `-`: the address is read from standard input, so that it is in no list of processes.
-    #[arg(value_name = "-", value_parser = parse_input)]
+    #[arg(value_name = "-", value_parser = require_dash)]
     input: String,
     /// Decide as on this route: the prefix of a screened route, `authz` or `assess`.
     #[arg(long, default_value = RouteLabel::Assess.as_str(), value_name = "ROUTE")]
     route: String,
     /// Suppose that a count has this value, such as inbox_accounts_30d=3. Can be given several
     /// times; other counts have no value.
-    #[arg(long = "fact", value_name = "COUNT=NUMBER", value_parser = parse_count)]
+    #[arg(long = "fact", value_name = "COUNT=NUMBER", value_parser = parse_supposed_count)]
     counts: Vec<(Fact, u32)>,
     /// Print JSON.
     #[arg(long)]
@@ -35,7 +35,7 @@ pub struct Args {
     config: ConfigArgs,
 }
 
-fn parse_input(text: &str) -> Result<String, String> {
+fn require_dash(text: &str) -> Result<String, String> {
     match text {
         "-" => Ok(text.to_owned()),
         _ => Err("expected - alone, because the address comes from standard input: \
@@ -44,7 +44,7 @@ fn parse_input(text: &str) -> Result<String, String> {
     }
 }
 
-fn parse_count(text: &str) -> Result<(Fact, u32), String> {
+fn parse_supposed_count(text: &str) -> Result<(Fact, u32), String> {
     let counts = || Fact::ALL.into_iter().filter(|fact| fact.is_count());
     let expected = || {
         let names: Vec<&str> = counts().map(Fact::as_str).collect();
@@ -56,17 +56,17 @@ fn parse_count(text: &str) -> Result<(Fact, u32), String> {
     Ok((fact, number.ok_or_else(expected)?))
 }
 
-/// Which scores block on a route, and the name by which rules know it.
+/// The route on which `riskgate decide` decides: its name in the rules, and its scores.
 struct DecidedRoute<'c> {
     name: &'c str,
     scores: &'c ScorePolicy,
 }
 
-/// Decides the address on standard input, and says why.
+/// Decides on the address that standard input has, and says why.
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
-    let route = find_route(&args.route, &config)?;
-    let (typed, address) = read_typed_address()?;
+    let route = find_deciding_route(&args.route, &config)?;
+    let (typed, address) = read_typed_text_and_address()?;
     let mut sources = LookupSources::of_config(&config);
     let table = sources.build_table()?;
     let found = sources.explain(&table, address.domain())?;
@@ -92,7 +92,10 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     })
 }
 
-fn find_route<'c>(name: &'c str, config: &'c Config) -> Result<DecidedRoute<'c>, CommandFailure> {
+fn find_deciding_route<'c>(
+    name: &'c str,
+    config: &'c Config,
+) -> Result<DecidedRoute<'c>, CommandFailure> {
     let settings = &config.reloadable;
     let known = list_deciding_routes(&settings.upstream_routes, settings.authz.as_deref());
     let known = known.join(", ");

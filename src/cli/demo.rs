@@ -1,20 +1,20 @@
 //! `riskgate demo`: a gateway and a stand-in upstream server on loopback.
 //!
-//! The command creates a temporary store with one key, starts a stand-in for the upstream server
-//! that checks addresses and has a sign-up page, and prints three requests to paste. The gateway is
-//! the same as that of `riskgate run`. `--upstream-only` runs the stand-in alone, for a gateway
-//! that the user starts.
+//! The command creates a temporary store with one key. It starts a stand-in for the upstream
+//! server, which checks addresses and has a sign-up page. It then runs the same gateway as
+//! `riskgate run`, and prints three requests to paste. `--upstream-only` runs the stand-in alone,
+//! for a gateway that the user starts.
 
 mod sign_up;
 mod stand_in;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::author::command_author;
+use super::author::find_command_author;
 use super::failure::CommandFailure;
 use super::output;
 use super::run;
@@ -23,9 +23,10 @@ use crate::keys::Token;
 use crate::management::set_present_time;
 use crate::store::{KeyRow, NewKeyPlan, RedisOptions, Store, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
+use crate::support::work_dir::WorkDir;
 use crate::table::{Table, TableLocation};
 
-/// Where the stand-in checking service listens if the command line names no address.
+/// Where `--upstream-only` listens if it names no address, unless this address is taken.
 const DEFAULT_UPSTREAM_ADDRESS: &str = "127.0.0.1:9000";
 
 #[derive(Debug, clap::Args)]
@@ -86,11 +87,11 @@ fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, Command
 }
 
 fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
-    // The table is loaded before the free addresses are chosen, so that the addresses are bound
-    // soon after they were chosen.
+    // Loading the table takes time. It comes before the choice of free addresses, so that the
+    // gateway binds them soon after the choice.
     let table = Table::load(&TableLocation::Bundled)?;
-    let temp_dir = TempDir::create()?;
-    let store = temp_dir.0.join("riskgate.db");
+    let temp_dir = WorkDir::create_in(&std::env::temp_dir(), "riskgate-demo-")?;
+    let store = temp_dir.path().join("riskgate.db");
     let http = find_free_address("127.0.0.1:8080")?;
     let admin = find_free_address("127.0.0.1:9090")?;
     let upstream = TcpListener::bind("127.0.0.1:0")?;
@@ -115,7 +116,7 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
     let mut new_store = Store::open(&url, &options, Duration::from_secs(5))?;
     set_present_time(&mut new_store)?;
     let plan = Some(NewKeyPlan::of_store_account("pro"));
-    new_store.changes_by(&command_author()).add_keys(&[(key, plan)], None)?;
+    new_store.changes_by(&find_command_author()).add_keys(&[(key, plan)], None)?;
 
     let flags = [
         ("listen.http", http.to_string()),
@@ -126,8 +127,8 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
         ("process.runtime_dir", String::new()),
     ];
     let flags = flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    let config = temp_dir.0.join("riskgate.toml");
-    std::fs::write(&config, sign_up_config())?;
+    let config = temp_dir.path().join("riskgate.toml");
+    std::fs::write(&config, render_demo_config())?;
     let config_sources = ConfigSources { file: ConfigFile::Path(config.clone()), flags };
     // Faults are reported before the demo prints any request.
     Config::read(&config_sources).map_err(CommandFailure::config_faults)?;
@@ -139,8 +140,8 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
     run::run_with_exit_hook(config_sources, Box::new(move || drop(temp_dir)))
 }
 
-/// The config of the demo: the sign-up page, with its forms screened.
-fn sign_up_config() -> String {
+/// Renders the config of the demo: a route for the sign-up page, whose forms riskgate screens.
+fn render_demo_config() -> String {
     format!(
         "# The demo fetches no lists.\n\
          [[table.feed]]\n\
@@ -177,7 +178,7 @@ fn print_example_requests(http: SocketAddr, admin: SocketAddr, config: &Path, to
     );
     // The gateway runs without these lines, so a failed write does not end the demo.
     if let Err(error) = output::write_stdout(text.as_bytes()) {
-        log::error!("{}", output::stdout_error(&error));
+        log::error!("{}", output::describe_stdout_error(&error));
     }
 }
 
@@ -193,31 +194,9 @@ fn wait_until_accepting(address: SocketAddr) -> bool {
     false
 }
 
-/// Returns the preferred address if it is free, else a loopback address with any free port. Another
-/// process can take the address before it is bound.
+/// Returns the preferred address if it is free, else a loopback address with any free port. Before
+/// the gateway binds the address, another process may take it.
 fn find_free_address(preferred: &str) -> Result<SocketAddr, CommandFailure> {
     let listener = TcpListener::bind(preferred).or_else(|_| TcpListener::bind("127.0.0.1:0"))?;
     Ok(listener.local_addr()?)
-}
-
-/// A temporary directory, which is removed when this is dropped.
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn create() -> Result<TempDir, CommandFailure> {
-        let mut bytes = [0u8; 8];
-        getrandom::fill(&mut bytes).map_err(|error| CommandFailure::failed(error.to_string()))?;
-        let name = format!("riskgate-demo-{:016x}", u64::from_be_bytes(bytes));
-        let path = std::env::temp_dir().join(name);
-        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
-            .create(&path)?;
-        Ok(TempDir(path))
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        // If it can't be removed, the system cleans its temporary directory.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,7 +1,8 @@
 //! `riskgate doctor`: checks a running deployment from outside of its process.
 //!
-//! Each check is one finding, and no check keeps another from running. Changes nothing: riskgate
-//! neither charges nor forwards what it is asked. Only `--url` may reach a server behind it.
+//! A check adds one finding or more, and a check that fails keeps no later one from running. The
+//! command changes nothing. riskgate charges none of the command's requests, and answers them all
+//! itself, except the request to `--url`: riskgate may forward that request to an upstream server.
 
 mod ages;
 mod gateway;
@@ -23,11 +24,12 @@ use crate::process::server::StartupInputs;
 use crate::store::Finding;
 use public_url::PublicUrl;
 
-/// The settings whose defaults lead a check to another deployment than the one that is meant.
-const CHECKED_SETTINGS: [&str; 4] =
+/// The settings that say where the deployment is. If the config lacks one, its default may lead the
+/// checks to another deployment.
+const ADDRESS_SETTINGS: [&str; 4] =
     ["listen.http", "listen.admin", "store.url", "upstream.servers"];
-/// How long the store may take for an answer.
-const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long each operation of `doctor` on the store may take.
+const DOCTOR_STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -55,7 +57,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let mut findings = vec![name_config_and_defaults(&sources, config)];
     findings.extend(gateway::check_gateway(&client, config, token.transpose()?.as_deref()));
     findings.extend(listeners::check_listeners(&client, config));
-    findings.extend(check_store(config, STORE_TIMEOUT).into_iter().map(name_store));
+    findings.extend(check_store(config, DOCTOR_STORE_TIMEOUT).into_iter().map(prefix_with_store));
     findings.extend(servers::check_servers(config));
     findings.extend(servers::check_resolvers(config, &inputs.table));
     if let Some(certificates) = inputs.certificates {
@@ -67,11 +69,12 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     print_findings(&findings, args.json, "the deployment")
 }
 
-/// Names the config that is checked, and what it leaves to defaults. The gateway may have another.
+/// Names the config that is checked, and the defaults of [`ADDRESS_SETTINGS`] that it leaves in
+/// force. The running gateway may have another config.
 fn name_config_and_defaults(sources: &ConfigSources, config: &Config) -> Finding {
     let settings = Config::read_effective_settings(sources).map(|it| it.0).unwrap_or_default();
     let is_default = |it: &&EffectiveSetting| {
-        it.origin == SettingOrigin::Default && CHECKED_SETTINGS.contains(&it.key.as_str())
+        it.origin == SettingOrigin::Default && ADDRESS_SETTINGS.contains(&it.key.as_str())
     };
     let defaults = settings.iter().filter(is_default).filter_map(|it| {
         let name = it.key.as_str();
@@ -91,6 +94,7 @@ fn name_config_and_defaults(sources: &ConfigSources, config: &Config) -> Finding
     )
 }
 
+/// Reads a token of the admin API from a file.
 fn read_token(file: &Path) -> Result<String, CommandFailure> {
     let failure = |found: &str| {
         let expected = "expected a token of the admin API";
@@ -104,8 +108,9 @@ fn read_token(file: &Path) -> Result<String, CommandFailure> {
     }
 }
 
-/// Names the store in a finding about it: the gateway has a version and a clock too.
-fn name_store(finding: Finding) -> Finding {
+/// Puts the word `store` before the subject of a finding about the store: other findings are about
+/// the version and the clock of the gateway.
+fn prefix_with_store(finding: Finding) -> Finding {
     match &*finding.subject {
         "store" => finding,
         subject => Finding { subject: format!("store {subject}").into(), ..finding },

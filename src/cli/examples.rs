@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-/// One example for each command. The words up to the name of the command are the command.
+/// One example for each command: the words that name the command, and its arguments.
 const EXAMPLES: [(&str, &str); 40] = [
     ("run", "-c /etc/riskgate/riskgate.toml --upstream 127.0.0.1:9000"),
     ("init", "--upstream 127.0.0.1:3000 --sign-up /signup --account acme"),
@@ -46,8 +46,8 @@ const EXAMPLES: [(&str, &str); 40] = [
     ("completions", "bash"),
 ];
 
-/// Adds the examples to the help of a command and of all below it. `path` has the words before
-/// those of the command, with a blank behind each.
+/// Adds the examples to the help of all commands below `command`. `command` itself gets no example.
+/// `path` has the words that name `command`, each with a blank behind it; it is empty for the root.
 pub(super) fn with_examples(command: Command, path: &str) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| {
@@ -66,7 +66,7 @@ pub(super) fn with_examples(command: Command, path: &str) -> Command {
     })
 }
 
-/// Returns a whole line with an example of a command, of which `words` are the name.
+/// Returns the whole line of the example for the command that `words` name.
 pub(super) fn find_example(words: &str) -> Option<String> {
     let (_, more) = EXAMPLES.iter().find(|(command, _)| *command == words)?;
     Some(format!("riskgate {words} {more}").trim_end().to_owned())
@@ -79,12 +79,12 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// The words of all commands that have no commands below them.
-    fn list_commands(command: &Command, path: &str, out: &mut Vec<String>) {
+    /// Lists the words of all commands that have no commands below them.
+    fn list_leaf_commands(command: &Command, path: &str, out: &mut Vec<String>) {
         for inner in command.get_subcommands() {
             let words = format!("{path}{}", inner.get_name());
             match inner.has_subcommands() {
-                true => list_commands(inner, &format!("{words} "), out),
+                true => list_leaf_commands(inner, &format!("{words} "), out),
                 false => out.push(words),
             }
         }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn each_command_has_an_example_that_is_right() {
         let mut commands = Vec::new();
-        list_commands(&Cli::command(), "", &mut commands);
+        list_leaf_commands(&Cli::command(), "", &mut commands);
         for words in commands.iter().filter(|words| *words != "man") {
             let example = EXAMPLES.iter().find(|(command, _)| command == words);
             let (_, more) = example.unwrap_or_else(|| panic!("{words} has no example"));

@@ -7,10 +7,11 @@ use crate::store::StoreError;
 
 /// The exit code for bad config or data: EX_CONFIG of sysexits.h.
 pub const EXIT_CONFIG: u8 = 78;
+
 /// The messages and the exit code of a failed command.
 pub struct CommandFailure {
-    /// Messages for standard error; empty if they are written already, or if there is none to
-    /// write.
+    /// Messages for standard error. Empty if the command has written its messages already, or has
+    /// none.
     pub message_lines: Vec<String>,
     pub exit_code: u8,
 }
@@ -64,7 +65,7 @@ impl From<ManagementFault> for CommandFailure {
     fn from(fault: ManagementFault) -> CommandFailure {
         match fault {
             ManagementFault::Invalid { field, expected, found } => {
-                // NAME and DOMAIN are arguments without `--`.
+                // `NAME` and `domain` are arguments without `--`.
                 let is_option = !field.starts_with(char::is_uppercase) && field != "domain";
                 let option = if is_option { "--" } else { "" };
                 CommandFailure::usage(format!(

@@ -6,8 +6,8 @@ use super::failure::CommandFailure;
 use super::output::{escape_controls, print_result};
 use crate::store::{Finding, FindingLevel};
 
-/// Prints one line for each finding, or a JSON object. Fails if there is a fault in `subject`, such
-/// as `the store`.
+/// Prints one line for each finding, or a JSON object. Fails if a finding is a fault. The message
+/// then says that `subject`, such as `the store`, has a fault.
 pub(super) fn print_findings(
     findings: &[Finding],
     json: bool,
@@ -23,7 +23,7 @@ pub(super) fn print_findings(
             });
             format!("{}\n", json!({ "findings": objects.collect::<Vec<_>>() }))
         }
-        false => findings.iter().map(to_line).collect(),
+        false => findings.iter().map(format_finding).collect(),
     };
     print_result(text)?;
     match findings.iter().filter(|it| it.level == FindingLevel::Fault).count() {
@@ -33,10 +33,10 @@ pub(super) fn print_findings(
     }
 }
 
-fn to_line(finding: &Finding) -> String {
+fn format_finding(finding: &Finding) -> String {
     let Finding { subject, level, found, advice } = finding;
     let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
-    // Some of it is what a server has sent.
+    // A server may have sent a part of the line.
     let line = escape_controls(&format!("{subject}: {found}{advice}"));
     format!("{:<8} {line}\n", level.as_str())
 }

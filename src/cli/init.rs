@@ -1,7 +1,8 @@
 //! `riskgate init`: a config, a first key, and on request a unit of systemd or a compose file.
 //!
-//! Asks four questions on a terminal; elsewhere the options answer them. Overwrites no file: each
-//! is created, or the command fails before it has written any.
+//! On a terminal, the command asks the questions that no option has answered. Elsewhere, it takes
+//! the defaults. It overwrites no file. If it fails, it removes the files that it has written; a
+//! store that it has created stays.
 
 mod answers;
 mod files;
@@ -38,16 +39,16 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         _ => None,
     };
     for file in [Some(&args.file), extra.as_ref()].into_iter().flatten() {
-        check_is_free(file)?;
+        check_path_is_free(file)?;
     }
     let mut answers = Interview::new().ask(args)?;
     if args.compose {
-        // No client of a container reaches its loopback address.
+        // A client outside of the container can't reach the container's loopback address.
         answers.listen.set_ip([0, 0, 0, 0].into());
     }
     let mut written = Vec::new();
     write_files_and_key(args, &answers, extra.as_deref(), &mut written).inspect_err(|_| {
-        // Nothing stays of what failed: `riskgate init` would overwrite none of it.
+        // `riskgate init` overwrites no file, so the files of a failed run would stop the next run.
         for file in &written {
             let _ = fs::remove_file(file);
         }
@@ -56,7 +57,8 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Writes the files, and makes the key. Adds each file that it has written to `written`.
+/// Writes the files, and creates the key, but with `--compose` no key. Adds the path of each
+/// written file to `written`.
 fn write_files_and_key(
     args: &Args,
     answers: &Answers,
@@ -122,8 +124,8 @@ fn print_next_commands(args: &Args, answers: &Answers) {
     print_message(format!("next:\n    {first}\n    {second}"));
 }
 
-/// Fails if there is something at the path, or no folder for it.
-fn check_is_free(file: &Path) -> Result<(), CommandFailure> {
+/// Fails if there is something at the path, or if the folder of the path does not exist.
+fn check_path_is_free(file: &Path) -> Result<(), CommandFailure> {
     let shown = file.display();
     if file.symlink_metadata().is_ok() {
         let expected = "expected no file, because `riskgate init` overwrites none";

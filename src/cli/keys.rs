@@ -8,13 +8,13 @@ use std::sync::Arc;
 use clap::Subcommand;
 use serde_json::json;
 
-use super::author::command_author;
+use super::author::find_command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{print_message, print_result_of_change, stdout_error, write_secret};
+use super::output::{describe_stdout_error, print_message, print_result_of_change, write_secret};
 use super::store_access::{
-    check_served_file_exists, check_store_is_served, is_store_missing, open_existing_store,
-    open_store, warn_about_clock_skew,
+    check_no_other_store_is_served, check_served_file_exists, is_store_missing,
+    open_existing_store, open_store, warn_about_clock_skew,
 };
 use crate::config::Config;
 use crate::keys::Token;
@@ -50,7 +50,7 @@ pub enum KeysCommand {
         /// When the key expires: 90d, 12h, or a time such as 2027-01-01T00:00:00Z.
         #[arg(long, value_name = "WHEN")]
         expires: Option<String>,
-        /// Print a JSON object with id and key instead.
+        /// Print a JSON object with id, account and key instead.
         #[arg(long)]
         json: bool,
     },
@@ -75,10 +75,11 @@ pub enum KeysCommand {
         /// How long the old key still works.
         #[arg(long, default_value = DEFAULT_OVERLAP, value_name = "TIME")]
         overlap: String,
-        /// When the new key expires; by default after as long a time as the old one had.
+        /// When the new key expires: 90d, 12h, or a time. By default, the new key gets the lifetime
+        /// that the old key had in all, counted from now.
         #[arg(long, value_name = "WHEN")]
         expires: Option<String>,
-        /// Print a JSON object with id and key instead.
+        /// Print a JSON object with id, account and key instead.
         #[arg(long)]
         json: bool,
     },
@@ -134,7 +135,7 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
 pub(super) fn create_key(config: &Config, new: &NewKey, json: bool) -> Result<(), CommandFailure> {
     // A failed command must not leave a new store behind.
     check_new_key(&config.reloadable, new)?;
-    let (mut store, author) = (open_store(config)?, command_author());
+    let (mut store, author) = (open_store(config)?, find_command_author());
     let key = prepare_key(&mut store, &config.reloadable, new, None)?;
     warn_about_clock_skew(&mut store)?;
     let added = key.add(&mut store, &author);
@@ -145,7 +146,8 @@ pub(super) fn create_key(config: &Config, new: &NewKey, json: bool) -> Result<()
     print_key_or_undo(&mut store, added, &key.row, &key.token, json, undo)
 }
 
-/// Prints a new key. If that fails, calls `undo`, because nobody knows the key then.
+/// Prints a new key. Calls `undo` if the key can't be printed, or if the store did not answer:
+/// nobody knows the key then.
 fn print_key_or_undo(
     store: &mut Store,
     added: Result<(), StoreError>,
@@ -171,11 +173,11 @@ fn print_key_or_undo(
                 }
                 return Ok(());
             };
-            CommandFailure::failed(stdout_error(&error))
+            CommandFailure::failed(describe_stdout_error(&error))
         }
         // The store did not answer, so nobody knows whether the store has the key.
         Err(error @ StoreError::Unavailable { .. }) => error.into(),
-        // The plan is an option of the command.
+        // The error begins with `plan`, which is an option of the command.
         Err(error @ StoreError::OtherPlan { .. }) => {
             return Err(CommandFailure::failed(format!("--{error}")));
         }
@@ -183,7 +185,7 @@ fn print_key_or_undo(
     };
     let outcome = match undo(store) {
         Ok(()) => format!("key {id} could not be shown and is revoked"),
-        // The store does not have the key, and the old key of a rotation is as it was.
+        // The store does not have the new key. If this is a rotation, the old key is unchanged.
         Err(StoreError::Conflict(_)) => "nothing was changed".to_owned(),
         Err(error) => format!(
             "key {id} could not be shown, so nobody can use it; revoking it: {error}; to be sure, \
@@ -201,12 +203,12 @@ fn rotate(
     json: bool,
 ) -> Result<(), CommandFailure> {
     parse_rotation_times(Some(overlap), expires)?;
-    check_store_is_served(config)?;
+    check_no_other_store_is_served(config)?;
     check_served_file_exists(config)?;
     if is_store_missing(config) {
         return Err(CommandFailure::failed(describe_unknown_id(id, None)));
     }
-    let (mut store, author) = (open_existing_store(config)?, command_author());
+    let (mut store, author) = (open_existing_store(config)?, find_command_author());
     let rotation =
         prepare_rotation(&mut store, &config.reloadable, id, Some(overlap), expires, None)?;
     warn_about_clock_skew(&mut store)?;
@@ -221,14 +223,14 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
     let is_declared = || {
         read_declared_keys(&config.reloadable).is_ok_and(|all| all.iter().any(|it| it.key.id == id))
     };
-    check_store_is_served(config)?;
+    check_no_other_store_is_served(config)?;
     check_served_file_exists(config)?;
     if is_store_missing(config) && !is_declared() {
         // A failed command must not leave a new store behind.
         return Err(CommandFailure::failed(describe_unknown_id(id, None)));
     }
     let declared_keys = || read_declared_keys(&config.reloadable).map(Arc::new);
-    let now = revoke_key(&mut open_store(config)?, &command_author(), id, declared_keys)?;
+    let now = revoke_key(&mut open_store(config)?, &find_command_author(), id, declared_keys)?;
     let object = json!({ "id": id, "revoked_at": format_rfc3339(now) });
     print_change(&format!("key {id} is revoked"), &object, json)
 }
@@ -236,11 +238,12 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
 fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure> {
     // A failed command must not leave a new store behind.
     let keys = ImportedKeys::read(&config.reloadable, file)?;
-    let ids = import_keys(&mut open_store(config)?, &config.reloadable, &command_author(), keys)?;
+    let ids =
+        import_keys(&mut open_store(config)?, &config.reloadable, &find_command_author(), keys)?;
     print_change(&format!("{} imported", Counted(ids.len(), "key")), &json!(ids), json)
 }
 
-/// Prints what the command has changed: in words, or as JSON.
+/// Prints what the command has changed: `done` in words, or `result` as JSON.
 fn print_change(done: &str, result: &serde_json::Value, json: bool) -> Result<(), CommandFailure> {
     match json {
         true => print_result_of_change(done, format!("{result}\n")),

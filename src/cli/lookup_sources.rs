@@ -1,9 +1,10 @@
-//! What commands look domains up in: what a gateway of the config has, or a table alone.
+//! What commands look domains up in: the table, overrides and DNS facts of a gateway of the config,
+//! or a table alone.
 
 use std::path::PathBuf;
 
 use super::output::print_message;
-use super::store_access::{STORE_TIMEOUT, table_inputs};
+use super::store_access::{STORE_TIMEOUT, read_table_inputs};
 use crate::config::{Config, StoreOptions};
 use crate::management::{ExplainedDomain, explain_domain, read_present_time};
 use crate::model::domain::Domain;
@@ -11,24 +12,25 @@ use crate::model::verdict::Score;
 use crate::store::{Store, StoreError};
 use crate::table::{Table, TableFaults, TableInputs, TableLocation};
 
-/// What the answers of a look-up come from.
+/// The lists, overrides and DNS facts from which a look-up takes its answer.
 pub struct LookupSources {
     inputs: TableInputs,
-    /// The score of a name that nothing is known of.
+    /// The score of a name about which nothing is known; `None` for the score of the table.
     unknown_score: Option<Score>,
-    /// What riskgate has learned from the DNS, which decides if no list does.
+    /// The store with the facts learned from the DNS, which decide if no list does. `None` if
+    /// look-ups do without these facts.
     store: Option<Store>,
     /// The time of the look-up in Unix seconds.
     unix_now: i64,
 }
 
 impl LookupSources {
-    /// The sources of a gateway with this config: its lists, the overrides and the DNS facts of its
-    /// store, and its score of unknown names. If the store does not answer, prints a message; the
-    /// look-ups then do without it.
+    /// The sources of a gateway with this config: its lists and its score of unknown names, and the
+    /// overrides and the DNS facts of its store. If the store fails, prints a message; the look-ups
+    /// then do without the store.
     pub fn of_config(config: &Config) -> LookupSources {
         LookupSources {
-            inputs: table_inputs(config),
+            inputs: read_table_inputs(config),
             unknown_score: config.reloadable.unknown_score,
             store: open_store_with_dns_facts(config),
             unix_now: read_present_time(&config.startup.store, STORE_TIMEOUT),
@@ -65,8 +67,8 @@ impl LookupSources {
     }
 }
 
-/// Opens the store, which has the learned DNS results. Returns None if `dns.learn` is off. If the
-/// store does not answer, prints a message and returns None; look-ups then use the table alone.
+/// Opens the store for its learned DNS facts. Returns None if `dns.learn` is off. If the store does
+/// not exist or fails, prints a message and returns None.
 fn open_store_with_dns_facts(config: &Config) -> Option<Store> {
     let StoreOptions { url, redis, .. } = &config.startup.store;
     if !config.reloadable.dns.is_learning_enabled {

@@ -37,8 +37,9 @@ pub fn print_completions(
     print_result(script)
 }
 
-/// Prints riskgate(1), or writes the pages of all commands. On a terminal, `man` shows the page;
-/// without `man`, the page is the long help, which has the same words.
+/// Prints the source of riskgate(1), or writes the pages of all commands into a directory. On a
+/// terminal, `man` shows the page. If `man` fails, the long help is printed, which has the same
+/// words.
 pub fn print_man_page(args: &ManArgs, mut command: Command) -> Result<(), CommandFailure> {
     if let Some(dir) = &args.dir {
         let written = clap_mangen::generate_to(command, dir);
@@ -62,7 +63,7 @@ fn show_with_man(page: &[u8]) -> bool {
     let Ok(mut man) = man.args(["-l", "-"]).stdin(process::Stdio::piped()).spawn() else {
         return false;
     };
-    // `man` may end before it has read all.
+    // `man` may end before it has read the whole page.
     let written = man.stdin.take().is_some_and(|mut input| input.write_all(page).is_ok());
     man.wait().is_ok_and(|status| status.success()) && written
 }

@@ -1,7 +1,7 @@
 //! Output of commands: results go to standard output, messages to standard error.
 //!
-//! If a result can't be written, the command fails; it does not panic. If a message can't be
-//! written, the command goes on without it.
+//! If a result can't be written, the command fails, and does not panic. If a message can't be
+//! written, the command goes on.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
@@ -23,26 +23,27 @@ const RESET: &str = "\x1b[0m";
 pub fn print_result(result: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
     write_stdout(result.as_ref()).map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => CommandFailure { message_lines: Vec::new(), exit_code: 1 },
-        _ => CommandFailure::failed(stdout_error(&error)),
+        _ => CommandFailure::failed(describe_stdout_error(&error)),
     })
 }
 
 /// Writes the result of a command that has changed something. If the result can't be written, the
 /// failure contains `done`, which says what the command has changed.
 pub fn print_result_of_change(done: &str, result: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
-    write_stdout(result.as_ref())
-        .map_err(|error| CommandFailure::failed(format!("{done}; {}", stdout_error(&error))))
+    write_stdout(result.as_ref()).map_err(|error| {
+        CommandFailure::failed(format!("{done}; {}", describe_stdout_error(&error)))
+    })
 }
 
-/// Writes all bytes to standard output's descriptor, not through the standard library's buffer: the
-/// buffer could be written after the command has reported a failure.
+/// Writes all bytes directly to the descriptor of standard output. The standard library could write
+/// its buffer after the command has reported a failure, so this function does not use that buffer.
 pub fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     File::from(io::stdout().as_fd().try_clone_to_owned()?).write_all(bytes)
 }
 
-/// Writes a secret that is shown only once to standard output. If standard output was closed when
-/// the process started, Rust's runtime has opened `/dev/null` for it, for reading and writing. The
-/// function then returns an error, because nobody would see the secret.
+/// Writes a secret that is shown only once to standard output. Returns an error if standard output
+/// was closed when the process started, because nobody would see the secret. Rust's runtime has
+/// then opened `/dev/null` in its place, for reading and writing.
 pub fn write_secret(bytes: &[u8]) -> io::Result<()> {
     let device = |path: &str| fs::metadata(path).map(|meta| meta.rdev()).ok();
     let fields = fs::read_to_string("/proc/self/fdinfo/1").unwrap_or_default();
@@ -56,7 +57,7 @@ pub fn write_secret(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The message for a failed write to standard output.
-pub fn stdout_error(error: &io::Error) -> String {
+pub fn describe_stdout_error(error: &io::Error) -> String {
     format!("standard output: expected to write to it, but found {error}")
 }
 
@@ -70,10 +71,9 @@ pub fn print_message(line: impl AsRef<str>) {
     }
 }
 
-/// Writes one line of a failed command to standard error. It is red on a terminal that shows
-/// colours.
+/// Writes one line of a failed command to standard error, with `…` in place of API keys. The line
+/// is red on a terminal that shows colours.
 pub fn print_failure(line: impl AsRef<str>) {
-    // Somebody may have given a key in place of something else.
     let line = hide_keys(line.as_ref());
     match shows_colors() {
         true => write_stderr(&format!("{RED}{line}{RESET}\n")),
@@ -81,30 +81,30 @@ pub fn print_failure(line: impl AsRef<str>) {
     }
 }
 
-/// Writes one line about the progress of long work to standard error, if a person reads it there.
+/// Writes one line about the progress of long work to standard error, if that is a terminal.
 pub fn print_progress(line: impl AsRef<str>) {
     if io::stderr().is_terminal() {
         print_message(line);
     }
 }
 
-/// Returns true if standard error is a terminal that shows colours, and the user wants them: see
+/// Returns true if standard error shows colours, and the user wants colours: see
 /// <https://no-color.org>.
 fn shows_colors() -> bool {
     AutoStream::choice(&io::stderr()) != ColorChoice::Never
 }
 
 fn write_stderr(line: &str) {
-    // One write, because other processes may write to the same file.
+    // One write, so that a line of another process does not split this line.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// The narrowest width to which a column is shortened, in characters.
 const MIN_COLUMN_WIDTH: usize = 8;
 
-/// Formats rows as aligned columns. Writes control characters as `\u{1b}`, so that no label and no
-/// name controls the terminal. If standard output is a terminal, shortens the widest columns
-/// until the rows fit.
+/// Formats rows as aligned columns. Writes control characters as escapes such as `\u{1b}`, so that
+/// no label and no name controls the terminal. If standard output is a terminal, shortens the
+/// widest columns until the rows fit, as far as [`format_columns_within`] allows.
 pub fn format_columns(header: &[&str], rows: &[Vec<String>]) -> String {
     let terminal_width = rustix::termios::tcgetwinsize(io::stdout()).ok();
     let terminal_width = terminal_width.map(|size| usize::from(size.ws_col));
@@ -113,9 +113,9 @@ pub fn format_columns(header: &[&str], rows: &[Vec<String>]) -> String {
     format_columns_within(header, &rows, terminal_width.filter(|width| *width > 0))
 }
 
-/// Like [`format_columns`]; `None` is any width. No column becomes narrower than its header or than
-/// [`MIN_COLUMN_WIDTH`]. The first column stays whole, because other commands take what it
-/// contains.
+/// Formats rows as aligned columns within a width in characters; `None` is any width. No column
+/// becomes narrower than its header or than [`MIN_COLUMN_WIDTH`]. The first column stays whole,
+/// because people copy ids and names from it into other commands.
 fn format_columns_within(
     header: &[&str],
     rows: &[Vec<String>],
@@ -141,7 +141,8 @@ fn format_columns_within(
         let mut padding = 0;
         for (cell, width) in cells.zip(&widths) {
             let cell = shorten(cell, *width);
-            // No blanks behind the last column. A format string pads to 65,535 columns at most.
+            // The blanks come before the next column, so none stand behind the last one. A format
+            // string would pad to 65,535 columns at most.
             line.extend(std::iter::repeat_n(' ', padding));
             line += &cell;
             padding = width.saturating_sub(cell.chars().count()) + 2;

@@ -19,8 +19,8 @@ pub struct Args {
     admin: Option<SocketAddr>,
 }
 
-/// Prints the answer of `/readyz` of the admin listener. Fails if its status is not 200, or if no
-/// gateway answers.
+/// Prints the answer of `/readyz` on the admin listener. Fails if the status of the answer is not
+/// 200, if no gateway answers, or if the config is needed and faulty.
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let admin = match args.admin {
         Some(address) => address,

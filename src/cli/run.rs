@@ -31,8 +31,8 @@ pub fn run_with_exit_hook(
     run_server(config_sources, StartMode::Standalone, Some(exit_hook))
 }
 
-/// Runs the gateway and writes all messages through the process log. The log blocks no thread but
-/// its own, so the process serves and ends even if standard error is a full pipe.
+/// Runs the gateway, and writes all messages through the process log. Only the thread of that log
+/// waits for standard error, so the process serves and ends even if standard error is a full pipe.
 fn run_server(
     config_sources: ConfigSources,
     start_mode: StartMode,

@@ -1,12 +1,12 @@
-//! `riskgate sign-ups`: shows and deletes what is kept about one person.
+//! `riskgate sign-ups`: shows and deletes the sign-ups of one person.
 //!
-//! The address is read from standard input, so that it is in no list of processes and in no history
-//! of a shell's commands.
+//! The command reads the address from standard input, so that no list of processes and no history
+//! of a shell has the address.
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::author::command_author;
+use super::author::find_command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_result, print_result_of_change};
@@ -51,7 +51,7 @@ pub fn run(command: &SignUpsCommand) -> Result<(), CommandFailure> {
         }
         SignUpsCommand::Delete(args) => {
             let (config, address) = (args.config.read_config()?, read_address()?);
-            let (mut store, author) = (open_existing_store(&config)?, command_author());
+            let (mut store, author) = (open_existing_store(&config)?, find_command_author());
             let deleted = with_owner(&mut store, &config, &address, |store, owner| {
                 delete_sign_ups(store, &author, owner)
             })?;
@@ -65,6 +65,7 @@ pub fn run(command: &SignUpsCommand) -> Result<(), CommandFailure> {
     }
 }
 
+/// Calls an operation with the owner of the inbox of an address.
 fn with_owner<T, E>(
     store: &mut Store,
     config: &Config,
@@ -74,7 +75,7 @@ fn with_owner<T, E>(
 where
     CommandFailure: From<E>,
 {
-    // A server without keys has no accounts, but may have sign-ups.
+    // A server without a key ring has no accounts, but may have sign-ups.
     let rows = store.ring_rows()?.map_or(Vec::new(), |rows| rows.accounts);
     let declared = read_declared_keys(&config.reloadable)?;
     let of_file = declared.iter().map(|declared| declared.key.account.as_str());

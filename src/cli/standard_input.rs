@@ -7,8 +7,8 @@ use super::output::print_message;
 use crate::model::email::{EmailAddress, EmailError};
 use crate::support::regular_file::{ReadError, decode_text};
 
-/// Reads standard input as UTF-8, up to a size. The error says what was expected, and what was
-/// found.
+/// Reads all of standard input as UTF-8. Fails if it has more than `max_bytes`. The error says that
+/// `expected` was expected, and what was found.
 pub fn read_standard_input(max_bytes: u64, expected: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
     let read = io::stdin().take(max_bytes + 1).read_to_end(&mut bytes).map_err(ReadError::from);
@@ -20,13 +20,13 @@ pub fn read_standard_input(max_bytes: u64, expected: &str) -> Result<String, Str
     decode_text(bytes).map_err(|error| fault(error.to_string()))
 }
 
-/// Reads an address from standard input, without the blanks around it.
+/// Reads an e-mail address from standard input, without the blanks around the address.
 pub fn read_address() -> Result<EmailAddress, CommandFailure> {
-    read_typed_address().map(|(_, address)| address)
+    read_typed_text_and_address().map(|(_, address)| address)
 }
 
-/// Like [`read_address`]. Returns also the text as it was typed.
-pub fn read_typed_address() -> Result<(String, EmailAddress), CommandFailure> {
+/// Reads an address as [`read_address`] does. Returns the text as it was typed, and the address.
+pub fn read_typed_text_and_address() -> Result<(String, EmailAddress), CommandFailure> {
     const MAX_BYTES: u64 = 4 * 1024;
     if io::stdin().is_terminal() {
         print_message("e-mail address, then Enter and Ctrl-D:");

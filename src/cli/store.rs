@@ -1,16 +1,16 @@
-//! `riskgate store`: initialize a store on a server, copy, save or restore one, or repair its
-//! month.
+//! `riskgate store`: initializes, checks, copies, saves and restores stores, and repairs the month
+//! of a store.
 
 mod backup;
+mod check;
 mod contents;
-mod deployment;
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::json;
 
-use super::author::command_author;
+use super::author::find_command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_result_of_change};
@@ -22,9 +22,9 @@ use crate::model::month::Month;
 use crate::store::{MonthRepair, RedisOptions, StoreContents, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
 
-pub use deployment::check_store;
+pub use check::check_store;
 
-use contents::{describe, open_and_read_contents, report_copy, write_contents};
+use contents::{describe_url, open_and_read_contents, report_copy, write_contents};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
@@ -47,10 +47,10 @@ pub enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Copy a store into an empty one: accounts, keys, usage, the audit, the top counts, the inbox
-    /// secret and sign-ups. Stop the gateways on FROM first: calls that they count during the copy
-    /// would be missing. FROM is not changed. No gateway uses TO before the copy is complete. An
-    /// interrupted copy can be run again.
+    /// Copy a store into an empty one: accounts, keys, overrides, usage, the audit, the top counts,
+    /// the quota events, the inbox secret and sign-ups. Stop the gateways on FROM first: calls that
+    /// they count during the copy would be missing. FROM is not changed. No gateway uses TO before
+    /// the copy is complete. An interrupted copy can be run again.
     Copy {
         /// The config whose store.tls_ca and store.wait_replicas apply to Redis servers.
         #[command(flatten)]
@@ -64,8 +64,9 @@ pub enum StoreCommand {
         json: bool,
     },
     /// Save the store in a file: accounts, keys, overrides, the audit, usage, the top counts, the
-    /// inbox secret and sign-ups. Gateways may run meanwhile, and keys, accounts, overrides and
-    /// audit are saved as of one moment. The new file is read back, and then replaces an older one.
+    /// quota events, the inbox secret and sign-ups. Gateways may run meanwhile, and keys, accounts,
+    /// overrides and audit are saved as of one moment. The command reads the new file back, and
+    /// then replaces an older backup by it.
     Backup {
         #[command(flatten)]
         config: ConfigArgs,
@@ -110,11 +111,11 @@ pub fn parse_month(text: &str) -> Result<Month, String> {
 pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
     match command {
         StoreCommand::Init { config, json } => init(&config, json),
-        StoreCommand::Check { config, json } => deployment::check(&config, json),
+        StoreCommand::Check { config, json } => check::run(&config, json),
         StoreCommand::Copy { config, from, to, json } => {
             let (from, to) = (parse_url("FROM", &from)?, parse_url("TO", &to)?);
             let config = config.read_config()?;
-            // The gateway has the file open that was there before.
+            // A running gateway would go on with the older file, which it has open.
             if matches!(to, StoreUrl::Sqlite(_)) && config.startup.store.is_at(&to) {
                 check_no_gateway_runs(&config)?;
             }
@@ -128,9 +129,9 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
 
 fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
-    // Not if a gateway has read its keys from a store that was here.
+    // Fails if a gateway of the config runs and has read its keys from a store with another id.
     let mut store = open_store(&config)?;
-    store.changes_by(&command_author()).mark_as_store()?;
+    store.changes_by(&find_command_author()).mark_as_store()?;
     let version = store
         .ring_version()?
         .ok_or_else(|| CommandFailure::failed("expected a store, found none"))?;
@@ -147,7 +148,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
     let config = config.read_config()?;
     check_no_gateway_runs(&config)?;
     let mut store = open_existing_store(&config)?;
-    // With a wrong clock the next gateway would move the store to the wrong month again.
+    // With a wrong clock, the next gateway would move the store to the wrong month again.
     let clocks =
         [("this machine's", Some(machine_unix_now())), ("the server's", store.unix_now()?)];
     for (whose, now) in clocks {
@@ -158,7 +159,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
         }
     }
     let MonthRepair { latest_month_before: previous, deleted_totals: dropped } =
-        store.changes_by(&command_author()).repair_month(month)?;
+        store.changes_by(&find_command_author()).repair_month(month)?;
     let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
     let done = match previous {
@@ -181,8 +182,8 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
     Ok(())
 }
 
-/// Fails if a gateway of this config runs on this machine, or drains: its last reports would change
-/// the store afterwards.
+/// Fails if a gateway of this config runs or drains on this machine. Its last reports would change
+/// the store after the command.
 fn check_no_gateway_runs(config: &Config) -> Result<(), CommandFailure> {
     let found = match (is_gateway_running(config)?, is_gateway_draining(config)?) {
         (true, _) => "one",
@@ -204,7 +205,8 @@ fn restore(config: &ConfigArgs, file: PathBuf, json: bool) -> Result<(), Command
     report_copy("restored", &contents, json)
 }
 
-/// Copies a store into an empty one, and returns what was copied.
+/// Copies a store into an empty one, and returns what was copied. Fails if the store to copy is
+/// empty.
 fn copy(
     options: &RedisOptions,
     from: &StoreUrl,
@@ -215,11 +217,11 @@ fn copy(
         return Err(CommandFailure::failed(format!(
             "FROM: expected a store with keys, accounts, usage or sign-ups, but found an empty one: {}; \
              nothing was written",
-            describe(from)
+            describe_url(from)
         )));
     }
     if contents.ring.keys.is_empty() && contents.ring.accounts.is_empty() {
-        print_message(format!("warning: {} has no keys and no accounts", describe(from)));
+        print_message(format!("warning: {} has no keys and no accounts", describe_url(from)));
     }
     write_contents(&contents, time, to, options)?;
     Ok(contents)

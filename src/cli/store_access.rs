@@ -1,4 +1,5 @@
-//! Opens the store for commands.
+//! Opens the store for commands, and keeps them from changing another store than that of a running
+//! gateway.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use super::failure::CommandFailure;
 use super::output;
 use crate::config::Config;
 use crate::management::{KnownOverrides, set_present_time};
+use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
 use crate::process::runtime_dir::RuntimeDir;
 use crate::process::served_store::ServedStore;
@@ -19,25 +21,33 @@ use crate::table::TableInputs;
 /// How long a command waits for the store, for example while a gateway has locked it.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A larger difference between this machine's clock and the server's causes a warning.
+/// A larger difference between the clocks of this machine and of the server gets a warning.
 const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// Opens the config's store for a change. Its operations wait up to [`STORE_TIMEOUT`] for a
-/// gateway's lock. If the store is a file that does not exist, creates it and prints its path: the
-/// command may run in another directory than the gateway, and `store.url` may be a relative path.
-/// Fails if a gateway of the config runs: the file was then moved away or deleted. Also fails if
-/// that gateway serves another store: `store.url` has changed since its start, or the store was
-/// emptied or replaced. Fails if the server may evict what is written.
+/// Opens the config's store for a change. The operations on the store wait up to [`STORE_TIMEOUT`]
+/// for the lock of a gateway.
+///
+/// If the store is a file that does not exist, creates the file and prints its path: the command
+/// may run in another directory than the gateway, and `store.url` may be a relative path.
+///
+/// Fails in these cases, among others:
+/// - A gateway of the config runs, and the file of its store was moved away or deleted.
+/// - A gateway of the config runs and serves another store: `store.url` has changed since the start
+///   of the gateway, or the store was emptied or replaced.
+/// - The server may evict what is written.
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
-    check_store_is_served(config)?;
+    check_no_other_store_is_served(config)?;
     let mut store = open_or_create_store(config)?;
     store.check_still_usable()?;
-    check_store_is_the_same(config, &mut store)?;
+    check_no_other_store_id_is_served(config, &mut store)?;
     Ok(store)
 }
 
-/// Fails if a gateway of the config runs and has read its keys from another store at the address.
-fn check_store_is_the_same(config: &Config, store: &mut Store) -> Result<(), CommandFailure> {
+/// Fails if a gateway of the config runs and has read its keys from a store with another id.
+fn check_no_other_store_id_is_served(
+    config: &Config,
+    store: &mut Store,
+) -> Result<(), CommandFailure> {
     let served_ids = RunningGateways::find(config)?.served.into_iter().filter_map(|it| it.id);
     let served_ids: Vec<String> = served_ids.collect();
     if served_ids.is_empty() {
@@ -58,12 +68,12 @@ fn check_store_is_the_same(config: &Config, store: &mut Store) -> Result<(), Com
     )))
 }
 
-/// Fails if a gateway of the config runs and serves another store.
-pub fn check_store_is_served(config: &Config) -> Result<(), CommandFailure> {
+/// Fails if a gateway of the config runs and serves a store at another address, or another file.
+pub fn check_no_other_store_is_served(config: &Config) -> Result<(), CommandFailure> {
     describe_other_store(config)?.map_or(Ok(()), |fault| Err(CommandFailure::failed(fault)))
 }
 
-/// Describes which store a running gateway of the config serves, if it is another one.
+/// Describes the fault of [`check_no_other_store_is_served`]. `None` if there is none.
 fn describe_other_store(config: &Config) -> Result<Option<String>, CommandFailure> {
     let served = RunningGateways::find(config)?.served;
     let named = config.startup.store.shown_address();
@@ -85,14 +95,14 @@ fn describe_other_store(config: &Config) -> Result<Option<String>, CommandFailur
     }))
 }
 
-/// Like [`open_store`], but the store need not be that of a running gateway: for a command that
-/// prepares another one.
-pub fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
+/// Opens the config's store, and creates a missing file. Fails if a gateway of the config runs and
+/// the file of its store is missing.
+fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
     check_served_file_exists(config)?;
-    let new_file = missing_store_file(config);
+    let new_file = find_missing_store_file(config);
     let mut store = config.startup.store.open(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
-    tell_time(&mut store)?;
+    tell_store_the_time(&mut store)?;
     if let Some(path) = new_file {
         let shown = path.canonicalize().unwrap_or_else(|_| path.clone());
         output::print_message(format!("created the store {}", shown.display()));
@@ -107,7 +117,7 @@ pub fn check_served_file_exists(config: &Config) -> Result<(), CommandFailure> {
 
 /// Says which file is missing that a running gateway of the config serves.
 fn describe_missing_served_file(config: &Config) -> Result<Option<String>, CommandFailure> {
-    Ok(match missing_store_file(config) {
+    Ok(match find_missing_store_file(config) {
         Some(path) if is_gateway_running(config)? => {
             let expected = "expected the store of the running gateway, but found no file";
             Some(format!("{}: {expected}; put it back first", path.display()))
@@ -116,37 +126,44 @@ fn describe_missing_served_file(config: &Config) -> Result<Option<String>, Comma
     })
 }
 
-/// Tells the store the present time. Prints a warning if the clocks contradict it.
-pub fn tell_time(store: &mut Store) -> Result<(), CommandFailure> {
-    if let Some(problem) = set_present_time(store)? {
-        let time = format_rfc3339(store.now().unix_now);
-        output::print_message(format!("warning: {problem}; this command uses {time}"));
-    }
+/// Tells the store the present time. Prints a warning if there is a problem with the clocks.
+pub fn tell_store_the_time(store: &mut Store) -> Result<(), CommandFailure> {
+    let problem = set_present_time(store)?;
+    warn_about_clocks(problem, store.now());
     Ok(())
 }
 
-/// Opens the config's store for a change of what is in the store. Fails as [`open_store`] does, and
+/// Prints a warning if there is a problem with the clocks. `time` is the time that the command
+/// uses.
+pub fn warn_about_clocks(problem: Option<String>, time: BelievedTime) {
+    if let Some(problem) = problem {
+        let time = format_rfc3339(time.unix_now);
+        output::print_message(format!("warning: {problem}; this command uses {time}"));
+    }
+}
+
+/// Opens the config's store for a change of what it has. Fails in the cases of [`open_store`], and
 /// if the store is a file that does not exist.
 pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
-    check_store_is_served(config)?;
+    check_no_other_store_is_served(config)?;
     let mut store = open_without_creating(config)?;
     store.check_still_usable()?;
-    check_store_is_the_same(config, &mut store)?;
+    check_no_other_store_id_is_served(config, &mut store)?;
     Ok(store)
 }
 
 fn open_without_creating(config: &Config) -> Result<Store, CommandFailure> {
     let mut store = config.startup.store.open_existing(STORE_TIMEOUT)?;
     store.raise_busy_timeout()?;
-    tell_time(&mut store)?;
+    tell_store_the_time(&mut store)?;
     Ok(store)
 }
 
 /// Opens the config's store for a command that only reads. If the store is a file that does not
-/// exist, prints a warning and returns `None`: the command then shows what an empty store has. Also
-/// prints a warning if a gateway of the config serves another store.
+/// exist, prints a warning and returns `None`: the command then shows an empty store. If a running
+/// gateway of the config serves another store, prints a warning and opens the config's store.
 pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailure> {
-    // Who may not see whether a gateway runs may still read the store.
+    // A user who may not see whether a gateway runs may still read the store.
     if let Ok(Some(other)) = describe_other_store(config) {
         output::print_message(format!("warning: {other}"));
     }
@@ -154,7 +171,7 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
         output::print_message(format!("warning: {missing}"));
         return Ok(None);
     }
-    if let Some(path) = missing_store_file(config) {
+    if let Some(path) = find_missing_store_file(config) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         output::print_message(format!(
             "warning: {}: expected a store, but found no file; `riskgate run` and `riskgate keys \
@@ -166,9 +183,9 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
     open_without_creating(config).map(Some)
 }
 
-/// The inputs of the table as a gateway has them: those of the config, with the overrides of the
-/// store. If the store fails, prints a warning and returns the inputs of the config alone.
-pub fn table_inputs(config: &Config) -> TableInputs {
+/// Returns the inputs of the table as a gateway has them: those of the config, and the overrides of
+/// the store. If the store fails, prints a warning and returns the inputs of the config alone.
+pub fn read_table_inputs(config: &Config) -> TableInputs {
     let inputs = &config.reloadable.table;
     match KnownOverrides::read_of_config(&config.startup.store, STORE_TIMEOUT, inputs) {
         Ok(known) => known.add_to(inputs),
@@ -181,30 +198,30 @@ pub fn table_inputs(config: &Config) -> TableInputs {
 }
 
 /// Returns the path of the config's store if it is a file that does not exist.
-fn missing_store_file(config: &Config) -> Option<&PathBuf> {
+fn find_missing_store_file(config: &Config) -> Option<&PathBuf> {
     match &config.startup.store.url {
         StoreUrl::Sqlite(path) => match path.symlink_metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => Some(path),
-            // Opening it tells what is wrong.
+            // If the path can't be read, opening the store tells why.
             _ => None,
         },
         StoreUrl::Redis(_) => None,
     }
 }
 
-/// What commands know of the gateways of a config that run on this machine.
+/// The gateways of a config that run on this machine, as far as a command can see them.
 struct RunningGateways {
     is_any: bool,
-    /// The stores that they serve, as far as they have told it.
+    /// The stores of these gateways. A gateway that has not told its store is missing.
     served: Vec<ServedStore>,
 }
 
 impl RunningGateways {
-    /// Looks in the runtime directory of the config, and among the gateways that have a store at
-    /// its address. A gateway may be missing in either: it may have no runtime directory, and
-    /// `store.url` may have changed since its start.
+    /// Looks in the runtime directory of the config, and among the gateways that serve a store at
+    /// the address of `store.url`. Each place may miss a gateway: a gateway may have no runtime
+    /// directory, and `store.url` may have changed since the start of a gateway.
     fn find(config: &Config) -> Result<RunningGateways, CommandFailure> {
-        let runtime_dir = running_gateway_dir(config)?;
+        let runtime_dir = open_running_gateway_dir(config)?;
         let of_dir = runtime_dir.as_ref().and_then(RuntimeDir::read_served_store);
         let gateways = local_gateways(config)?.into_iter();
         let mut served: Vec<ServedStore> =
@@ -223,9 +240,9 @@ fn local_gateways(config: &Config) -> Result<Vec<LocalGateway>, CommandFailure> 
     })
 }
 
-/// Returns the runtime directory of the config, if a gateway runs from it. Fails if this user may
-/// not see that: without this knowledge, a command could change another store than the gateway's.
-fn running_gateway_dir(config: &Config) -> Result<Option<RuntimeDir>, CommandFailure> {
+/// Returns the runtime directory of the config if a gateway runs from it. Fails if this user may
+/// not see whether a gateway runs: the command could then change another store than the gateway's.
+fn open_running_gateway_dir(config: &Config) -> Result<Option<RuntimeDir>, CommandFailure> {
     let Some(path) = &config.startup.runtime_dir else { return Ok(None) };
     RuntimeDir::open_if_claimed(path).map_err(|error| hidden_gateway_failure(path, &error))
 }
@@ -240,19 +257,19 @@ fn hidden_gateway_failure(runtime_dir: &Path, error: &std::io::Error) -> Command
 
 /// Returns true if the config's store is a file that does not exist.
 pub fn is_store_missing(config: &Config) -> bool {
-    missing_store_file(config).is_some()
+    find_missing_store_file(config).is_some()
 }
 
 /// Returns true if a gateway of this config runs on this machine.
 ///
 /// # Errors
-/// Fails if this user may not see that.
+/// Fails if this user may not see whether a gateway runs.
 pub fn is_gateway_running(config: &Config) -> Result<bool, CommandFailure> {
     Ok(RunningGateways::find(config)?.is_any)
 }
 
-/// Returns true if a gateway of this config on this machine has not ended yet, although it may
-/// accept no connections any more.
+/// Returns true if a gateway of this config drains on this machine: it accepts no connections any
+/// more, and has not ended yet. May also return true for a gateway that serves.
 ///
 /// # Errors
 /// As [`is_gateway_running`].
@@ -265,7 +282,7 @@ pub fn is_gateway_draining(config: &Config) -> Result<bool, CommandFailure> {
         .map_err(|error| hidden_gateway_failure(path, &error))
 }
 
-/// Reads all keys and all accounts of the config's store; none if there is no store.
+/// Reads all keys and all accounts of the config's store; none if the store does not exist.
 pub fn read_ring_rows_of_config(config: &Config) -> Result<RingRows, CommandFailure> {
     match open_store_to_read(config)? {
         Some(mut store) => Ok(read_ring_rows(&mut store)?),
@@ -273,8 +290,10 @@ pub fn read_ring_rows_of_config(config: &Config) -> Result<RingRows, CommandFail
     }
 }
 
-/// Reads all keys and all accounts from the store. Prints a warning if the server is empty, for
-/// each entry that riskgate did not write, and for each row that can't be read.
+/// Reads all keys and all accounts from the store. Prints a warning in these cases:
+/// - The server is empty.
+/// - The server has an entry among the keys and accounts that riskgate did not write.
+/// - A row can't be read.
 pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     let rows = store.ring_rows()?.unwrap_or_else(|| {
         output::print_message("warning: the server is empty; the first key makes it a store");
@@ -297,8 +316,8 @@ pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     Ok(rows)
 }
 
-/// Prints a warning if the clock of the Redis server and that of this machine differ by more than a
-/// minute.
+/// Prints a warning if the clocks of the Redis server and of this machine differ by more than
+/// [`MAX_CLOCK_SKEW_SECONDS`].
 pub fn warn_about_clock_skew(store: &mut Store) -> Result<(), CommandFailure> {
     let Some(server) = store.unix_now()? else { return Ok(()) };
     let skew = server - machine_unix_now();

@@ -1,7 +1,7 @@
 //! `riskgate table`: builds, inspects, queries and compares tables.
 //!
-//! Owns only messages and exit codes; the `table` module decides what a table is and whether it may
-//! replace another. Results go to stdout, faults to stderr, one line each.
+//! Owns only messages and exit codes. The `table` module decides what a table is, and whether a
+//! table may replace another one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,14 +25,13 @@ use crate::support::counted::Counted;
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::{OverrideAction, Table, TableFault, TableFaults, TableLocation};
 
-/// The subcommands of `riskgate table`.
 #[derive(Debug, Subcommand)]
 pub enum TableCommand {
     /// Build a compiled table from a directory with a manifest.toml.
     Build {
         /// The directory, or a compiled table to rewrite.
         source: PathBuf,
-        /// The file to write. If it exists, the new table must be a valid successor.
+        /// The file to write. If it exists, the new table must be one that may replace it.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
         /// Replace an existing file without that check.
@@ -79,7 +78,7 @@ pub enum TableCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Fetch feeds once, for example from cron if the gateways of a host do not fetch feeds.
+    /// Fetch feeds once, for example from cron if the gateways of this machine fetch none.
     Update {
         /// The feeds to fetch; all by default.
         names: Vec<String>,
@@ -144,7 +143,6 @@ pub enum TableCommand {
     },
 }
 
-/// Runs one command.
 pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
     let mut out = Vec::new();
     match command {

@@ -8,8 +8,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::examples::find_example;
 use crate::config::nearest_name;
 
-/// Words of other programs that are no name of a command, each with what to do.
-const OTHER_COMMANDS: [(&[&str], &str); 8] = [
+/// Commands of other programs that riskgate does not have, each with a tip.
+const FOREIGN_COMMANDS: [(&[&str], &str); 8] = [
     (&["version"], "riskgate --version prints the version"),
     (&["start", "serve", "server", "up"], "`riskgate run` runs the gateway"),
     (
@@ -38,8 +38,9 @@ const OTHER_COMMANDS: [(&[&str], &str); 8] = [
          standard output and standard error",
     ),
 ];
-/// Options of other programs, each with what to do without it.
-const NO_OPTIONS: [(&[&str], &str); 3] = [
+
+/// Options of other programs that riskgate does not have, each with a tip.
+const FOREIGN_OPTIONS: [(&[&str], &str); 3] = [
     (
         &["daemon", "daemonize", "detach", "background", "d", "foreground"],
         "riskgate runs in the foreground; systemd or `&` runs it in the background",
@@ -54,8 +55,8 @@ const NO_OPTIONS: [(&[&str], &str); 3] = [
     ),
 ];
 
-/// Names of commands in other programs, each with those that riskgate may have in that place.
-const OTHER_NAMES: [(&[&str], &[&str]); 19] = [
+/// Names of commands in other programs, each with the names that riskgate's command may have.
+const COMMAND_SYNONYMS: [(&[&str], &[&str]); 19] = [
     (&["add", "new", "generate", "gen", "issue", "make", "mint"], &["create", "allow", "init"]),
     (&["ls", "show", "get", "all", "describe"], &["list", "show", "lookup", "inspect"]),
     (
@@ -80,8 +81,8 @@ const OTHER_NAMES: [(&[&str], &[&str]); 19] = [
     (&["score", "assess", "judge", "explain"], &["decide"]),
 ];
 
-/// Options of other programs, each with those that a command may have in their place.
-const OTHER_OPTIONS: [(&[&str], &str); 9] = [
+/// Options of other programs, each with the option of riskgate that may be meant, and a value.
+const OPTION_SYNONYMS: [(&[&str], &str); 9] = [
     (&["port", "p", "bind", "http", "address", "host"], "listen 0.0.0.0:8080"),
     (&["server", "servers", "backend", "target", "proxy", "to"], "upstream 127.0.0.1:9000"),
     (&["config-file", "conf", "f", "file", "cfg"], "config riskgate.toml"),
@@ -93,23 +94,24 @@ const OTHER_OPTIONS: [(&[&str], &str); 9] = [
     (&["output", "format", "o"], "json"),
 ];
 
-/// Says what to write in place of wrong words. `words` are the arguments.
+/// Says what to write in place of an unknown command or argument. `words` are the arguments of the
+/// process. `None` for other errors, and if nothing better than the error's own words is known.
 pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
     if let Some(name) = text(ContextKind::InvalidSubcommand) {
-        let (path, parent) = named_command(root, words);
-        return Some(tip_for_command(root, &path, parent, name));
+        let (path, parent) = find_named_command(root, words);
+        return Some(find_command_tip(root, &path, parent, name));
     }
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    let (path, command) = named_command(root, words);
+    let (path, command) = find_named_command(root, words);
     let word = text(ContextKind::InvalidArg)?;
     if word.starts_with('-') {
-        return tip_for_option(&path, command, word, error);
+        return find_option_tip(&path, command, word, error);
     }
     let is_config = Path::new(word).extension().is_some_and(|extension| extension == "toml");
     if is_config {
@@ -122,8 +124,8 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
     required.and_then(|it| it.get_long()).map(|long| format!("write --{long} {word}"))
 }
 
-/// Finds the command that the arguments name, with its words.
-fn named_command<'c>(root: &'c Command, words: &[String]) -> (String, &'c Command) {
+/// Finds the command that the arguments name. Returns the words that name it, and the command.
+fn find_named_command<'c>(root: &'c Command, words: &[String]) -> (String, &'c Command) {
     let (mut path, mut command) = (String::new(), root);
     for word in words {
         let Some(inner) = command.find_subcommand(word) else { break };
@@ -133,8 +135,8 @@ fn named_command<'c>(root: &'c Command, words: &[String]) -> (String, &'c Comman
     (path, command)
 }
 
-fn tip_for_command(root: &Command, path: &str, parent: &Command, name: &str) -> String {
-    let other = OTHER_COMMANDS.iter().find(|(words, _)| path.is_empty() && words.contains(&name));
+fn find_command_tip(root: &Command, path: &str, parent: &Command, name: &str) -> String {
+    let other = FOREIGN_COMMANDS.iter().find(|(words, _)| path.is_empty() && words.contains(&name));
     if let Some((_, tip)) = other {
         return (*tip).to_owned();
     }
@@ -144,7 +146,7 @@ fn tip_for_command(root: &Command, path: &str, parent: &Command, name: &str) -> 
                 `riskgate keys revoke ID` ends a key"
             .to_owned();
     }
-    let near = meant_command(parent, name).map(|it| format!("{path} {it}"));
+    let near = guess_command(parent, name).map(|it| format!("{path} {it}"));
     let meant = near.or_else(|| {
         let mut all = Vec::new();
         list_commands(root, "", &mut all);
@@ -163,15 +165,15 @@ fn tip_for_command(root: &Command, path: &str, parent: &Command, name: &str) -> 
     }
 }
 
-/// Returns the command below `parent` that a name is meant for.
-fn meant_command<'c>(parent: &'c Command, name: &str) -> Option<&'c str> {
+/// Guesses which command below `parent` a wrong name is meant for.
+fn guess_command<'c>(parent: &'c Command, name: &str) -> Option<&'c str> {
     let names = || parent.get_subcommands().map(Command::get_name);
-    let others = OTHER_NAMES.iter().filter(|(others, _)| others.contains(&name));
+    let others = COMMAND_SYNONYMS.iter().filter(|(others, _)| others.contains(&name));
     let mut own = others.flat_map(|(_, own)| own.iter());
     own.find_map(|own| names().find(|it| it == own)).or_else(|| nearest_name(name, names()))
 }
 
-/// Lists the words of all commands below a command.
+/// Adds the words of each command below `command` to `out`. `path` has the words of `command`.
 fn list_commands(command: &Command, path: &str, out: &mut Vec<String>) {
     for inner in command.get_subcommands() {
         let words = format!("{path} {}", inner.get_name()).trim_start().to_owned();
@@ -180,14 +182,14 @@ fn list_commands(command: &Command, path: &str, out: &mut Vec<String>) {
     }
 }
 
-fn tip_for_option(
+fn find_option_tip(
     path: &str,
     command: &Command,
     word: &str,
     error: &clap::Error,
 ) -> Option<String> {
     let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
-    let without = || NO_OPTIONS.iter().find(|(others, _)| others.contains(&name));
+    let without = || FOREIGN_OPTIONS.iter().find(|(others, _)| others.contains(&name));
     if path.is_empty()
         && let Some((_, tip)) = without()
     {
@@ -199,7 +201,7 @@ fn tip_for_option(
         let (inner, value) = (inner.trim_start(), if name == "json" { "" } else { " …" });
         return Some(format!("write {word} behind the command: riskgate {inner} {word}{value}"));
     }
-    let others = OTHER_OPTIONS.iter().filter(|(others, _)| others.contains(&name));
+    let others = OPTION_SYNONYMS.iter().filter(|(others, _)| others.contains(&name));
     let mut own = others.map(|(_, own)| *own);
     let is_known = |own: &&str| has_option(command, own.split(' ').next().unwrap_or_default());
     if let Some(own) = own.find(is_known) {
@@ -216,7 +218,7 @@ fn tip_for_option(
     (!longs.is_empty()).then(|| format!("`riskgate {path}` has {}", longs.join(", ")))
 }
 
-/// Whether a command has an option of this name, long or short.
+/// Whether a command has an option with this long or short name.
 fn has_option(command: &Command, name: &str) -> bool {
     command.get_arguments().any(|it| {
         let short = it.get_short().map(String::from);

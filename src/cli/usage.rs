@@ -10,7 +10,7 @@ use super::output::{format_columns, print_message, print_result};
 use super::store_access::{STORE_TIMEOUT, open_store_to_read};
 use crate::config::Config;
 use crate::management::{
-    ManagementFault, month_to_show, read_daily_usage_of_month, read_declared_keys,
+    ManagementFault, find_month_to_show, read_daily_usage_of_month, read_declared_keys,
     read_present_time,
 };
 use crate::model::month::Month;
@@ -47,10 +47,10 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         });
         return match args.daily || args.csv {
             true => print_result(render_daily_usage(&[], month, args)),
-            false => print_usage(&[], month, args.json),
+            false => print_total_rows(&[], month, args.json),
         };
     };
-    let month = args.month.map_or_else(|| month_to_show(&mut store), Ok)?;
+    let month = args.month.map_or_else(|| find_month_to_show(&mut store), Ok)?;
     if args.daily || args.csv {
         // The totals come first, so that a call between the two reads does not look lost.
         let totals = store.read_usage(month, args.account.as_deref())?;
@@ -61,10 +61,10 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         warn_about_calls_without_day(&totals, &rows, month);
         return print_result(render_daily_usage(&rows, month, args));
     }
-    print_totals(&mut store, month, &config, args)
+    read_and_print_totals(&mut store, month, &config, args)
 }
 
-/// Fails if the store and the key file don't have the account that the user named.
+/// Fails if the user named an account that is neither in the store nor in the key file.
 fn check_account_exists(
     store: Option<&mut Store>,
     config: &Config,
@@ -88,8 +88,8 @@ fn check_account_exists(
     }
 }
 
-/// Prints the calls of the month by account.
-fn print_totals(
+/// Reads and prints the calls of the month by account. Fails if a row is damaged.
+fn read_and_print_totals(
     store: &mut Store,
     month: Month,
     config: &Config,
@@ -100,8 +100,8 @@ fn print_totals(
         check_account_exists(Some(store), config, args)?;
     }
     let (damaged, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_damaged);
-    print_usage(&rows, month, args.json)?;
-    // The readable rows are printed first, even if others are damaged.
+    print_total_rows(&rows, month, args.json)?;
+    // The readable rows are printed even if other rows are damaged.
     let line = |row: UsageRow| {
         format!("account {}: expected its numbers of {month}, but found others", row.account)
     };
@@ -114,8 +114,8 @@ fn print_totals(
     }
 }
 
-/// Prints a warning if the totals of the month have calls that no day has, because an earlier
-/// version counted them.
+/// Prints a warning for each account whose total of the month is higher than the sum of its days:
+/// an earlier version counted the missing calls without their day.
 fn warn_about_calls_without_day(totals: &[UsageRow], rows: &[DailyUsageRow], month: Month) {
     let mut with_day: HashMap<&str, u64> = HashMap::new();
     for row in rows {
@@ -158,7 +158,7 @@ fn render_daily_usage(rows: &[DailyUsageRow], month: Month, args: &Args) -> Stri
     format_columns(&["DAY", "ACCOUNT", "ROUTE", "KEY", "CALLS"], &rows)
 }
 
-/// Formats a field of CSV (RFC 4180). Puts an apostrophe before a name that a spreadsheet would
+/// Formats a field of CSV (RFC 4180). Puts an apostrophe before a text that a spreadsheet would
 /// take for a formula.
 fn format_csv_field(field: &str) -> String {
     let is_formula = field.starts_with(['=', '+', '-', '@']);
@@ -166,7 +166,7 @@ fn format_csv_field(field: &str) -> String {
     if field.contains([',', '"']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
 }
 
-fn print_usage(rows: &[UsageRow], month: Month, as_json: bool) -> Result<(), CommandFailure> {
+fn print_total_rows(rows: &[UsageRow], month: Month, as_json: bool) -> Result<(), CommandFailure> {
     if as_json {
         let object = |row: &UsageRow| {
             json!({

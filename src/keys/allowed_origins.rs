@@ -1,5 +1,5 @@
-//! The origins that at least one key allows. riskgate answers preflights from them, because a
-//! preflight carries no key.
+//! The origins that at least one key allows. riskgate decides by these origins how to answer a
+//! preflight, because a preflight carries no key.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,12 +7,13 @@ use std::sync::Arc;
 use super::key::Key;
 use crate::model::origin::{Origin, OriginPattern};
 
-/// For each origin pattern, until when at least one key allows it.
+/// The origins that keys of a ring allow, and until when.
 #[derive(Clone)]
 pub(super) struct AllowedOrigins {
-    /// Seconds since 1970, by the pattern's text.
+    /// For each pattern, by its text: when the last key expires that allows the pattern, in Unix
+    /// seconds.
     expiry_by_pattern: HashMap<Arc<str>, i64>,
-    /// Until when at least one key without origins is valid, in seconds since 1970.
+    /// When the last key expires that allows every origin, in Unix seconds.
     unrestricted_key_until: i64,
 }
 
@@ -31,8 +32,8 @@ impl AllowedOrigins {
         keys.for_each(|key| self.add_key(key, |_| true));
     }
 
-    /// Recomputes, from all keys of the ring, when the changed patterns expire and when the last
-    /// unrestricted key expires. The other patterns stay as they are.
+    /// Computes again when the changed patterns expire, and when the last unrestricted key expires.
+    /// `keys` must be all keys of the ring. The other patterns stay as they are.
     pub(super) fn recompute_expiry_of_patterns<'k>(
         &mut self,
         changed_patterns: &HashSet<OriginPattern>,
@@ -45,7 +46,7 @@ impl AllowedOrigins {
         keys.for_each(|key| self.add_key(key, |pattern| changed_patterns.contains(pattern)));
     }
 
-    /// Adds the origins of a key that `is_included` accepts. A revoked key adds none.
+    /// Adds those patterns of a key that `is_included` accepts. A revoked key adds nothing.
     fn add_key(&mut self, key: &Key, is_included: impl Fn(&OriginPattern) -> bool) {
         if key.is_revoked {
             return;

@@ -13,10 +13,10 @@ use crate::quota::Ledger;
 use crate::store::RingChanges;
 
 impl KeyRing {
-    /// Returns a new ring: this ring with the changes of the store. The new ring equals one built
-    /// from all rows. Returns `None` if the changes are not enough; the caller must then build the
-    /// ring from all rows. `declared` and `plans` must be those that this ring was built with, and
-    /// the changes must begin at its version.
+    /// Returns a new ring: this ring with the changes of the store. The new ring is the same as a
+    /// ring built from all rows. Returns `None` if the changes are not enough; the caller must then
+    /// build the ring from all rows. `declared` and `plans` must be those that this ring was built
+    /// with. The changes must begin at the version of this ring.
     pub fn with_changes(
         &self,
         changes: &RingChanges,
@@ -27,7 +27,7 @@ impl KeyRing {
         let RingChanges { ring_version, keys, damaged, .. } = changes;
         let ids: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let mut declared_ids = declared.iter().map(|declared| declared.key.id.as_str());
-        // A changed key and an entry of the key file may have the same id but be different keys.
+        // A key of the store and another key of the key file may have the same id.
         let needs_full_rebuild = !damaged.key_digests_by_id.is_empty()
             || !self.digests_of_unreadable_rows.is_empty()
             || declared_ids.any(|id| ids.contains(id));
@@ -72,7 +72,7 @@ impl KeyRing {
         Some(next)
     }
 
-    /// The accounts that the changes affect, with their limits after the changes.
+    /// Returns the limits, after the changes, of the accounts that the changes affect.
     fn resolve_affected_limits(
         &self,
         changes: &RingChanges,
@@ -98,9 +98,9 @@ impl KeyRing {
         )
     }
 
-    /// Adds the accounts that are new, replaces those whose plan, limit or fault differs, and lets
-    /// their keys point to the new accounts. The other accounts and keys stay shared with the
-    /// previous ring.
+    /// Adds the accounts that are new, and replaces the accounts whose plan, limit or fault
+    /// differs. The keys of a replaced account then point to the new account. The other accounts
+    /// and keys stay shared with the previous ring.
     fn add_or_replace_accounts(&mut self, effective_limits: Vec<EffectiveLimit>, ledger: &Ledger) {
         let is_same = |known: &Account, effective: &EffectiveLimit| {
             known.plan == effective.plan
@@ -127,7 +127,7 @@ impl KeyRing {
 }
 
 impl Key {
-    /// A copy of the key that belongs to a new version of its account.
+    /// Copies the key, and lets the copy point to a new version of its account.
     fn with_account(&self, account: &Arc<Account>) -> Key {
         Key {
             id: self.id.clone(),

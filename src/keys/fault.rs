@@ -1,10 +1,10 @@
 //! Faults of keys and accounts.
 //!
-//! A [`RingFault`] affects one key or account: riskgate answers its calls with 500. A [`RingError`]
-//! rejects a whole key file or key ring.
+//! If one key or account has a [`RingFault`], riskgate answers its calls with 500. For a
+//! [`RingError`], riskgate rejects a whole key file, or all rows of a store.
 
-/// Why riskgate can't serve one key or account. Its calls are answered with 500; other keys and
-/// accounts are not affected.
+/// Why riskgate can't serve one key or account. riskgate answers the calls of this key or account
+/// with 500. Other keys and accounts are not affected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingFault {
     /// The config does not define an account's plan.
@@ -55,7 +55,7 @@ pub enum RingFault {
 /// Why riskgate rejects a key file, or the contents of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
-    /// riskgate can't serve a key or an account of the key file.
+    /// The key file names a plan that the config does not define.
     #[error(transparent)]
     Fault(#[from] RingFault),
     /// The key file gives one account two plans.
@@ -70,7 +70,7 @@ pub enum RingError {
         /// The plan of a later key.
         second: String,
     },
-    /// The store has another id than the store of the serving ring, or no version any more.
+    /// The store is another one than that of the serving ring, or is an empty server.
     #[error(
         "the store is another one or was emptied: expected version {expected} of {store}, \
          but found {found}"

@@ -21,13 +21,13 @@ pub struct Account {
     pub(super) fault: Option<RingFault>,
 }
 
-/// A key, without its text. The fields that every call reads come first, so that they share as few
-/// cache lines as possible.
+/// A key, without its text. The fields that every call reads come first, so that a call reads as
+/// few cache lines as possible.
 #[repr(C)]
 pub struct Key {
     /// The SHA-256 of the key's text.
     pub(super) digest: [u8; 32],
-    /// The account's lease, referenced here too so that a call follows one pointer less.
+    /// The account's lease, referenced here so that a call follows one pointer less.
     pub lease: Arc<Lease>,
     /// The key's counts by day and route; empty before the key's first call.
     pub(super) usage: OnceLock<Arc<KeyUsage>>,
@@ -67,7 +67,7 @@ impl Key {
         self.is_origin_restricted
     }
 
-    /// Whether browsers use the key.
+    /// Whether the key is made for browsers: it lists origins, or demands `Origin`.
     pub fn is_for_browsers(&self) -> bool {
         self.is_origin_restricted || self.require_origin
     }

@@ -1,6 +1,8 @@
-//! The key file: keys that people or deployments declare. `keys import` reads the same format.
+//! The key file: keys that people or deployments declare. `keys import` reads files of the same
+//! format.
 //!
-//! Parses TOML into rows, or reports every fault with its line. This module opens no store.
+//! Parses TOML into keys. If the grammar of the file is broken, reports the first fault with its
+//! line. Otherwise reports the first fault of each key. This module opens no store.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,7 +20,7 @@ use crate::support::memory;
 use crate::support::regular_file::{ReadError, read_regular_text};
 
 /// The fields of a key.
-const FIELDS: [&str; 11] = [
+const KEY_FIELDS: [&str; 11] = [
     "id",
     "account",
     "plan",
@@ -32,13 +34,13 @@ const FIELDS: [&str; 11] = [
     "revoked",
 ];
 
-/// The fields that are times.
-const TIMES: [&str; 3] = ["created", "expires", "revoked"];
+/// The fields of a key that are times.
+const TIME_FIELDS: [&str; 3] = ["created", "expires", "revoked"];
 
 const HOW_TO_HASH: &str = "write hash = \"sha256:…\" with the digits of: printf %s \"$KEY\" | sha256sum; or env = \"NAME\"";
 
 /// Names that people write in place of fields, each with what to write.
-const OTHER_FIELDS: [(&[&str], &str); 9] = [
+const FIELD_SYNONYMS: [(&[&str], &str); 9] = [
     (&["key", "token", "api_key", "secret", "value", "password"], HOW_TO_HASH),
     (&["name", "key_id", "kid"], "write id"),
     (&["sha256", "digest", "key_hash", "hashed_key"], "write hash"),
@@ -56,7 +58,8 @@ const OTHER_FIELDS: [(&[&str], &str); 9] = [
     (&["description", "comment", "note"], "write label"),
 ];
 
-/// The words of a parser for types and values, each with those of riskgate.
+/// The words of the TOML parser for types and values, each with the words that riskgate writes
+/// instead.
 const PARSER_WORDS: [(&str, &str); 8] = [
     ("a sequence", "a list such as [\"https://app.example.com\"]"),
     ("a string", "a text between quotes"),
@@ -71,10 +74,10 @@ const PARSER_WORDS: [(&str, &str); 8] = [
 /// The largest key file, in bytes: enough for a million keys.
 const MAX_KEY_FILE_BYTES: u64 = 256 << 20;
 
-/// What reading a key file, building a key ring from it and recording its keys needs for each byte
-/// of the file. A failed allocation would end the process. Measured with 20,000 and 100,000 keys,
-/// and rounded up.
-const PARSE_BYTES_PER_BYTE: u64 = 64;
+/// The bytes of memory that each byte of a key file needs, to read the file, to build a key ring
+/// from it and to record its keys. Measured with 20,000 and 100,000 keys, and rounded up. A failed
+/// allocation would end the process, so riskgate checks the free memory first.
+const MEMORY_BYTES_PER_FILE_BYTE: u64 = 64;
 
 /// A key of the key file, and the plan that the file gives the key's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +88,7 @@ pub struct DeclaredKey {
     pub plan: Option<String>,
 }
 
-/// A fault in a key file. The message never contains a key.
+/// A fault in a key file. No text of a fault contains a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {message}{}", .hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
 pub struct KeyFileError {
@@ -93,7 +96,8 @@ pub struct KeyFileError {
     pub at: String,
     /// What was expected, and what was found.
     pub message: String,
-    /// True if the system could not read the file for now, see [`ReadError::is_transient`].
+    /// True if the system could not read the file for now (see [`ReadError::is_transient`]), or if
+    /// the memory for its keys is missing.
     pub is_transient: bool,
     /// What to write instead.
     hint: Option<String>,
@@ -109,7 +113,7 @@ impl KeyFileError {
         KeyFileError { at, message, is_transient, hint: None, excerpt: None }
     }
 
-    /// The text for a terminal: the fault, and the line of the file if it is known.
+    /// Renders the fault for a terminal, with the line of the file if that is known.
     pub fn to_text(&self) -> String {
         match &self.excerpt {
             Some(excerpt) => {
@@ -145,7 +149,8 @@ struct RawKey {
     revoked: Option<Spanned<String>>,
 }
 
-/// Reads the key file at `path`. `env_var` looks up an environment variable.
+/// Reads the key file at `path`. `env_var` looks up an environment variable. Returns all faults
+/// that are found.
 pub fn read_key_file(
     path: &Path,
     env_var: &dyn Fn(&str) -> Option<String>,
@@ -155,12 +160,12 @@ pub fn read_key_file(
         let message = format!("expected a key file, but found {found}");
         vec![KeyFileError::of_reading(name.clone(), message, found.is_transient())]
     })?;
-    memory::check_available(PARSE_BYTES_PER_BYTE * text.len() as u64).map_err(|found| {
+    memory::check_available(MEMORY_BYTES_PER_FILE_BYTE * text.len() as u64).map_err(|found| {
         let message = found.to_string();
         vec![KeyFileError::of_reading(name.clone(), message, true)]
     })?;
-    // An empty file is an error, because it was probably truncated or is being written at this
-    // moment. An operator who wants a file without keys can write a comment into it.
+    // An empty file was probably truncated, or a program is about to write it. An operator who
+    // wants a file without keys can write a comment into the file.
     if text.trim_ascii().is_empty() {
         let message = "expected keys, but found an empty file".to_owned();
         return Err(vec![KeyFileError::in_content(name, message)]);
@@ -177,7 +182,7 @@ pub fn read_key_file(
     for key in raw.key {
         let start = key.span().start;
         let parsed = reader.parse_key(key);
-        match parsed.and_then(|it| reader.check_once(&mut found, it, start)) {
+        match parsed.and_then(|it| reader.check_is_new(&mut found, it, start)) {
             Ok(key) => keys.push(key),
             Err(fault) => faults.push(fault),
         }
@@ -185,8 +190,9 @@ pub fn read_key_file(
     if faults.is_empty() { Ok(keys) } else { Err(faults) }
 }
 
-/// Returns the fault of a plan in the key file at its place; `None` if the fault is another one, or
-/// if the file has no such plan any more.
+/// Finds the place of a faulty plan in the key file, and returns the fault with this place. `None`
+/// if the error is no fault of a plan, if the file can't be read, or if it has no such plan any
+/// more.
 pub fn locate_plan_fault(path: &Path, error: &RingError) -> Option<KeyFileError> {
     let (account, plan, hint) = match error {
         RingError::Fault(RingFault::UnknownPlan { account, found, .. }) => {
@@ -199,7 +205,7 @@ pub fn locate_plan_fault(path: &Path, error: &RingError) -> Option<KeyFileError>
         _ => return None,
     };
     let text = read_regular_text(path, MAX_KEY_FILE_BYTES).ok()?;
-    memory::check_available(PARSE_BYTES_PER_BYTE * text.len() as u64).ok()?;
+    memory::check_available(MEMORY_BYTES_PER_FILE_BYTE * text.len() as u64).ok()?;
     let raw: RawKeyFile = toml::from_str(&text).ok()?;
     let keys = raw.key.iter().map(Spanned::get_ref);
     let mut plans =
@@ -216,8 +222,8 @@ pub fn locate_plan_fault(path: &Path, error: &RingError) -> Option<KeyFileError>
 struct KeyFileReader<'a> {
     path_text: &'a str,
     text: &'a str,
-    /// The offsets at which lines end. Counting lines again for each key would take minutes in a
-    /// file with a hundred thousand keys.
+    /// The offsets at which lines end. Without this list, each key would count the lines before it,
+    /// which would take minutes in a file with a hundred thousand keys.
     line_ends: Vec<usize>,
     env_var: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -230,7 +236,7 @@ impl KeyFileReader<'_> {
         (line + 1, self.text.get(start..offset).unwrap_or_default())
     }
 
-    /// Whether the file begins as one of JSON or YAML.
+    /// Whether the file begins as a file of JSON or YAML does.
     fn is_other_format(&self) -> bool {
         let lines = self.text.lines().map(str::trim);
         let first = lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#'));
@@ -239,12 +245,12 @@ impl KeyFileReader<'_> {
         })
     }
 
-    fn location(&self, offset: usize) -> String {
+    fn format_location(&self, offset: usize) -> String {
         let (line, before) = self.line_and_text_before(offset);
         format!("{}:{line}:{}", self.path_text, before.chars().count() + 1)
     }
 
-    /// A fault of a field. `shown` is its value as a fault may show it.
+    /// Makes the fault of a field. `shown` is the value of the field as a fault may show it.
     fn fault_at_value(
         &self,
         field: &str,
@@ -253,17 +259,18 @@ impl KeyFileReader<'_> {
         message: String,
     ) -> KeyFileError {
         let (line, before) = self.line_and_text_before(offset);
-        // What stands before it in a list is left out.
+        // If the value stands in a list, the excerpt leaves out the items before it.
         let name = before.split('=').next().unwrap_or_default().trim_end();
         let name = if name.trim() == field { name } else { field };
         let before = format!("{name} = ");
         let start = before.chars().count();
         let marked = start..start + shown.chars().count();
         let excerpt = Some(Box::new(Excerpt::new(line, format!("{before}{shown}"), marked)));
-        KeyFileError { excerpt, ..KeyFileError::in_content(self.location(offset), message) }
+        KeyFileError { excerpt, ..KeyFileError::in_content(self.format_location(offset), message) }
     }
 
-    /// A fault of the form. Shows headers and the names of known fields only.
+    /// Makes the fault of a line that the parser refuses. Of this line, shows only a header or the
+    /// name of a known field.
     fn syntax_fault(&self, offset: usize, message: String) -> KeyFileError {
         let (line, before) = self.line_and_text_before(offset);
         let start = offset - before.len();
@@ -271,8 +278,8 @@ impl KeyFileReader<'_> {
         let is_header = whole.starts_with('[')
             && whole.chars().all(|c| c.is_ascii_alphanumeric() || "[]._- ".contains(c));
         let name = whole.split('=').next().unwrap_or_default().trim();
-        let other = OTHER_FIELDS.iter().find(|(others, _)| others.contains(&name));
-        let shown = match FIELDS.contains(&name) || other.is_some() {
+        let other = FIELD_SYNONYMS.iter().find(|(others, _)| others.contains(&name));
+        let shown = match KEY_FIELDS.contains(&name) || other.is_some() {
             true => format!("{name} = …"),
             false if is_header && whole.len() < MIN_KEY_LEN => whole.to_owned(),
             false => "…".to_owned(),
@@ -286,7 +293,7 @@ impl KeyFileReader<'_> {
             _ if is_other_header => Some("write [[key]]".to_owned()),
             Some((_, hint)) => Some((*hint).to_owned()),
             // A time of TOML.
-            None if TIMES.contains(&name) && message.starts_with("invalid type: map") => {
+            None if TIME_FIELDS.contains(&name) && message.starts_with("invalid type: map") => {
                 Some(format!("write {name} = \"2027-01-01T00:00:00Z\", between quotes"))
             }
             None if self.is_other_format() => Some(
@@ -295,7 +302,7 @@ impl KeyFileReader<'_> {
                     .to_owned(),
             ),
             None if message.starts_with("unknown field") => {
-                Some(format!("a key has {}", FIELDS.join(", ")))
+                Some(format!("a key has {}", KEY_FIELDS.join(", ")))
             }
             None => None,
         };
@@ -306,12 +313,16 @@ impl KeyFileReader<'_> {
             }
             false => reword_message(name, &message),
         };
-        KeyFileError { hint, excerpt, ..KeyFileError::in_content(self.location(offset), message) }
+        KeyFileError {
+            hint,
+            excerpt,
+            ..KeyFileError::in_content(self.format_location(offset), message)
+        }
     }
 
     fn field_fault(&self, field: &str, value: &Spanned<String>, expected: &str) -> KeyFileError {
         let message = format!("{field}: expected {expected}");
-        // These hold a key, or could by mistake.
+        // An operator may have written a key into `hash` or `env` by mistake.
         let shown = match field {
             "hash" | "env" => "…".to_owned(),
             _ if can_be_shown(value.get_ref()) => format!("{:?}", value.get_ref()),
@@ -320,7 +331,8 @@ impl KeyFileReader<'_> {
         self.fault_at_value(field, value.span().start, &shown, message)
     }
 
-    /// A fault of `hash`. A hash is no secret, but somebody may have written the key in its place.
+    /// Makes the fault of `hash`. A hash is no secret, but an operator may have written the key in
+    /// its place.
     fn hash_fault(&self, hash: &Spanned<String>) -> KeyFileError {
         let text = hash.get_ref();
         let rest = text.trim().strip_prefix("sha256:").unwrap_or(text.trim());
@@ -338,7 +350,7 @@ impl KeyFileReader<'_> {
     }
 
     fn parse_key(&self, key: Spanned<RawKey>) -> Result<DeclaredKey, KeyFileError> {
-        let start = self.location(key.span().start);
+        let start = self.format_location(key.span().start);
         let key = key.into_inner();
         for (field, value) in [("id", &key.id), ("account", &key.account)] {
             if !is_valid_id_or_account(value.get_ref()) {
@@ -381,7 +393,7 @@ impl KeyFileReader<'_> {
     }
 
     fn digest_from_env_var(&self, env: &Spanned<String>) -> Result<[u8; 32], KeyFileError> {
-        // If someone wrote the key itself here, the error must not repeat it.
+        // An operator may have written the key in place of the name, so only a plain name is shown.
         let is_env_name_byte =
             |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
         let name = match env.get_ref() {
@@ -415,11 +427,11 @@ impl KeyFileReader<'_> {
         }
     }
 
-    /// Passes a key on whose section begins at the byte `start`.
+    /// Returns the key, whose section begins at the byte `start`, and adds it to `found`.
     ///
     /// # Errors
-    /// If an earlier section has the same id, or the same key.
-    fn check_once(
+    /// If an earlier section has the same id or the same key.
+    fn check_is_new(
         &self,
         found: &mut FoundKeys,
         declared: DeclaredKey,
@@ -435,12 +447,12 @@ impl KeyFileReader<'_> {
         };
         let line = self.line_and_text_before(first).0;
         let message = format!("key {id}: expected {what} once, but line {line} has it already");
-        let fault = KeyFileError::in_content(self.location(start), message);
+        let fault = KeyFileError::in_content(self.format_location(start), message);
         Err(KeyFileError { hint: Some(hint.to_owned()), ..fault })
     }
 }
 
-/// Where the sections of the keys begin that were read so far.
+/// The byte at which the section of each key begins, of the keys that were read so far.
 #[derive(Default)]
 struct FoundKeys {
     starts_by_id: HashMap<String, usize>,
@@ -452,14 +464,16 @@ fn quote_unless_key(text: &str) -> String {
     if can_be_shown(text) { format!("{text:?}") } else { "something else".to_owned() }
 }
 
-/// Whether a text is surely no key: it is too short, or a URL without a part that may be one.
+/// Whether a text is surely no key: it is too short for a key, or is a URL of which no part may be
+/// a key.
 fn can_be_shown(text: &str) -> bool {
     let is_url = text.starts_with("https://") || text.starts_with("http://");
     let part = |part: &str| part.len() < MIN_KEY_LEN || part.contains('.');
     text.len() < MIN_KEY_LEN || is_url && hide_keys(text) == text && text.split('/').all(part)
 }
 
-/// Returns what to write for an origin with a path, or without its scheme.
+/// Returns what to write in place of `*`, of an origin with a path, or of an origin without a
+/// scheme.
 fn hint_for_origin(text: &str) -> Option<String> {
     if text == "*" {
         return Some("leave origins out: a key without them is for all origins".to_owned());
@@ -471,7 +485,7 @@ fn hint_for_origin(text: &str) -> Option<String> {
     (is_origin && can_be_shown(&origin)).then(|| format!("write {origin:?}"))
 }
 
-/// Says in words of riskgate what a parser says of a field.
+/// Rewords the message of the TOML parser about a field in the words of riskgate.
 fn reword_message(field: &str, message: &str) -> String {
     let reword = |words: &str| {
         let known = PARSER_WORDS.iter().find(|(start, _)| words.starts_with(start));
@@ -490,8 +504,8 @@ fn reword_message(field: &str, message: &str) -> String {
     }
 }
 
-/// Puts a parser's message on one line, and replaces each word that could be a key by `…`, because
-/// parsers quote the text that they found.
+/// Puts a message of the TOML parser on one line, and replaces each word that could be a key by
+/// `…`: the parser quotes the text that it found.
 fn redact_keys(message: &str) -> String {
     let is_word_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',');
     let words =
@@ -506,14 +520,15 @@ fn redact_keys(message: &str) -> String {
 pub const ID_OR_ACCOUNT_FORMAT: &str =
     "1 to 128 visible ASCII characters without quotes or backslashes, and not . or ..";
 
-/// Whether a text may be a key's id or an account's name. Names go into headers and logs without
-/// escaping, and into paths of the admin API: clients remove the segments `.` and `..` from a path.
+/// Whether a text may be a key's id or an account's name. riskgate writes these texts into headers
+/// and logs without escaping. They stand in paths of the admin API, and clients remove the segments
+/// `.` and `..` from a path.
 pub fn is_valid_id_or_account(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
     (1..=128).contains(&text.len()) && text.bytes().all(is_allowed) && !matches!(text, "." | "..")
 }
 
-/// Parses the field `hash`: `sha256:` and 64 hexadecimal digits. `None` if it has another form.
+/// Parses the field `hash`: `sha256:` and 64 hexadecimal digits. `None` for a text of another form.
 pub fn parse_sha256_field(text: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     hex::decode_to_slice(text.strip_prefix("sha256:")?, &mut digest).ok()?;

@@ -23,7 +23,8 @@ pub struct KeyRing {
     pub(super) allowed_origins: AllowedOrigins,
     /// The faults of keys, by key id.
     pub(super) key_faults: BTreeMap<String, RingFault>,
-    /// The digest prefixes of keys whose rows in the store can't be read.
+    /// The digest prefixes of the keys whose rows in the store can't be read, as far as the store
+    /// tells the digests.
     pub(super) digests_of_unreadable_rows: HashSet<[u8; 16]>,
     /// The version of the store that this ring was built from.
     pub(super) ring_version: RingVersion,
@@ -53,7 +54,7 @@ impl KeyRing {
                 .map(|effective| effective.into_account(ledger))
                 .collect(),
             allowed_origins: AllowedOrigins::empty(),
-            key_faults: damaged_key_faults(rows),
+            key_faults: make_damaged_key_faults(rows),
             digests_of_unreadable_rows: rows
                 .damaged
                 .key_digests_by_id
@@ -70,11 +71,13 @@ impl KeyRing {
         ring
     }
 
-    /// Rejects a key file that gives an account two plans. Also rejects a plan that the config does
-    /// not define, unless the store sets another plan or a limit for the account.
+    /// Rejects a key file in two cases:
+    /// - It gives an account two plans.
+    /// - It gives an account a plan that the config does not define, and the store has neither a
+    ///   plan nor a limit of its own for the account. A damaged row of the store is no such case.
     ///
     /// # Errors
-    /// Returns the fault of each such account.
+    /// Returns one fault for each such account.
     pub fn check_key_file(
         rows: &RingRows,
         declared: &[DeclaredKey],
@@ -88,17 +91,20 @@ impl KeyRing {
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    /// The faults that a ring built from these rows would have, without building the ring.
+    /// Finds the faults that a ring built from these rows would have, without building the ring.
     pub fn find_faults(rows: &RingRows, declared: &[DeclaredKey], plans: &Plans) -> Vec<RingFault> {
         let damaged = &rows.damaged.account_names;
         let effective_limits =
             resolve_effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans);
         let account_faults = effective_limits.into_iter().filter_map(|effective| effective.fault);
         let key_faults = merge_keys(&rows.keys, declared).into_iter().filter_map(|key| key.fault);
-        account_faults.chain(key_faults).chain(damaged_key_faults(rows).into_values()).collect()
+        account_faults
+            .chain(key_faults)
+            .chain(make_damaged_key_faults(rows).into_values())
+            .collect()
     }
 
-    /// The faults of this ring's keys and accounts, sorted by their text. riskgate answers calls of
+    /// The faults of this ring's keys and accounts, sorted by text. riskgate answers the calls of
     /// these keys and accounts with 500.
     pub fn faults(&self) -> Vec<&RingFault> {
         let of_accounts = self.accounts.values().filter_map(|account| account.fault.as_ref());
@@ -107,8 +113,8 @@ impl KeyRing {
         faults
     }
 
-    /// Fails if this ring was built from another store, or if the store was emptied. Any version of
-    /// the same store passes.
+    /// Fails if this ring was built from another store, or if the store was emptied. `current` is
+    /// the version of the store now. Any version of the same store passes.
     pub fn check_same_store(&self, current: Option<&RingVersion>) -> Result<(), RingError> {
         let RingVersion { store_id, version, .. } = &self.ring_version;
         let found = match current {
@@ -119,14 +125,14 @@ impl KeyRing {
         Err(RingError::DifferentStore { store: store_id.clone(), expected: *version, found })
     }
 
-    /// Whether this digest belongs to a key whose row in the store can't be read. Such a key may be
+    /// Whether the row of the key with this digest can't be read in the store. The key may be
     /// valid, so riskgate must not answer 401.
     pub fn is_row_unreadable(&self, digest: &[u8; 32]) -> bool {
         self.digests_of_unreadable_rows.contains(&digest_prefix(digest))
     }
 
-    /// The key with this digest, unless it is revoked or expired. The digests are compared in
-    /// constant time.
+    /// Finds the key with this digest, unless the key is revoked or expired. A hash map finds the
+    /// key by the first half of the digest; then the whole digests are compared in constant time.
     pub fn find_valid_key(&self, digest: &[u8; 32], unix_now: i64) -> Option<&Arc<Key>> {
         let (prefix, _) = digest.split_first_chunk::<16>()?;
         let key = self.keys_by_digest_prefix.get(prefix)?;
@@ -136,14 +142,13 @@ impl KeyRing {
         (is_same && is_valid).then_some(key)
     }
 
-    /// Returns true if a key is restricted to origins.
+    /// Returns true if a key that is not revoked lists an origin.
     pub fn has_origins(&self) -> bool {
         self.allowed_origins.has_patterns()
     }
 
-    /// Whether at least one valid key allows this origin. riskgate decides by this rule how to
-    /// answer a preflight, because a preflight carries no key. An unrestricted key allows every
-    /// origin.
+    /// Whether at least one valid key allows this origin. An unrestricted key allows every origin.
+    /// riskgate decides by this rule how to answer a preflight, because a preflight carries no key.
     pub fn is_origin_allowed(&self, origin: &Origin, unix_now: i64) -> bool {
         self.allowed_origins.is_allowed(origin, unix_now)
     }
@@ -153,7 +158,7 @@ impl KeyRing {
         self.accounts.get(name)
     }
 
-    /// Whether the ring has a key with this text, even if that key is revoked or expired.
+    /// Whether the ring has a key with this text. Revoked and expired keys count.
     pub fn contains_key(&self, text: &[u8]) -> bool {
         self.keys_by_digest_prefix.contains_key(&digest_prefix(&sha256(text)))
     }
@@ -197,15 +202,15 @@ impl KeyRing {
     }
 }
 
-/// The part of a digest by which keys are looked up.
+/// The first half of a digest, by which the ring looks keys up.
 pub(super) fn digest_prefix(digest: &[u8; 32]) -> [u8; 16] {
     let mut prefix = [0; 16];
     prefix.copy_from_slice(&digest[..16]);
     prefix
 }
 
-/// A fault for each key whose row in the store can't be read.
-pub(super) fn damaged_key_faults(rows: &RingRows) -> BTreeMap<String, RingFault> {
+/// Makes a fault for each key whose row in the store can't be read, by key id.
+fn make_damaged_key_faults(rows: &RingRows) -> BTreeMap<String, RingFault> {
     let damaged = rows.damaged.key_digests_by_id.keys();
     damaged.map(|id| (id.clone(), RingFault::DamagedKey { id: id.clone() })).collect()
 }

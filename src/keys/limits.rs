@@ -11,7 +11,7 @@ use crate::model::plan::choose_plan;
 use crate::quota::Ledger;
 use crate::store::{AccountRow, KeyRow};
 
-/// Calls in a calendar month, by plan name.
+/// The limit of each plan of the config, by the name of the plan.
 pub type Plans = BTreeMap<String, MonthlyLimit>;
 
 /// What the store and the key file say about an account.
@@ -30,7 +30,8 @@ impl<'r> AccountSources<'r> {
         choose_plan(self.store_plan, self.key_file_plan)
     }
 
-    /// The plan that the account has by the key file alone; `None` if the file does not name it.
+    /// The plan that the account has by the key file alone; `None` if the file does not name the
+    /// account.
     pub fn plan_by_key_file(&self) -> Option<&'r str> {
         self.is_in_key_file.then(|| choose_plan(None, self.key_file_plan))
     }
@@ -50,8 +51,9 @@ impl<'r> AccountSources<'r> {
     }
 }
 
-/// Returns the accounts that these rows of the store and these keys of the key file name. Takes the
-/// first plan that the file gives an account: whoever reads the file refuses a second one.
+/// Returns the accounts that these rows of the store and these keys of the key file name. If the
+/// file gives an account two plans, takes the first one; [`check_key_file_plans`] rejects such a
+/// file.
 pub fn collect_accounts<'r>(
     rows: &'r [AccountRow],
     declared: impl IntoIterator<Item = &'r DeclaredKey>,
@@ -69,7 +71,7 @@ pub fn collect_accounts<'r>(
     accounts
 }
 
-/// The effective plan and limit of an account. The ledger does not know them yet.
+/// The effective plan and limit of an account, before the ledger knows this limit.
 pub(super) struct EffectiveLimit {
     pub account: String,
     pub plan: String,
@@ -81,8 +83,8 @@ pub(super) struct EffectiveLimit {
 }
 
 impl EffectiveLimit {
-    /// Builds the account, and returns it with its name. Also sets the limit of the account's lease
-    /// in the ledger.
+    /// Sets the limit of the account's lease in the ledger, and builds the account. Returns the
+    /// name of the account, and the account.
     pub(super) fn into_account(self, ledger: &Ledger) -> (String, Arc<Account>) {
         let EffectiveLimit { account: name, plan, limit, fault, .. } = self;
         let lease = ledger.lease_with_limit(&name, limit);
@@ -90,9 +92,9 @@ impl EffectiveLimit {
     }
 }
 
-/// Resolves the effective limit of every account that the store or the key file names.
-/// `account_rows`, `damaged_accounts` and `key_rows` come from the store, `declared` from the key
-/// file. An account with a fault gets a limit of 0 calls.
+/// Resolves the effective limit of each account that the arguments name. `account_rows`,
+/// `damaged_accounts` and `key_rows` come from the store, and `declared` from the key file. An
+/// account with a fault gets a limit of 0 calls.
 pub(super) fn resolve_effective_limits<'r>(
     account_rows: &'r [AccountRow],
     damaged_accounts: &'r BTreeSet<String>,
@@ -128,8 +130,7 @@ pub(super) fn resolve_effective_limits<'r>(
     sources_by_account.into_iter().map(resolve_limit).collect()
 }
 
-/// The faults of a key file that gives an account two plans, or a plan that the config does not
-/// define: one for each account.
+/// Finds the faults for which `KeyRing::check_key_file` rejects a key file: one for each account.
 pub(super) fn find_plan_faults(
     effective_limits: impl IntoIterator<Item = EffectiveLimit>,
     declared: &[DeclaredKey],

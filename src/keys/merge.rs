@@ -1,4 +1,5 @@
-//! Merges the keys of the store and the key file. If a key is in both, the stricter settings apply.
+//! Merges the keys of the store and of the key file. If a key is in both, the stricter settings
+//! apply.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,13 +9,13 @@ use super::key_file::DeclaredKey;
 use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
 
-/// A key, merged from both sources.
+/// A key, merged from the store and the key file.
 #[derive(Clone)]
 pub struct MergedKey<'r> {
-    /// The key's row. For a key in both sources, the id and account are those of the key file, and
-    /// the label too if the file has one.
+    /// The key's row. If the key is in both, the id and the account are those of the key file. So
+    /// are the label and the time of creation, if the file has them.
     pub row: Cow<'r, KeyRow>,
-    /// The origins that every source of the key allows.
+    /// The origins that a restricted key allows: if the key is in both, those that both allow.
     pub origins: Vec<OriginPattern>,
     /// Whether the key is restricted to `origins`. If `origins` is empty, a restricted key allows
     /// no origin.
@@ -66,7 +67,7 @@ impl<'r> MergedKey<'r> {
         MergedKey { row: Cow::Borrowed(row), origins, is_origin_restricted, fault }
     }
 
-    /// Merges this key of the store with its entry in the key file: the stricter settings apply.
+    /// Merges this key of the store with its entry in the key file.
     fn restrict_by(self, declared: &'r KeyRow) -> MergedKey<'r> {
         let restriction = MergedKey::from_row(declared);
         let mut row = declared.clone();
@@ -88,7 +89,7 @@ impl<'r> MergedKey<'r> {
     }
 }
 
-/// The patterns that cover the origins which both lists cover.
+/// Returns patterns for the origins that are covered by both lists.
 fn intersect_patterns(left: &[OriginPattern], right: &[OriginPattern]) -> Vec<OriginPattern> {
     let mut covered = Vec::new();
     for (one, other) in left.iter().flat_map(|one| right.iter().map(move |other| (one, other))) {

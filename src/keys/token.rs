@@ -1,4 +1,5 @@
-//! The text of a key. riskgate generates it, shows it once, and stores only its SHA-256.
+//! The text of an API key or an admin token. riskgate generates the text, shows it once, and stores
+//! only its SHA-256.
 
 use sha2::{Digest, Sha256};
 
@@ -10,13 +11,13 @@ const CHECKSUM_LEN: usize = 6;
 pub const MIN_KEY_LEN: usize = 16;
 const MAX_KEY_LEN: usize = 256;
 
-/// The text of a key. It has neither `Debug` nor `Display`, so that no key gets into a log.
+/// The text of a key. This type has neither `Debug` nor `Display`, so that no key gets into a log.
 pub struct Token(String);
 
 /// Why there is no token: the text can't be a key, or the system gave no random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Too short, too long, or not visible ASCII.
+    /// The text is too short, too long, or not visible ASCII.
     #[error("expected a key of 16 to 256 visible ASCII characters")]
     InvalidForm,
     /// The system gave no random bits.
@@ -32,21 +33,21 @@ impl Token {
         while text.len() < prefix.len() + RANDOM_LEN {
             let mut bytes = [0u8; 64];
             getrandom::fill(&mut bytes).map_err(|_| TokenError::NoRandomBits)?;
-            push_digits(&mut text, prefix.len() + RANDOM_LEN, &bytes);
+            push_base62_digits(&mut text, prefix.len() + RANDOM_LEN, &bytes);
         }
-        text.extend(checksum(text.as_bytes()).map(char::from));
+        text.extend(compute_checksum(text.as_bytes()).map(char::from));
         Token::parse(text)
     }
 
-    /// Derives a key from a secret seed of 32 bytes or more. The same seed gives the same key. The
-    /// key has the form of those of [`Token::generate`].
+    /// Derives a key from a secret seed of 32 bytes or more. The same prefix and seed give the same
+    /// key. The key has the form of a key that [`Token::generate`] makes.
     pub fn derive(prefix: &str, seed: &[u8]) -> Result<Token, TokenError> {
         let (mut text, mut block) = (prefix.to_owned(), sha256(seed));
         while text.len() < prefix.len() + RANDOM_LEN {
-            push_digits(&mut text, prefix.len() + RANDOM_LEN, &block);
+            push_base62_digits(&mut text, prefix.len() + RANDOM_LEN, &block);
             block = sha256(&[seed, &block].concat());
         }
-        text.extend(checksum(text.as_bytes()).map(char::from));
+        text.extend(compute_checksum(text.as_bytes()).map(char::from));
         Token::parse(text)
     }
 
@@ -55,7 +56,7 @@ impl Token {
     pub fn has_valid_checksum(text: &[u8]) -> bool {
         let Some(split) = text.len().checked_sub(CHECKSUM_LEN) else { return false };
         let (before, sum) = text.split_at(split);
-        before.len() >= RANDOM_LEN && checksum(before) == *sum
+        before.len() >= RANDOM_LEN && compute_checksum(before) == *sum
     }
 
     /// Checks the length and the characters of a key's text. Another system may have generated it.
@@ -68,7 +69,7 @@ impl Token {
         }
     }
 
-    /// The SHA-256 of the key, which the store keeps.
+    /// Computes the SHA-256 of the key, which the store keeps.
     pub fn sha256(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
     }
@@ -79,11 +80,12 @@ impl Token {
     }
 }
 
-/// The shortest part of a key behind its prefix, in characters.
+/// In texts, a word of another system may be a key if it has so many characters behind its prefix.
 const MIN_LEN_BEHIND_PREFIX: usize = 16;
 
-/// Returns a text in which `…` stands for each word that is a key, or that looks like a key of
-/// another system: a prefix, `_`, and letters and digits.
+/// Returns a text in which `…` stands for each word that is a key of riskgate, or that looks like a
+/// key of another system: a prefix, `_`, and 16 or more letters and digits, with at least one of
+/// each. The id of a key, such as `key_0123456789abcdef`, stays.
 pub fn hide_keys(text: &str) -> String {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     let shown = text.split_inclusive(is_end).map(|part| {
@@ -105,16 +107,16 @@ fn looks_like_key(word: &str) -> bool {
         && !(prefix == "key" && rest.len() == MIN_LEN_BEHIND_PREFIX)
 }
 
-/// Appends random bytes as base62 digits until the text has this length, or no byte is left.
-fn push_digits(text: &mut String, length: usize, random: &[u8]) {
+/// Appends base62 digits, made of random bytes, until the text has this length or no byte is left.
+fn push_base62_digits(text: &mut String, length: usize, random: &[u8]) {
     // 248 is the largest multiple of 62 in a byte; larger values would bias the digits.
     let unbiased = random.iter().filter(|byte| **byte < 248);
     let missing = length - text.len();
     text.extend(unbiased.take(missing).map(|byte| char::from(BASE62[usize::from(byte % 62)])));
 }
 
-/// The CRC-32 of a text, in base62.
-fn checksum(text: &[u8]) -> [u8; CHECKSUM_LEN] {
+/// Computes the CRC-32 of a text, in base62.
+fn compute_checksum(text: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut check = crc32fast::hash(text);
     let mut digits = [b'0'; CHECKSUM_LEN];
     for digit in digits.iter_mut().rev() {
@@ -124,7 +126,7 @@ fn checksum(text: &[u8]) -> [u8; CHECKSUM_LEN] {
     digits
 }
 
-/// SHA-256 (FIPS 180-4).
+/// Computes the SHA-256 of bytes (FIPS 180-4).
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }

@@ -13,7 +13,7 @@ use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store, StoreError};
 pub struct AccountEntry {
     /// The account's name.
     pub name: String,
-    /// The plan that applies.
+    /// The name of the plan that applies.
     pub plan: String,
     /// The limit that applies; `None` if the config does not have the plan.
     pub limit: Option<MonthlyLimit>,
@@ -40,7 +40,7 @@ impl AccountEntry {
     }
 }
 
-/// Renders a limit: calls in a month, or `unlimited`.
+/// Renders a limit: the number of calls in a month, or `"unlimited"`.
 pub fn limit_to_json(limit: MonthlyLimit) -> Value {
     match limit {
         MonthlyLimit::Calls(calls) => json!(calls),
@@ -48,7 +48,7 @@ pub fn limit_to_json(limit: MonthlyLimit) -> Value {
     }
 }
 
-/// Lists the accounts of the store and of the key file by name.
+/// Lists the accounts of the store and of the key file, sorted by name.
 pub fn list_accounts(
     accounts: &[AccountRow],
     declared: &[DeclaredKey],
@@ -58,8 +58,8 @@ pub fn list_accounts(
     accounts.iter().map(|(name, sources)| AccountEntry::new(name, sources, plans)).collect()
 }
 
-/// Checks what can be checked of a change of an account without a store. Returns the limit to set:
-/// the inner `None` means that the limit of the plan applies.
+/// Checks the values of a change of an account, without a store. Returns the limit to set: `None`
+/// leaves the limit as it is, and `Some(None)` lets the limit of the plan apply.
 ///
 /// # Errors
 /// Returns a fault if a value is faulty, or if neither plan nor limit is given.
@@ -81,7 +81,8 @@ pub fn check_account_change(
 /// `unlimited`, or `plan` for the limit of the plan. Returns the account.
 ///
 /// # Errors
-/// Returns a fault if a value is faulty, if neither plan nor limit is given, or if the store fails.
+/// Returns a fault if a value is faulty, if neither plan nor limit is given, if the key file is
+/// needed and faulty, or if the store fails.
 pub fn set_account(
     store: &mut Store,
     config: &ReloadableConfig,
@@ -99,7 +100,8 @@ pub fn set_account(
     Ok(entry?)
 }
 
-/// Reads the plan that an account has. If the key file is faulty, only the store tells.
+/// Reads the name of the plan that an account has. If the key file is faulty, only the store
+/// counts.
 ///
 /// # Errors
 /// If the store fails.
@@ -111,6 +113,7 @@ pub fn read_plan_of_account(
     with_account_sources(store, config, account, |sources| sources.plan().to_owned())
 }
 
+/// Calls `answer` with what the store and the key file say about an account.
 fn with_account_sources<T>(
     store: &mut Store,
     config: &ReloadableConfig,
@@ -123,7 +126,7 @@ fn with_account_sources<T>(
     Ok(answer(&accounts.get(account).copied().unwrap_or_default()))
 }
 
-/// Parses a limit. The inner `None` means that the limit of the plan applies.
+/// Parses a limit. `None` means that the limit of the plan applies.
 fn parse_limit(text: &str) -> Result<Option<MonthlyLimit>, ManagementFault> {
     match (text, text.parse::<i64>()) {
         ("unlimited", _) => Ok(Some(MonthlyLimit::Unlimited)),

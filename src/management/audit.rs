@@ -2,11 +2,12 @@
 
 use crate::store::{AuditRecord, Store, StoreError};
 
-/// The most records that riskgate reads for one page while it looks for matches.
+/// Once riskgate has read so many records for one page, the page ends, even if it has fewer matches
+/// than were asked for.
 const MAX_SCANNED_RECORDS: usize = 50_000;
 const RECORDS_PER_READ: usize = 1_000;
 
-/// Which records to show. An empty filter shows all.
+/// Which records of the audit match. An empty filter matches all.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
     /// The operation, such as `key.create`; or the part up to the dot, such as `key.`, for all
@@ -31,9 +32,9 @@ impl AuditFilter {
     }
 }
 
-/// Reads up to `count` records that match, the newest first: those before the record `before_id`,
-/// or the latest. Also returns the id before which the next page begins, or `None` if there are no
-/// more records.
+/// Reads up to `count` records that match, the newest first. All of them are older than the record
+/// `before_id`, if one is given. Also returns the id before which the next page begins, or `None`
+/// if there are no older records.
 ///
 /// # Errors
 /// If the store fails.

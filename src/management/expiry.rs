@@ -1,11 +1,11 @@
-//! When a key expires, as an operator writes it.
+//! When a key or an admin token expires, as an operator writes it.
 
 use super::fault::ManagementFault;
 use crate::config::parse_duration;
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::{format_rfc3339, parse_rfc3339};
 
-/// The expiry of a key: a time, or seconds from now.
+/// An expiry: a time, or a number of seconds from now.
 pub enum Expiry {
     /// Unix seconds.
     At(i64),
@@ -14,10 +14,11 @@ pub enum Expiry {
 }
 
 impl Expiry {
-    /// Parses `90d`, or a time in RFC 3339.
+    /// Parses a duration such as `90d`, or a time in RFC 3339.
     ///
     /// # Errors
-    /// Returns a fault of the value `expires` for any other text.
+    /// Returns a fault of the value `expires` for any other text, and for a duration of less than a
+    /// second.
     pub fn parse(text: &str) -> Result<Expiry, ManagementFault> {
         if let Some(duration) = parse_duration(text).filter(|duration| duration.as_secs() > 0) {
             return Ok(Expiry::After(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
@@ -35,8 +36,8 @@ impl Expiry {
     /// Returns the expiry in Unix seconds.
     ///
     /// # Errors
-    /// Returns a fault if the time has passed, or if it depends on the present time and no clock
-    /// tells that.
+    /// If the present time `now` is known, returns a fault if the expiry has passed. If `now` is
+    /// not known, returns a fault if the expiry is a number of seconds from now.
     pub fn to_unix_seconds(&self, now: BelievedTime) -> Result<i64, ManagementFault> {
         match self {
             Expiry::At(time) if now.is_known() && *time <= now.unix_now => {

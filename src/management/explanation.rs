@@ -13,12 +13,12 @@ use crate::table::{Table, TableAnswer};
 pub struct ExplainedDomain<'t> {
     /// The answer.
     pub answer: TableAnswer<'t>,
-    /// The fact from the DNS that decided, if one did.
+    /// The fact from the DNS, if such a fact decided the answer.
     pub learned: Option<DnsFactRow>,
 }
 
 /// Looks a domain up as the gateway does: in the table and, if no list decides, among the facts
-/// from the DNS in `store`.
+/// from the DNS in `store`. `unknown_score` is the score of a name about which nothing is known.
 ///
 /// # Errors
 /// If the store fails.
@@ -39,7 +39,8 @@ pub fn explain_domain<'t>(
     Ok(ExplainedDomain { answer: answer.with_unknown_score(unknown_score), learned })
 }
 
-/// Applies the fact about a domain in the store, if it counts.
+/// Applies the store's fact about a domain to the answer of the table. Returns the answer unchanged
+/// if the store has no fact, or if the fact does not count any more.
 fn apply_stored_fact<'t>(
     found: TableAnswer<'t>,
     table: &'t Table,
@@ -82,7 +83,7 @@ impl ExplainedDomain<'_> {
     }
 }
 
-/// Renders the answer of a table.
+/// Renders the verdict of an answer, its rule and the name of the mail service.
 pub fn verdict_to_json(found: &TableAnswer<'_>) -> Value {
     json!({
         "risk_score": found.verdict.score.value(),

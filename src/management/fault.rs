@@ -1,10 +1,11 @@
-//! Faults of the operations of an operator.
+//! Why an operation of an operator fails.
 
 use crate::store::StoreError;
 use crate::table::TableFaults;
 
-/// Why riskgate did not do an operation. Nothing was changed, except after
-/// [`StoreError::Unavailable`]: then the store may have made the change.
+/// Why riskgate did not do an operation. The operation has changed nothing, with two exceptions:
+/// - After [`StoreError::Unavailable`], the store may have made the change.
+/// - A failed change of overrides may have let the store take over the default file of overrides.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagementFault {
     /// A value of the request is faulty.
@@ -29,10 +30,10 @@ pub enum ManagementFault {
     /// The system gave no random bits.
     #[error("{0}")]
     NoRandomBits(String),
-    /// The store did not make the change.
+    /// The store failed, or refused the change.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The table or the file of overrides is faulty.
+    /// A list of the table or the file of overrides is faulty.
     #[error(transparent)]
     Table(#[from] TableFaults),
 }
@@ -44,5 +45,16 @@ impl ManagementFault {
         found: impl Into<String>,
     ) -> ManagementFault {
         ManagementFault::Invalid { field, expected: expected.into(), found: found.into() }
+    }
+
+    /// The fault of a text that a parser refuses. The parser's error says what it expected.
+    pub(super) fn of_parse_error(
+        field: &'static str,
+        error: &impl std::fmt::Display,
+        text: &str,
+    ) -> ManagementFault {
+        let error = error.to_string();
+        let expected = error.strip_prefix("expected ").unwrap_or(&error);
+        ManagementFault::invalid(field, expected, format!("{text:?}"))
     }
 }

@@ -6,8 +6,8 @@ use crate::keys::{DeclaredKey, MergedKey, collect_accounts, merge_keys};
 use crate::model::month::format_rfc3339;
 use crate::store::{AccountRow, KeyRow};
 
-/// A key as lists show it. A key that is in the store and in the key file has the stricter settings
-/// of both.
+/// A key as lists show it. If a key is in the store and in the key file, the stricter settings of
+/// both apply.
 #[derive(Clone, Debug)]
 pub struct KeyEntry {
     /// The public id.
@@ -24,7 +24,7 @@ pub struct KeyEntry {
     pub is_origin_restricted: bool,
     /// Whether requests without an origin are refused.
     pub require_origin: bool,
-    /// Unix seconds.
+    /// Unix seconds; 0 if the key file does not say when the key was created.
     pub created_at: i64,
     /// Unix seconds; `None` if the key never expires.
     pub expires_at: Option<i64>,
@@ -32,14 +32,14 @@ pub struct KeyEntry {
     pub revoked_at: Option<i64>,
 }
 
-/// Whether a key works.
+/// Whether a key is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// It works.
+    /// The key is neither expired nor revoked.
     Active,
-    /// It has expired.
+    /// The key has expired, and was not revoked.
     Expired,
-    /// It was revoked.
+    /// The key was revoked.
     Revoked,
 }
 
@@ -77,7 +77,7 @@ impl KeyEntry {
         }
     }
 
-    /// Returns whether the key works at this time.
+    /// Returns the state of the key at this time.
     pub fn state_at(&self, unix_now: i64) -> KeyState {
         match (self.revoked_at, self.expires_at) {
             (Some(_), _) => KeyState::Revoked,
@@ -122,7 +122,7 @@ pub fn list_keys(
     };
     let merged = merge_keys(keys, declared);
     let mut sorted: Vec<&MergedKey<'_>> = merged.iter().collect();
-    // Most rows are in this order already, so a stable sort is quick.
+    // Most rows are sorted by age already, so a stable sort is quick.
     sorted.sort_by(|a, b| a.row.compare_age(&b.row));
     sorted.into_iter().map(to_entry).collect()
 }

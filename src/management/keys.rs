@@ -23,7 +23,7 @@ const MAX_ORIGINS: usize = 100;
 /// A key to create.
 #[derive(Clone, Debug, Default)]
 pub struct NewKey {
-    /// The account; created if it does not exist.
+    /// The account of the key. It is created if it does not exist.
     pub account: String,
     /// The plan of a new account.
     pub plan: Option<String>,
@@ -44,13 +44,13 @@ pub struct PreparedKey {
     /// The text of the key.
     pub token: Token,
     plan: Option<NewKeyPlan>,
-    /// What the store remembers of a request that can be repeated.
+    /// What the store is to remember of the request, if the request can be repeated.
     request: Option<RequestRecord>,
     /// Whether an earlier request has added the key.
     is_in_store: bool,
 }
 
-/// Checks what can be checked of a new key without a store, and returns when the key expires.
+/// Checks the values of a new key, without a store. Returns when the key expires.
 ///
 /// # Errors
 /// Returns a fault if a value is faulty.
@@ -64,19 +64,23 @@ pub fn check_new_key(
     new.expires.as_deref().map(Expiry::parse).transpose()
 }
 
-/// Checks a new key, and draws its text and its id. If the client made the same request before,
+/// Checks a new key, and creates its text and its id. If the client made the same request before,
 /// returns the key that the earlier request added.
 ///
 /// # Errors
-/// Returns a fault if a value is faulty, or if the store or the key file can't be read. Only
-/// [`PreparedKey::add`] finds that the account has another plan.
+/// Returns a fault in these cases. That the account has another plan shows only in
+/// [`PreparedKey::add`].
+/// - A value is faulty, or depends on the present time, which is not known.
+/// - The store or the key file can't be read.
+/// - The `Idempotency-Key` of the request belongs to another request or to another admin token.
+/// - The system gives no random bits.
 pub fn prepare_key(
     store: &mut Store,
     config: &ReloadableConfig,
     new: &NewKey,
     request: Option<&RepeatableRequest<'_>>,
 ) -> Result<PreparedKey, ManagementFault> {
-    // The first request was checked. A change of the config meanwhile is no matter.
+    // A repeated request is not checked again: the config may have changed since the first one.
     if let Some((row, token)) = find_repeated_key(store, config, request)? {
         return Ok(PreparedKey { row, token, plan: None, request: None, is_in_store: true });
     }
@@ -89,8 +93,8 @@ pub fn prepare_key(
     });
     let plan = plan.transpose()?;
     let created_at = store.now().unix_now;
-    let id = new_key_id()?;
-    let (token, record) = draw_token(config, &id, request)?;
+    let id = draw_key_id()?;
+    let (token, record) = create_token(config, &id, request)?;
     let row = KeyRow {
         id,
         account: new.account.clone(),
@@ -109,7 +113,8 @@ impl PreparedKey {
     /// Adds the key to the store, unless an earlier request has added it.
     ///
     /// # Errors
-    /// If the store fails. After [`StoreError::Unavailable`], the store may have the key.
+    /// If the store fails, or if the account has another plan than the new key names. After
+    /// [`StoreError::Unavailable`], the store may have the key.
     pub fn add(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
         if self.is_in_store {
             return Ok(());
@@ -119,12 +124,13 @@ impl PreparedKey {
     }
 }
 
-/// Revokes a key of the store or of the key file, and returns the time in Unix seconds. To revoke a
-/// key of the key file, adds a revoked row with its digest to the store. `declared_keys` returns
-/// the keys of the key file, and is called only if the store has no key with this id.
+/// Revokes a key of the store or of the key file. Returns since when the key is revoked, in Unix
+/// seconds. To revoke a key that only the key file has, adds a revoked row with its digest to the
+/// store. `declared_keys` returns the keys of the key file. It is called only if the store has no
+/// key with this id.
 ///
 /// # Errors
-/// Returns a fault if there is no such key, or if the key file or the store fails.
+/// Returns a fault if no key has this id, if the key file can't be read, or if the store fails.
 pub fn revoke_key(
     store: &mut Store,
     author: &ChangeAuthor,
@@ -136,7 +142,7 @@ pub fn revoke_key(
         Err(StoreError::Conflict(_)) => {}
         done => {
             done?;
-            // A key that was revoked before stays revoked since then.
+            // The key may have been revoked before: then its first time stays.
             let revoked_at = store.find_key(id)?.and_then(|row| row.revoked_at);
             return Ok(revoked_at.unwrap_or(now));
         }
@@ -164,11 +170,11 @@ pub fn revoke_key(
     Ok(now)
 }
 
-/// Says that no key has this id. `known` is the id of the key that the text is itself. Never shows
-/// a text that may be a key.
+/// Says that no key has this id. If the operator gave the text of a key in place of its id, `known`
+/// is the id of that key. The result never contains a text that may be a key.
 pub fn describe_unknown_id(id: &str, known: Option<&str>) -> String {
     let list = "`riskgate keys list` shows the ids";
-    // Names for people have no digits.
+    // A text without digits and capital letters is a name, and no key.
     let is_name = || id.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_.".contains(&byte));
     let is_id = |rest: &str| rest.len() == 16 && rest.bytes().all(|it| it.is_ascii_hexdigit());
     match known {
@@ -188,17 +194,17 @@ pub fn describe_unknown_id(id: &str, known: Option<&str>) -> String {
     }
 }
 
-/// The keys of a file, to be imported.
+/// The keys of a file that `keys import` is to add to the store.
 pub struct ImportedKeys {
     file: PathBuf,
     keys: Vec<DeclaredKey>,
 }
 
 impl ImportedKeys {
-    /// Reads the file, and checks what can be checked without a store.
+    /// Reads the file, and checks the form, the plans and the labels of its keys, without a store.
     ///
     /// # Errors
-    /// Returns every fault of the file.
+    /// Returns every fault of the file that is found.
     pub fn read(config: &ReloadableConfig, file: &Path) -> Result<ImportedKeys, ManagementFault> {
         let keys = read_keys_of_file(file)?;
         check_imported_keys(file, &keys, |DeclaredKey { key, plan }| {
@@ -208,7 +214,7 @@ impl ImportedKeys {
     }
 }
 
-/// Checks each key, and returns all faults together.
+/// Checks each key by `check`, and returns all faults together.
 fn check_imported_keys(
     file: &Path,
     keys: &[DeclaredKey],
@@ -226,8 +232,9 @@ fn check_imported_keys(
 /// Imports the keys of a key file, all or none, and returns their ids.
 ///
 /// # Errors
-/// Returns a fault if the file is faulty or names an unknown plan, if a key exists already, or if
-/// an account has another plan than the file names.
+/// Returns a fault if the name of a new account begins with `}`, if a key exists already, if an
+/// account has another plan than the file names, if the key file of the config is faulty, or if the
+/// store fails.
 pub fn import_keys(
     store: &mut Store,
     config: &ReloadableConfig,
@@ -254,7 +261,8 @@ pub fn import_keys(
     Ok(rows.into_iter().map(|(key, _)| key.id).collect())
 }
 
-/// The plan that a new key names. `of_key_file` has the accounts that the key file names.
+/// The plan that a new key names, with the plan that the account has by the key file of the config.
+/// `of_key_file` has the accounts of that file.
 fn new_key_plan(
     plan: String,
     account: &str,
@@ -264,7 +272,7 @@ fn new_key_plan(
     NewKeyPlan { plan, by_key_file: by_key_file.map(str::to_owned) }
 }
 
-/// Reads the key file of the config; no keys if there is none.
+/// Reads the keys of the config's key file. Returns no keys if the config names no key file.
 ///
 /// # Errors
 /// Returns every fault of the file.
@@ -277,10 +285,10 @@ fn read_keys_of_file(path: &Path) -> Result<Vec<DeclaredKey>, ManagementFault> {
         .map_err(|faults| ManagementFault::File(faults.iter().map(ToString::to_string).collect()))
 }
 
-/// Checks the name of an account. A fault calls the value `field`.
+/// Checks the form of the name of an account.
 ///
 /// # Errors
-/// Returns a fault if the name has another form.
+/// Returns a fault of the value `field` if the name has another form.
 pub fn check_account_name(field: &'static str, name: &str) -> Result<(), ManagementFault> {
     match is_valid_id_or_account(name) {
         true => Ok(()),
@@ -288,12 +296,13 @@ pub fn check_account_name(field: &'static str, name: &str) -> Result<(), Managem
     }
 }
 
-/// Checks the name of an account that may be new. The name of a new one must not begin with `}`:
-/// the Redis keys of the account have the name between braces, and a Redis cluster would read an
-/// empty hash tag there, and put these keys on several servers.
+/// Checks the name of an account that may be new. The name of a new account must not begin with
+/// `}`. The Redis keys of an account have its name between braces. With such a name, a Redis
+/// cluster would read an empty hash tag, and put these Redis keys on several servers.
 ///
 /// # Errors
-/// Returns a fault if the account is new and its name begins so, or if the store fails.
+/// For a name that begins with `}`, returns a fault if the account is new, or if the store or the
+/// key file fails.
 pub(super) fn check_name_if_new(
     store: &mut Store,
     config: &ReloadableConfig,
@@ -313,7 +322,7 @@ pub(super) fn check_name_if_new(
     Err(ManagementFault::invalid("account", expected, format!("{name:?}")))
 }
 
-/// Checks that the config has this plan.
+/// Checks that the config has this plan, if a plan is given.
 ///
 /// # Errors
 /// Returns a fault if the config does not have the plan.
@@ -328,7 +337,7 @@ pub fn check_plan(config: &ReloadableConfig, plan: Option<&str>) -> Result<(), M
     }
 }
 
-/// Checks a label. Lists print it, so it must not control a terminal.
+/// Checks the length of a label, and that the label does not control a terminal that prints it.
 fn check_label(label: Option<&String>) -> Result<(), ManagementFault> {
     let is_valid = |label: &&String| {
         label.chars().count() <= MAX_LABEL_CHARS && !label.chars().any(char::is_control)
@@ -350,16 +359,14 @@ fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
         return Err(ManagementFault::invalid("origin", expected, found));
     }
     for origin in &new.origins {
-        OriginPattern::parse(origin).map_err(|error| {
-            let error = error.to_string();
-            let expected = error.strip_prefix("expected ").unwrap_or(&error);
-            ManagementFault::invalid("origin", expected, format!("{origin:?}"))
-        })?;
+        OriginPattern::parse(origin)
+            .map_err(|error| ManagementFault::of_parse_error("origin", &error, origin))?;
     }
     Ok(())
 }
 
-/// Finds the key that an earlier request of the same `Idempotency-Key` added, and derives its text.
+/// Finds the key that an earlier request with the same `Idempotency-Key` added, and derives the
+/// text of that key. `None` if there was no earlier request.
 pub(super) fn find_repeated_key(
     store: &mut Store,
     config: &ReloadableConfig,
@@ -377,9 +384,10 @@ pub(super) fn find_repeated_key(
     })
 }
 
-/// Draws the text of a new key at random. If the request can be repeated, derives the text instead,
-/// and also returns what the store has to remember.
-pub(super) fn draw_token(
+/// Creates the text of a new key. Without a `request` that can be repeated, the text is random.
+/// With such a request, the text is derived, and what the store has to remember is returned as
+/// well.
+pub(super) fn create_token(
     config: &ReloadableConfig,
     key_id: &str,
     request: Option<&RepeatableRequest<'_>>,
@@ -396,8 +404,8 @@ pub(super) fn draw_token(
     }
 }
 
-/// Creates an id of 64 random bits: short enough to say aloud, long enough to be unique.
-pub(super) fn new_key_id() -> Result<String, ManagementFault> {
+/// Draws the id of a new key: 64 random bits, short enough to say aloud, long enough to be unique.
+pub(super) fn draw_key_id() -> Result<String, ManagementFault> {
     let mut bytes = [0u8; 8];
     getrandom::fill(&mut bytes)
         .map_err(|error| ManagementFault::NoRandomBits(error.to_string()))?;

@@ -5,7 +5,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
-use super::stored_overrides::{KnownOverrides, take_over_default_file};
+use super::stored_overrides::{
+    KnownOverrides, default_overrides_path, operator_overrides_path, take_over_default_file,
+};
 use crate::model::domain::{DnsName, Domain};
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Rule;
@@ -14,13 +16,13 @@ use crate::store::{
 };
 use crate::table::{NewOverride, OverrideAction, OverrideListRow, Table, TableInputs, TableRow};
 
-/// How often a change is tried if others change the same domain at the same time.
-const MAX_TRIES: usize = 16;
+/// How often a change is tried at most while others change the overrides of the same domain.
+const MAX_UPDATE_TRIES: usize = 16;
 
 /// An override to set.
 #[derive(Clone, Debug)]
 pub struct OverrideRequest<'a> {
-    /// The domain. The override also covers the names below it.
+    /// The domain. Unless `is_exact`, the override also covers the names below the domain.
     pub domain: &'a str,
     /// What the override does.
     pub action: OverrideAction,
@@ -28,9 +30,10 @@ pub struct OverrideRequest<'a> {
     pub is_exact: bool,
     /// A note for people, on one line.
     pub note: &'a str,
-    /// The last day on which the override counts, such as `2026-12-31`, in UTC. `None`: no end.
+    /// The last day on which the override counts, such as `2026-12-31`, in UTC. `None` if the
+    /// override has no end.
     pub until: Option<&'a str>,
-    /// Whether to deny a name that the lists protect.
+    /// Whether to deny the domain even if the lists protect it or a name below it.
     pub is_forced: bool,
 }
 
@@ -52,14 +55,19 @@ impl OverrideChange {
     }
 }
 
-/// Writes an override into the store. Running gateways apply it.
+/// Writes an override into the store. Running gateways apply the override.
 ///
-/// The new override replaces the name's override of the same scope. If it also covers the names
-/// below, it replaces the name's exact override too.
+/// An exact override replaces the exact override of the name. An override that covers the names
+/// below replaces all overrides of the name. Before the change, the store takes over the default
+/// file.
 ///
 /// # Errors
-/// Returns a fault if a value is faulty, if the lists protect the name, if the operator's file has
-/// a row of the name, or if the table or the store fails.
+/// Returns a fault in these cases:
+/// - A value is faulty.
+/// - The lists protect the name or, unless the denial is exact, a name below it, and the denial is
+///   not forced.
+/// - The operator's file has a row of the name with the same scope.
+/// - The table can't be built from its lists and the present overrides, or the store fails.
 pub fn set_override(
     store: &mut Store,
     inputs: &TableInputs,
@@ -78,7 +86,7 @@ pub fn set_override(
     check_new_override(&new, now)?;
     check_file_has_no_row(inputs, &name, |row| row.is_exact == new.is_exact)?;
     take_over_default_file(store, inputs, author)?;
-    // Setting an override is the way out for an operator whose store has lost others.
+    // If the store has lost overrides, an operator repairs it by setting an override.
     let known = KnownOverrides::read_remaining(store, inputs)?;
     // If the table can't be built even without the new row, gateways would not apply the row.
     Table::build(&known.add_to(inputs), now)?;
@@ -111,7 +119,7 @@ pub fn set_override(
 fn check_new_override(new: &NewOverride<'_>, now: i64) -> Result<(), ManagementFault> {
     new.check()
         .map_err(|found| ManagementFault::invalid(found.field, found.expected, found.found))?;
-    // Days in this form sort as text.
+    // Days such as 2026-12-31 sort as text.
     let today = format_rfc3339(now);
     match new.last_day.filter(|until| *until < &today[..10]) {
         Some(until) => {
@@ -122,11 +130,12 @@ fn check_new_override(new: &NewOverride<'_>, now: i64) -> Result<(), ManagementF
     }
 }
 
-/// Checks what is known of an override to clear without the store, before a store is opened for it.
-/// `is_store_missing` says that there is none yet.
+/// Checks whether [`clear_override`] may find an override to clear, before a command opens the
+/// store. `is_store_missing` says that the store does not exist yet; the command would create it.
 ///
 /// # Errors
-/// As [`clear_override`].
+/// Returns a fault if the name is faulty, if the operator's file has a row of it, or if the store
+/// is missing and the default file has no row of it.
 pub fn check_override_may_exist(
     inputs: &TableInputs,
     domain: &str,
@@ -135,18 +144,19 @@ pub fn check_override_may_exist(
     let name = parse_name(domain)?;
     check_file_has_no_row(inputs, &name, |_| true)?;
     let has_row = || -> Result<bool, ManagementFault> {
-        let default = inputs.overrides_path.as_ref().filter(|_| inputs.is_default_overrides_path);
+        let default = default_overrides_path(inputs);
         let rows = default.map(|path| OverrideListRow::read_file(path)).transpose()?;
         Ok(rows.unwrap_or_default().iter().any(|row| row.domain == name.as_str()))
     };
     if is_store_missing && !has_row()? { Err(no_override_fault(&name)) } else { Ok(()) }
 }
 
-/// Removes the overrides of a domain from the store.
+/// Removes all overrides of a domain from the store. Before the change, the store takes over the
+/// default file.
 ///
 /// # Errors
-/// Returns a fault if the domain has no override, if the operator's file has one, which riskgate
-/// never writes, or if the store fails.
+/// Returns a fault if the domain is no name or has no override in the store, if the operator's file
+/// has a row of the domain, or if a file or the store fails.
 pub fn clear_override(
     store: &mut Store,
     inputs: &TableInputs,
@@ -167,15 +177,15 @@ fn no_override_fault(name: &DnsName) -> ManagementFault {
     ManagementFault::NotFound(format!("{name}: expected an override, but found none"))
 }
 
-/// Changes the overrides of a name to what `change` returns for the present ones. Returns the texts
-/// of those that are no longer there.
+/// Replaces the overrides of a name by what `change` returns for the present overrides. Returns the
+/// texts of the overrides that are gone.
 fn update_rows(
     store: &mut Store,
     author: &ChangeAuthor,
     name: &DnsName,
     change: impl Fn(&[StoredOverride]) -> Result<Vec<StoredOverride>, ManagementFault>,
 ) -> Result<Vec<String>, ManagementFault> {
-    for _ in 0..MAX_TRIES {
+    for _ in 0..MAX_UPDATE_TRIES {
         let before = store.find_overrides(name.as_str())?;
         let after = change(&before)?;
         let update = OverrideUpdate { domain: name.as_str(), before: &before, after: &after };
@@ -189,17 +199,14 @@ fn update_rows(
     Err(StoreError::Conflict(line).into())
 }
 
-/// Fails if the file that the operator writes has such a row of the name: the row wins over the
-/// store, and riskgate never writes the file.
+/// Fails if the operator's file has a row of the name that `is_meant` accepts: the row wins over
+/// the store, and riskgate never writes the file.
 fn check_file_has_no_row(
     inputs: &TableInputs,
     name: &DnsName,
     is_meant: impl Fn(&OverrideListRow) -> bool,
 ) -> Result<(), ManagementFault> {
-    let Some(path) = inputs.overrides_path.as_ref().filter(|_| !inputs.is_default_overrides_path)
-    else {
-        return Ok(());
-    };
+    let Some(path) = operator_overrides_path(inputs) else { return Ok(()) };
     let rows = OverrideListRow::read_file(path)?;
     let is_of_name = |row: &&OverrideListRow| row.domain == name.as_str() && is_meant(row);
     match rows.iter().find(is_of_name) {
@@ -222,7 +229,7 @@ pub struct ListedOverride {
     pub origin: OverrideOrigin,
 }
 
-/// Where an override is.
+/// Where the row of an override is.
 #[derive(Clone, Debug)]
 pub enum OverrideOrigin {
     /// In the store: who set it, and when, in Unix seconds.
@@ -250,11 +257,12 @@ impl ListedOverride {
     }
 }
 
-/// Lists the overrides: those of the operator's file in its order, and then those of the store by
-/// name. Rows of the store that can't be read are left out; the gateway names them.
+/// Lists the overrides: first those of the file in its order, then those of the store. The file is
+/// the operator's file, or a default file that the store has not taken over. Leaves out rows of the
+/// store that can't be read; [`KnownOverrides::describe_problem`] names them.
 ///
 /// # Errors
-/// If the file can't be read, or if the store fails.
+/// If the file can't be read or is faulty, or if the store fails.
 pub fn list_overrides(
     store: &mut Store,
     inputs: &TableInputs,
@@ -276,11 +284,12 @@ pub fn list_overrides(
     Ok(all)
 }
 
-/// Returns the state of the operator's file of overrides, as the audit compares it.
+/// Reads the operator's file of overrides, and returns its rows in the form that the audit
+/// compares.
 ///
 /// # Errors
 /// If the file can't be read, or is faulty.
-pub fn override_file_state(path: &Path) -> Result<SourceState, ManagementFault> {
+pub fn read_override_file_state(path: &Path) -> Result<SourceState, ManagementFault> {
     let rows = OverrideListRow::read_file(path)?;
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let entry = |row: &OverrideListRow| {
@@ -291,8 +300,8 @@ pub fn override_file_state(path: &Path) -> Result<SourceState, ManagementFault> 
     Ok(SourceState::on_this_machine(shared_subject, rows.iter().map(entry).collect()))
 }
 
-/// Returns the first name that the lists protect and that this denial would flag: `name` itself or,
-/// unless the denial is exact, a name below it. None if there is no such name.
+/// Finds a name that the lists protect and that a denial of `name` would flag: `name` itself or,
+/// unless the denial is exact, a name below it.
 fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool, now: i64) -> Option<String> {
     let is_protected = |domain: &Domain| table.lookup(domain, now).verdict.rule == Rule::Protected;
     if Domain::parse(name.as_str()).is_ok_and(|domain| is_protected(&domain)) {
@@ -306,9 +315,5 @@ fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool, now: i64) 
 }
 
 fn parse_name(text: &str) -> Result<DnsName, ManagementFault> {
-    DnsName::parse(text).map_err(|error| {
-        let error = error.to_string();
-        let expected = error.strip_prefix("expected ").unwrap_or(&error);
-        ManagementFault::invalid("domain", expected, format!("{text:?}"))
-    })
+    DnsName::parse(text).map_err(|error| ManagementFault::of_parse_error("domain", &error, text))
 }

@@ -6,8 +6,8 @@ use crate::config::StoreOptions;
 use crate::quota::{BelievedTimeReport, find_believed_time};
 use crate::store::{Store, StoreError};
 
-/// Tells a store that was just opened the present time, and returns the problem of the clocks, if
-/// there is one. The store then deletes nothing.
+/// Tells a store that was just opened the present time. The store deletes nothing by this time,
+/// because nobody has watched the clocks. Returns the problem of the clocks, if there is one.
 ///
 /// # Errors
 /// If the store fails.
@@ -17,16 +17,18 @@ pub fn set_present_time(store: &mut Store) -> Result<Option<String>, StoreError>
     Ok(problem)
 }
 
-/// Returns the present time in Unix seconds, by what the store of a config knows. If the store does
-/// not exist or fails, only the clock of this machine tells the time. Creates no store.
+/// Returns the present time in Unix seconds, by the clocks and by what the store of a config knows.
+/// If the store does not exist or fails, only the clock of this machine tells the time. Creates no
+/// store.
 pub fn read_present_time(options: &StoreOptions, timeout: Duration) -> i64 {
     judge_present_time(options, timeout).map_or(0, |judged| judged.time.unix_now)
 }
 
-/// Like [`read_present_time`], with what is known of the time.
+/// Returns the present time as [`read_present_time`] does, how far it is to be trusted, and the
+/// problem of the clocks.
 ///
 /// # Errors
-/// Never: without a store, only the clock of this machine is judged.
+/// Never. If the store fails, only the clock of this machine tells the time.
 pub fn judge_present_time(
     options: &StoreOptions,
     timeout: Duration,
@@ -41,8 +43,8 @@ pub(super) fn read_machine_time() -> i64 {
     find_believed_time(None).map_or(0, |judged| judged.time.unix_now)
 }
 
-/// Like [`read_present_time`], for a store that is open already. Returns also whether the store
-/// answers.
+/// Returns the present time as [`read_present_time`] does, for a store that is open already, and
+/// whether the store answers.
 pub(super) fn read_time_of_store(store: &mut Store) -> (i64, bool) {
     let judged = find_believed_time(Some(store));
     let answers = !matches!(judged, Err(StoreError::Unavailable { .. }));

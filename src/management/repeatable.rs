@@ -1,16 +1,17 @@
 //! Requests that a client can repeat without a second effect, and with the same answer.
 //!
-//! A client that does not get the answer to the creation of a key does not know the key. It then
-//! sends the request again with the same `Idempotency-Key`, and gets the same key. riskgate stores
-//! no key: it derives the text of such a key from a random salt, which the store keeps for a day,
-//! and from the client's admin token and `Idempotency-Key`, which the store does not know.
+//! If the answer to the creation of a key gets lost, the client does not know the key. The client
+//! then sends the request again with the same `Idempotency-Key`, and gets the same key. riskgate
+//! stores the text of no key. It derives the text of such a key from three values: a random salt,
+//! which the store keeps for a day, and the admin token and the `Idempotency-Key` of the client,
+//! which the store does not know.
 
 use super::fault::ManagementFault;
 use crate::keys::{Token, sha256};
 use crate::store::{RequestRecord, Store};
 
-/// What stands in a salt before the prefix of the key, which a repeat needs even if `keys.prefix`
-/// has changed. No prefix contains it.
+/// Separates the random digits of a salt from the prefix of the key. A repeated request takes this
+/// prefix, even if `keys.prefix` has changed. No prefix contains the separator.
 const PREFIX_SEPARATOR: char = ':';
 
 /// A request with an `Idempotency-Key`.
@@ -34,8 +35,9 @@ impl RepeatableRequest<'_> {
         hash_parts(&[b"content", &self.content])
     }
 
-    /// Derives the text of the API key that this request creates. A salt of an earlier version has
-    /// no prefix: then the key begins with `present_prefix`, the present `keys.prefix`.
+    /// Derives the text of the API key that this request creates. The key begins with the prefix in
+    /// the salt. A salt of an earlier version of riskgate has no prefix: then the key begins with
+    /// `present_prefix`, the present `keys.prefix`.
     pub(super) fn derive_token(
         &self,
         present_prefix: &str,
@@ -85,8 +87,8 @@ impl RepeatableRequest<'_> {
     }
 }
 
-/// Computes a SHA-256 of these parts, in hexadecimal. Hashes each part first, so that two lists of
-/// parts never give the same bytes to hash.
+/// Computes a SHA-256 of these parts, in hexadecimal. Hashes each part first, so that two different
+/// lists of parts never give the same bytes.
 fn hash_parts(parts: &[&[u8]]) -> String {
     let digests: Vec<u8> = parts.iter().flat_map(|part| sha256(part)).collect();
     hex::encode(sha256(&digests))

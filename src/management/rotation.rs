@@ -1,11 +1,11 @@
-//! Rotates keys: a new key replaces an old one, which works for some time longer.
+//! Rotates keys: a new key replaces an old key, and the old key works for some time longer.
 
 use std::time::Duration;
 
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::keys::{
-    describe_unknown_id, draw_token, find_repeated_key, new_key_id, read_declared_keys,
+    create_token, describe_unknown_id, draw_key_id, find_repeated_key, read_declared_keys,
 };
 use super::repeatable::RepeatableRequest;
 use crate::config::{ReloadableConfig, parse_duration};
@@ -31,13 +31,14 @@ pub struct PreparedRotation {
     /// The expiry of the old key before the rotation.
     former_expires_at: Option<i64>,
     unix_now: i64,
-    /// What the store remembers of a request that can be repeated.
+    /// What the store is to remember of the request, if the request can be repeated.
     request: Option<RequestRecord>,
     /// Whether an earlier request has rotated the key.
     is_in_store: bool,
 }
 
-/// Parses how long the old key stays valid, and when the new one expires.
+/// Parses how long the old key stays valid, by default [`DEFAULT_OVERLAP`], and when the new key
+/// expires.
 ///
 /// # Errors
 /// Returns a fault if a text has another form.
@@ -53,12 +54,17 @@ pub fn parse_rotation_times(
 }
 
 /// Prepares the replacement of the key `id` by a new key with the same settings. The old key ends
-/// after the `overlap`. The new key expires at `expires`; by default, after as long a time as the
-/// old key had. If the client made the same request before, returns the rotation of the earlier
-/// request.
+/// after the `overlap`, unless it expires earlier. The new key expires at `expires`. By default,
+/// the new key gets the lifetime that the old key had in all, counted from now. If the client made
+/// the same request before, returns the rotation of the earlier request.
 ///
 /// # Errors
-/// Returns a fault if a value is faulty, or if the store has no such key.
+/// Returns a fault in these cases:
+/// - A value is faulty, or the present time is not known.
+/// - The store does not have the key.
+/// - The key file has ended the key, or leaves it no origin.
+/// - The `Idempotency-Key` of the request belongs to another request or to another admin token.
+/// - The store or the key file can't be read, or the system gives no random bits.
 pub fn prepare_rotation(
     store: &mut Store,
     config: &ReloadableConfig,
@@ -77,7 +83,7 @@ pub fn prepare_rotation(
     let overlap = i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX);
     let repeated = find_repeated_key(store, config, request)?;
     let end_of_overlap = match repeated {
-        // The first request ended the old key.
+        // The first request has set the end of the old key already, so this value is only shown.
         Some(_) => unix_now.saturating_add(overlap),
         None => Expiry::After(overlap).to_unix_seconds(now)?,
     };
@@ -87,15 +93,15 @@ pub fn prepare_rotation(
     let (new_key, token, request) = match repeated {
         Some((row, token)) => (row, token, None),
         None => {
-            let settings = stricter_settings(&old, config, unix_now)?;
-            let unrotated = KeyRow { expires_at: end_without_rotations(store, &old)?, ..old };
-            let end = stricter_settings(&unrotated, config, unix_now)?.expires_at;
+            let settings = restrict_by_key_file(&old, config, unix_now)?;
+            let unrotated = KeyRow { expires_at: find_end_before_rotations(store, &old)?, ..old };
+            let end = restrict_by_key_file(&unrotated, config, unix_now)?.expires_at;
             let term = end.map(|at| at.saturating_sub(settings.created_at));
             let same_term = term.map(|term| unix_now.saturating_add(term));
             let expires_at =
                 expires.map(|when| when.to_unix_seconds(now)).transpose()?.or(same_term);
-            let id = new_key_id()?;
-            let (token, record) = draw_token(config, &id, request)?;
+            let id = draw_key_id()?;
+            let (token, record) = create_token(config, &id, request)?;
             let (created_at, digest) = (unix_now, token.sha256());
             let row = KeyRow { id, digest, created_at, expires_at, revoked_at: None, ..settings };
             (row, token, record)
@@ -126,7 +132,8 @@ impl PreparedRotation {
     /// Rotates the key in the store, unless an earlier request has done so.
     ///
     /// # Errors
-    /// If the store fails. After [`StoreError::Unavailable`], the store may have the new key.
+    /// If the store fails, or if the old key is revoked or has expired. After
+    /// [`StoreError::Unavailable`], the store may have the new key.
     pub fn commit(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
         if self.is_in_store {
             return Ok(());
@@ -134,7 +141,7 @@ impl PreparedRotation {
         store.changes_by(author).rotate_key(&self.as_rotation(), self.request.as_ref())
     }
 
-    /// Undoes the rotation, for a caller that could not show the new key to anybody.
+    /// Undoes the rotation: for a caller that could not show the new key to anybody.
     ///
     /// # Errors
     /// If the store fails, or has no such rotation.
@@ -143,14 +150,14 @@ impl PreparedRotation {
     }
 }
 
-/// Returns when the key would end if it had not been rotated, in Unix seconds; `None` if never. The
-/// audit tells when it ended before.
-fn end_without_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>, StoreError> {
+/// Returns when the key would end if it had never been rotated, in Unix seconds; `None` if never.
+/// Each record of a rotation in the audit has the end that the key had before.
+fn find_end_before_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>, StoreError> {
     const RECORDS_PER_PAGE: usize = 1_000;
     let rotations = [AuditOperation::KeyRotate, AuditOperation::KeyRotationUndo];
     let mut end = key.expires_at;
     let mut oldest_id: Option<String> = None;
-    // A rotation gives each key an end.
+    // A rotated key has an end, so a key without an end was not rotated.
     while end.is_some() {
         let page = store.read_audit_before(oldest_id.as_deref(), RECORDS_PER_PAGE)?;
         for record in page.iter().filter(|record| record.target == key.id) {
@@ -167,12 +174,13 @@ fn end_without_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>,
     Ok(end)
 }
 
-/// Returns the key with the settings that are in force: those of the store's row, restricted by the
-/// key file if it has the key too.
+/// Returns the key with the settings that are in force. If the key file has the key, it restricts
+/// the settings of the store's row.
 ///
 /// # Errors
-/// If the key file has ended the key, or if its settings can't be those of a key of the store.
-fn stricter_settings(
+/// If the key file can't be read, has revoked the key or leaves it no origin, or if the key has
+/// expired by the key file or the store.
+fn restrict_by_key_file(
     stored: &KeyRow,
     config: &ReloadableConfig,
     unix_now: i64,
@@ -199,7 +207,8 @@ fn stricter_settings(
     Ok(KeyRow { origins, ..merged.row.clone().into_owned() })
 }
 
-/// Finds the store's row of a key by its id, or by the digest that the key file has for this id.
+/// Finds the store's row of a key by the key's id. The store may have a key of the key file under
+/// another id: then the digest in the key file finds the row.
 fn find_stored_key(
     store: &mut Store,
     config: &ReloadableConfig,

@@ -1,6 +1,6 @@
-//! Shows and deletes what is kept about one person: the sign-ups of an inbox.
+//! Finds and deletes the sign-ups of one inbox.
 //!
-//! The address is used in memory alone. No error, record and result has a part of it.
+//! Only memory has the address. No error, no record and no result has a part of the address.
 
 use std::collections::HashSet;
 
@@ -10,52 +10,53 @@ use crate::model::email::EmailAddress;
 use crate::model::sign_up::Pseudonym;
 use crate::store::{ChangeAuthor, FoundSignUps, SignUpDeletion, Store};
 
-/// Whose sign-ups are meant, and how the gateways of a store make their pseudonyms.
+/// Whose sign-ups are meant, and what is needed to make the pseudonyms of this inbox.
 pub struct SignUpOwner<'o> {
     /// An address of the inbox.
     pub address: &'o EmailAddress,
     /// The secret of `inbox.secret_file`; `None` if the store has the secret.
     pub secret_of_file: Option<&'o InboxSecret>,
-    /// The accounts: with `decide.scope = "account"`, now or in the last 30 days, each has
-    /// pseudonyms of its own.
+    /// All accounts. If `decide.scope` is or was `"account"`, the inbox has another pseudonym for
+    /// each account.
     pub accounts: &'o [&'o str],
 }
 
-/// Of so many accounts at most, sign-ups are deleted that no gateway has written yet: a deletion is
-/// written for each account.
+/// The most pseudonyms for which a deletion is written although the store has no sign-up of them: a
+/// gateway may know such sign-ups and not have written them yet.
 const MAX_DELETIONS_OF_UNWRITTEN: usize = 1_000;
 
 /// The pseudonyms of one inbox.
 struct InboxPseudonyms {
-    /// Those that gateways make now.
+    /// The pseudonyms that gateways make now.
     current: Vec<Pseudonym>,
-    /// Those that sign-ups in the store may have.
+    /// The pseudonyms that sign-ups in the store may have, also under another `decide.scope`.
     all: HashSet<Pseudonym>,
 }
 
-/// Looks for the sign-ups of an inbox in the store.
+/// Finds the sign-ups of an inbox in the store.
 ///
 /// # Errors
-/// If the secret is not that of the gateways, or if the store fails.
+/// If the store has no inbox secret and none is given, if the secret is not that of the gateways,
+/// or if the store fails.
 pub fn find_sign_ups(
     store: &mut Store,
     owner: &SignUpOwner<'_>,
 ) -> Result<FoundSignUps, ManagementFault> {
-    let inbox = find_pseudonyms(store, owner)?;
+    let inbox = derive_pseudonyms(store, owner)?;
     Ok(store.find_sign_ups(&inbox.all)?)
 }
 
-/// Deletes the sign-ups of an inbox from the store, and lets the gateways forget them: they read
-/// the store twice a second. Returns how many the store had.
+/// Deletes the sign-ups of an inbox from the store. Gateways read the store twice a second, and
+/// forget these sign-ups. Returns how many the store had.
 ///
 /// # Errors
-/// If the secret is not that of the gateways, or if the store fails.
+/// As [`find_sign_ups`].
 pub fn delete_sign_ups(
     store: &mut Store,
     author: &ChangeAuthor,
     owner: &SignUpOwner<'_>,
 ) -> Result<usize, ManagementFault> {
-    let inbox = find_pseudonyms(store, owner)?;
+    let inbox = derive_pseudonyms(store, owner)?;
     let found = store.find_sign_ups(&inbox.all)?;
     // A gateway may know a sign-up that it has not written yet.
     let mut inboxes = found.inboxes.clone();
@@ -65,7 +66,7 @@ pub fn delete_sign_ups(
     Ok(store.changes_by(author).delete_sign_ups(&deletion)?)
 }
 
-fn find_pseudonyms(
+fn derive_pseudonyms(
     store: &mut Store,
     owner: &SignUpOwner<'_>,
 ) -> Result<InboxPseudonyms, ManagementFault> {
@@ -82,7 +83,7 @@ fn find_pseudonyms(
         ));
     };
     let pseudonymizer = Pseudonymizer::new(secret);
-    // Under another secret, nothing would be found although something is kept.
+    // With another secret, nothing would be found although the store has sign-ups of the inbox.
     let mark = store.read_inbox_id_mark()?;
     if let Some(mark) = &mark
         && ![true, false].map(|by_account| pseudonymizer.inbox_id_mark(by_account)).contains(mark)

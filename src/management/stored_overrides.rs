@@ -1,8 +1,9 @@
-//! The overrides of the store, as a table is built from them, and the default file of earlier
-//! versions, whose rows the store takes over.
+//! Reads the overrides of the store for the build of a table, and lets the store take over the rows
+//! of the default file, in which earlier versions of riskgate kept overrides.
 //!
-//! The store remembers a file by its content, and by its path and machine. So a file is taken over
-//! once: a copy of it on another node changes nothing, and riskgate reads no edited one either.
+//! The store remembers a file that it has taken over in two ways: by the file's content, and by its
+//! path and machine. So each file is taken over once. riskgate ignores a copy of such a file on
+//! another node, and ignores the file itself after an operator has edited it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,44 +23,44 @@ use crate::table::{
 };
 
 /// The most damaged rows that a problem names.
-const MAX_NAMED_ROWS: usize = 8;
+const MAX_NAMED_DAMAGED_ROWS: usize = 8;
 
 /// The overrides of a store as a process knows them.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOverrides {
     version: Option<OverridesVersion>,
-    /// The rows as the text of a file; `None` if there are none.
+    /// The readable rows as the text of a file of overrides; `None` if there are no such rows.
     text: Option<Arc<str>>,
-    /// The names of rows that no table can read.
+    /// The names of the rows that no table can read.
     damaged: Vec<String>,
-    default_file: DefaultFile,
+    default_file: DefaultFileState,
 }
 
-/// What the store has of the default file of earlier versions.
+/// Whether the store has the rows of the default file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum DefaultFile {
-    /// There is no such file, or the store has not taken its rows over.
+enum DefaultFileState {
+    /// The file does not exist, or the store has not taken its rows over.
     #[default]
     InUse,
-    /// The store has its rows.
+    /// The store has the rows of the file.
     TakenOver,
-    /// The store has the rows that it had before it was edited.
+    /// The store has the rows that the file had before an operator edited it.
     EditedAfterwards,
 }
 
-/// A default file whose rows the store has taken over.
+/// A default file whose rows the store has just taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TakenFile {
+pub struct TakenOverFile {
     /// The absolute path.
     pub path: String,
     /// How many rows the file has.
     pub row_count: usize,
-    /// How many of them the store did not have.
+    /// How many of these rows the store did not have.
     pub added: usize,
 }
 
 impl KnownOverrides {
-    /// Reads the overrides of a store. `None` if the store is not initialized.
+    /// Reads the overrides of a store. `None` if the store is an empty server.
     ///
     /// # Errors
     /// If the store fails, or has lost overrides.
@@ -71,8 +72,8 @@ impl KnownOverrides {
         KnownOverrides::of_stored(store, inputs, stored).map(Some)
     }
 
-    /// Reads the overrides that a store has, even if it has lost others. There are none if the
-    /// store is not initialized.
+    /// Reads the overrides that a store has, even if the store has lost others. Returns no overrides
+    /// if the store is an empty server.
     ///
     /// # Errors
     /// If the store fails.
@@ -84,6 +85,7 @@ impl KnownOverrides {
         KnownOverrides::of_stored(store, inputs, stored)
     }
 
+    /// Sorts the rows of a store into readable and damaged ones, and looks at the default file.
     fn of_stored(
         store: &mut Store,
         inputs: &TableInputs,
@@ -101,13 +103,14 @@ impl KnownOverrides {
             version: Some(version),
             text: (!good.is_empty()).then(|| text.into()),
             damaged,
-            default_file: DefaultFile::InUse,
+            default_file: DefaultFileState::InUse,
         };
         known.look_at_default_file(store, inputs)?;
         Ok(known)
     }
 
-    /// Reads the overrides of the store of a config, which may not exist. Creates no store.
+    /// Reads the overrides of the store of a config. Returns none if the store does not exist.
+    /// Creates no store.
     ///
     /// # Errors
     /// As [`KnownOverrides::read`].
@@ -121,8 +124,8 @@ impl KnownOverrides {
         Ok(known.flatten().unwrap_or_default())
     }
 
-    /// Reads the present time, and the overrides as [`KnownOverrides::read_of_config`] does. Waits
-    /// only once for a store that does not answer, which has no overrides then.
+    /// Reads the present time in Unix seconds, and the overrides of the store of a config. If the
+    /// store fails, returns no overrides. If the store does not answer, waits for it only once.
     pub fn read_with_time(
         options: &StoreOptions,
         timeout: Duration,
@@ -137,12 +140,13 @@ impl KnownOverrides {
         (now, known.ok().flatten().unwrap_or_default())
     }
 
-    /// The version of the overrides; `None` if none has been read.
+    /// The version of the overrides; `None` if no overrides have been read.
     pub fn version(&self) -> Option<&OverridesVersion> {
         self.version.as_ref()
     }
 
-    /// Finds out what the store has of the default file. Returns true if that has changed.
+    /// Finds out whether the store has the rows of the default file. Returns true if the answer has
+    /// changed since the last call.
     ///
     /// # Errors
     /// If the store fails.
@@ -156,48 +160,49 @@ impl KnownOverrides {
             Ok(Some((path, text))) => {
                 let [content, file] = remembered_subjects(&path, &text);
                 if store.read_source_state(&content)?.is_some() {
-                    DefaultFile::TakenOver
+                    DefaultFileState::TakenOver
                 } else if store.read_source_state(&file)?.is_some() {
-                    DefaultFile::EditedAfterwards
+                    DefaultFileState::EditedAfterwards
                 } else {
-                    DefaultFile::InUse
+                    DefaultFileState::InUse
                 }
             }
             // The table reports what is wrong with the file.
-            Ok(None) | Err(_) => DefaultFile::InUse,
+            Ok(None) | Err(_) => DefaultFileState::InUse,
         };
         Ok(before != self.default_file)
     }
 
     /// Returns true if the default file may have rows that the store should take over.
     pub fn may_take_over(&self, inputs: &TableInputs) -> bool {
-        self.default_file == DefaultFile::InUse
-            && default_path(inputs).is_some_and(|path| path.exists())
+        self.default_file == DefaultFileState::InUse
+            && default_overrides_path(inputs).is_some_and(|path| path.exists())
     }
 
-    /// The inputs of a table, with the overrides of the store.
+    /// Returns the inputs of a table with the overrides of the store, and without a default file
+    /// that the store has taken over.
     pub fn add_to(&self, inputs: &TableInputs) -> TableInputs {
         let mut inputs = TableInputs { stored_overrides: self.text.clone(), ..inputs.clone() };
-        if inputs.is_default_overrides_path && self.default_file != DefaultFile::InUse {
+        if inputs.is_default_overrides_path && self.default_file != DefaultFileState::InUse {
             inputs.overrides_path = None;
         }
         inputs
     }
 
-    /// What is wrong with the overrides, for an operator.
+    /// Says to an operator what is wrong with the overrides; `None` if nothing is.
     pub fn describe_problem(&self, inputs: &TableInputs) -> Option<String> {
         let mut problems = Vec::new();
         if !self.damaged.is_empty() {
             let named: Vec<&str> =
-                self.damaged.iter().take(MAX_NAMED_ROWS).map(String::as_str).collect();
+                self.damaged.iter().take(MAX_NAMED_DAMAGED_ROWS).map(String::as_str).collect();
             problems.push(format!(
                 "expected overrides in the store that can be read, but found {} others, such as {}",
                 self.damaged.len(),
                 named.join(", ")
             ));
         }
-        if let Some(path) =
-            default_path(inputs).filter(|_| self.default_file == DefaultFile::EditedAfterwards)
+        if let Some(path) = default_overrides_path(inputs)
+            .filter(|_| self.default_file == DefaultFileState::EditedAfterwards)
         {
             problems.push(format!(
                 "{}: expected the file as it was when the store took its rows over, but found \
@@ -210,8 +215,8 @@ impl KnownOverrides {
     }
 }
 
-/// Lets the store take over the rows of the default file of earlier versions, unless it has done
-/// so, and in one step. `None` if there was nothing to take over.
+/// Lets the store take over the rows of the default file in one step. `None` if there was nothing
+/// to take over, or if the store has taken the file over before.
 ///
 /// # Errors
 /// If the file is faulty or has too many rows, or if the store fails. The file then stays in use.
@@ -219,7 +224,7 @@ pub fn take_over_default_file(
     store: &mut Store,
     inputs: &TableInputs,
     author: &ChangeAuthor,
-) -> Result<Option<TakenFile>, ManagementFault> {
+) -> Result<Option<TakenOverFile>, ManagementFault> {
     let Some((path, text)) = read_default_file(inputs)? else { return Ok(None) };
     let subjects = remembered_subjects(&path, &text);
     for subject in &subjects {
@@ -232,7 +237,7 @@ pub fn take_over_default_file(
         return Ok(None);
     }
     let by = ChangeAuthor {
-        actor: file_owner(Path::new(&path)),
+        actor: describe_file_owner(Path::new(&path)),
         via: ChangeSurface::File,
         from: format!("{path} on {}", machine_name()),
     };
@@ -248,17 +253,22 @@ pub fn take_over_default_file(
         .collect();
     let take_over = OverrideTakeOver { path: &path, rows: &rows, subjects };
     let added = store.changes_by(author).take_over_overrides(&take_over)?;
-    Ok(added.map(|added| TakenFile { row_count: rows.len(), added, path: path.clone() }))
+    Ok(added.map(|added| TakenOverFile { row_count: rows.len(), added, path: path.clone() }))
 }
 
-/// The path of the default file, if the config names no other.
-fn default_path(inputs: &TableInputs) -> Option<&PathBuf> {
+/// The path of the default file; `None` if the config names a file of overrides.
+pub(super) fn default_overrides_path(inputs: &TableInputs) -> Option<&PathBuf> {
     inputs.overrides_path.as_ref().filter(|_| inputs.is_default_overrides_path)
 }
 
-/// The absolute path and the text of the default file, if there is one.
+/// The path of the file of overrides that the config names, which riskgate never writes.
+pub(super) fn operator_overrides_path(inputs: &TableInputs) -> Option<&PathBuf> {
+    inputs.overrides_path.as_ref().filter(|_| !inputs.is_default_overrides_path)
+}
+
+/// Reads the default file. Returns its absolute path and its text; `None` if there is no such file.
 fn read_default_file(inputs: &TableInputs) -> Result<Option<(String, String)>, ManagementFault> {
-    let Some(path) = default_path(inputs) else { return Ok(None) };
+    let Some(path) = default_overrides_path(inputs) else { return Ok(None) };
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let at = absolute.display().to_string();
     match read_list_file(path) {
@@ -270,18 +280,18 @@ fn read_default_file(inputs: &TableInputs) -> Result<Option<(String, String)>, M
     }
 }
 
-/// The subjects under which a store remembers a file that it has taken over: one for the content,
-/// and one for the file.
+/// The two subjects under which a store remembers a file that it has taken over: one for the
+/// content of the file, and one for its path on this machine.
 fn remembered_subjects(path: &str, text: &str) -> [String; 2] {
-    let digest: String = sha256(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex::encode(sha256(text.as_bytes()));
     [
         format!("overrides taken over, sha256 {digest}"),
         format!("overrides taken over from {path} on {}", machine_name()),
     ]
 }
 
-/// The owner of a file: nothing else tells who wrote it.
-pub fn file_owner(path: &Path) -> String {
+/// Names the owner of a file for the audit, because nothing else tells who wrote the file.
+pub fn describe_file_owner(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).map_or("unknown".to_owned(), |meta| format!("owner uid {}", meta.uid()))
 }

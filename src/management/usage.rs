@@ -8,12 +8,12 @@ use crate::store::{DailyUsageRow, Store, StoreError};
 ///
 /// # Errors
 /// If the store fails.
-pub fn month_to_show(store: &mut Store) -> Result<Month, StoreError> {
+pub fn find_month_to_show(store: &mut Store) -> Result<Month, StoreError> {
     let now = Month::containing(store.now().unix_now);
     Ok(store.latest_month()?.map_or(now, |latest| latest.max(now)))
 }
 
-/// Reads all calls of a month by account, day, route and key: of all accounts, or of
+/// Reads the calls of a month by account, day, route and key: those of all accounts, or of
 /// `only_account`.
 ///
 /// # Errors

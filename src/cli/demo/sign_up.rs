@@ -1,9 +1,10 @@
 //! The sign-up page of `riskgate demo`: a backend that knows nothing of e-mail domains, behind a
 //! screened route.
 //!
-//! riskgate refuses throw-away addresses and common typing errors: the page shows the message of
-//! the refusal. Without a script, riskgate sends the browser back to the page. riskgate does not
-//! refuse a rare typing error: it only tells this backend, which asks the user.
+//! - riskgate refuses throw-away addresses and common typing errors. The script of the page shows
+//!   the message of the refusal. Without a script, riskgate sends the browser back to the page.
+//! - riskgate forwards a form with a rare typing error, and suggests a provider to this backend.
+//!   The backend then asks the user.
 
 use crate::screening::{FieldPath, read_query_values};
 
@@ -26,7 +27,8 @@ pub struct RiskgateFields {
     pub suggestion: String,
 }
 
-/// Shows the words of a refusal on the page, so that the user need not type the address again.
+/// The script of the page. It shows the message of a refusal on the page that has the typed
+/// address, so that the user need not type the address again.
 const SCRIPT: &str = r#"
 const form = document.getElementById("sign-up"), answer = document.getElementById("answer");
 form.addEventListener("submit", async (event) => {
@@ -64,8 +66,8 @@ form.addEventListener("submit", async (event) => {
 });
 "#;
 
-/// Returns the page for a GET.
-pub fn render_form(query: &str) -> String {
+/// Renders the page for a GET.
+pub fn render_form_page(query: &str) -> String {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let value = |name: &str| pairs.clone().find(|(key, _)| *key == name).map(|(_, value)| value);
     let mut alert = String::new();
@@ -80,8 +82,8 @@ pub fn render_form(query: &str) -> String {
     ))
 }
 
-/// Returns the page for a posted form.
-pub fn render_answer(body: &[u8], told: &RiskgateFields) -> String {
+/// Renders the page for a posted form: a question about a typing error, or a welcome.
+pub fn render_answer_page(body: &[u8], told: &RiskgateFields) -> String {
     let read = |name: &str| {
         let field: Vec<FieldPath> = FieldPath::parse(name).into_iter().collect();
         read_query_values(body, &field).values.into_iter().next().unwrap_or_default()
@@ -113,7 +115,7 @@ pub fn render_answer(body: &[u8], told: &RiskgateFields) -> String {
     ))
 }
 
-/// A form that only shows its button.
+/// Renders a form that shows only its button.
 fn render_hidden_form(email: &str, button: &str) -> String {
     format!(
         r#"<form method="post" action="{PATH}"><input type="hidden" name="email" value="{}"><input type="hidden" name="confirmed" value="yes"><button>{button}</button></form>"#,
@@ -142,9 +144,9 @@ mod tests {
     #[test]
     fn the_backend_asks_about_a_typing_error_once() {
         let told = RiskgateFields { suggestion: "gmail.com".into(), ..RiskgateFields::default() };
-        let asked = render_answer(b"email=jane%40gmial.com", &told);
+        let asked = render_answer_page(b"email=jane%40gmial.com", &told);
         assert!(asked.contains("Did you mean <b>jane@gmail.com</b>?"), "{asked}");
-        let kept = render_answer(b"email=jane%40gmial.com&confirmed=yes", &told);
+        let kept = render_answer_page(b"email=jane%40gmial.com&confirmed=yes", &told);
         assert!(kept.contains("Welcome, <b>jane@gmial.com</b>"), "{kept}");
     }
 
@@ -152,7 +154,7 @@ mod tests {
     fn an_address_can_not_add_html() {
         let told = RiskgateFields { suggestion: "a\"><b>".into(), ..RiskgateFields::default() };
         for body in ["email=<i>'%40x", "email=<i>'%40x&confirmed=yes"] {
-            let page = render_answer(body.as_bytes(), &told);
+            let page = render_answer_page(body.as_bytes(), &told);
             assert!(!page.contains("<i>") && !page.contains("><b>\""), "{page}");
         }
     }

@@ -16,9 +16,9 @@ use crate::model::refusal::Refusal;
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::Table;
 
-/// The longest request header that is read.
+/// The longest request line and header fields that the stand-in reads.
 const MAX_HEADER_BYTES: u64 = 64 * 1024;
-/// The longest body that is read.
+/// The longest request body that the stand-in reads.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 struct Request {
@@ -29,8 +29,8 @@ struct Request {
     body: Vec<u8>,
     /// What riskgate tells about a posted form.
     told: RiskgateFields,
-    /// True if the stand-in closes the connection after the response, because the client asked for
-    /// that, does not use HTTP/1.1, or sends a body that the stand-in does not read.
+    /// Whether the stand-in closes the connection after the response: the client asked it to, does
+    /// not speak HTTP/1.1, or sends a body that the stand-in does not read.
     closes_connection: bool,
 }
 
@@ -65,7 +65,7 @@ pub fn serve_stand_in_upstream(listener: &TcpListener, table: Table) {
 fn serve_connection(stream: TcpStream, table: &Table) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some(request) = read_request(&mut reader)? {
-        let Response { status, content_type, body } = stand_in_response(&request, table);
+        let Response { status, content_type, body } = answer_request(&request, table);
         let connection = if request.closes_connection { "Connection: close\r\n" } else { "" };
         let mut message = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
@@ -87,8 +87,9 @@ fn serve_connection(stream: TcpStream, table: &Table) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a request header. Returns None if the connection has ended, or if the header is malformed
-/// or too large.
+/// Reads a request with its body. Does not read a body with a transfer coding, or of more than
+/// [`MAX_BODY_BYTES`]. Returns None if the connection has ended, if the first line has no target,
+/// or if the header is longer than [`MAX_HEADER_BYTES`].
 fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut header = reader.by_ref().take(MAX_HEADER_BYTES);
     let mut line = String::new();
@@ -127,13 +128,15 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     Ok(Some(Request { method, path, query, body, told, closes_connection }))
 }
 
-fn stand_in_response(request: &Request, table: &Table) -> Response {
+fn answer_request(request: &Request, table: &Table) -> Response {
     let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
     match (request.path.strip_prefix("/v1/check/"), request.path.as_str()) {
         (None, sign_up::PATH) if request.method == "POST" => {
-            Response::page(sign_up::render_answer(&request.body, &request.told))
+            Response::page(sign_up::render_answer_page(&request.body, &request.told))
         }
-        (None, sign_up::PATH) if is_read => Response::page(sign_up::render_form(&request.query)),
+        (None, sign_up::PATH) if is_read => {
+            Response::page(sign_up::render_form_page(&request.query))
+        }
         (Some(_), _) | (None, "/healthz") if !is_read => {
             let refusal = Refusal::MethodNotAllowed { allow: "GET, HEAD".into() };
             Response::json("405 Method Not Allowed", refusal.body())
@@ -149,7 +152,7 @@ fn stand_in_response(request: &Request, table: &Table) -> Response {
     }
 }
 
-/// The JSON of the answer to a check, or why the path segment contains no address and no domain.
+/// Renders the JSON for `/v1/check/`, or says why the path segment has no address and no domain.
 fn render_check_result(segment: &str, table: &Table) -> Result<String, EmailError> {
     let decoded = percent_decode(segment.as_bytes())?;
     let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;

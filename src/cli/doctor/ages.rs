@@ -3,18 +3,17 @@
 use crate::store::Finding;
 use crate::support::machine_clock::machine_unix_now;
 
-/// A certificate should be renewed by so many days before it expires.
+/// A certificate that expires in fewer days than these gets a warning.
 const MIN_DAYS_OF_CERTIFICATE: i64 = 14;
-/// The seconds of a day.
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// Returns for how many days a time has passed; 0 for a time to come.
+/// Returns the number of whole days since a time; 0 if the time is in the future.
 pub(super) fn count_days_since(unix_seconds: i64) -> i64 {
     (machine_unix_now() - unix_seconds).max(0) / SECONDS_PER_DAY
 }
 
-/// Says how long a certificate lasts.
-pub(super) fn check_expiry(subject: String, expires_at: i64) -> Finding {
+/// Makes the finding of a certificate: it has expired, expires soon, or is good.
+pub(super) fn judge_certificate_expiry(subject: String, expires_at: i64) -> Finding {
     let left = expires_at - machine_unix_now();
     let days = left / SECONDS_PER_DAY;
     match (left, days) {

@@ -10,15 +10,20 @@ use crate::model::month::parse_rfc3339;
 use crate::model::network::loopback_if_unspecified;
 use crate::store::Finding;
 
-/// Asks `/readyz` and `/status`. `token` is one of the admin API.
+/// Asks for `/readyz` and, if the gateway answers, for `/status`. `token` is a token of the admin
+/// API.
 pub(super) fn check_gateway(client: &Agent, config: &Config, token: Option<&str>) -> Vec<Finding> {
     const SUBJECT: &str = "gateway";
     let base = format!("http://{}", loopback_if_unspecified(config.startup.admin));
-    let ready = match ask(client, &format!("{base}/readyz"), token) {
+    let ready = match get_json(client, &format!("{base}/readyz"), token) {
         Ok((200, _)) => Finding::good(SUBJECT, format!("{base} says that it is ready")),
         Ok((status, body)) => {
             let advice = "wait until its drain has ended, or read its log";
-            Finding::fault(SUBJECT, format!("not ready: {status} {}", describe(&body)), advice)
+            Finding::fault(
+                SUBJECT,
+                format!("not ready: {status} {}", describe_unready(&body)),
+                advice,
+            )
         }
         Err(found) => {
             let advice = "start it with riskgate run, or name the config that it runs with by -c";
@@ -27,7 +32,7 @@ pub(super) fn check_gateway(client: &Agent, config: &Config, token: Option<&str>
         }
     };
     let mut findings = vec![ready];
-    match ask(client, &format!("{base}/status"), token) {
+    match get_json(client, &format!("{base}/status"), token) {
         Ok((200, status)) => findings.extend(judge_status(&status)),
         Ok((401 | 403, _)) if token.is_some() => findings.push(Finding::fault(
             "status",
@@ -48,8 +53,9 @@ pub(super) fn check_gateway(client: &Agent, config: &Config, token: Option<&str>
     findings
 }
 
-/// Returns the status of an answer, and its JSON.
-fn ask(client: &Agent, url: &str, token: Option<&str>) -> Result<(u16, Value), String> {
+/// Sends a GET. Returns the status of the answer and its JSON, which is null if the body is no
+/// JSON.
+fn get_json(client: &Agent, url: &str, token: Option<&str>) -> Result<(u16, Value), String> {
     let request = client.get(url);
     let request = match token {
         Some(token) => request.header("Authorization", format!("Bearer {token}")),
@@ -60,19 +66,20 @@ fn ask(client: &Agent, url: &str, token: Option<&str>) -> Result<(u16, Value), S
     Ok((response.status().as_u16(), serde_json::from_str(&body).unwrap_or_default()))
 }
 
-/// Says in short why a gateway is not ready.
-fn describe(body: &Value) -> String {
+/// Says in short why a gateway is not ready, by the body of `/readyz`.
+fn describe_unready(body: &Value) -> String {
     match body["draining"] == true {
         true => "it drains".to_owned(),
         false => texts(&body["degraded"]).collect::<Vec<_>>().join(", "),
     }
 }
 
+/// Returns the texts of a JSON array.
 fn texts(list: &Value) -> impl Iterator<Item = String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned)
 }
 
-/// Judges the object of `/status`.
+/// Makes the findings from the JSON of `/status`.
 fn judge_status(status: &Value) -> Vec<Finding> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (running, own) = (text(&status["version"]), env!("CARGO_PKG_VERSION"));
@@ -109,7 +116,8 @@ fn has_problem(status: &Value, component: &str) -> bool {
     problems.any(|problem| problem["component"] == component)
 }
 
-/// Judges one feed of `/status`. Its last list serves on, so a failed fetch is no fault.
+/// Makes the finding of one feed of `/status`. After a failed fetch, the last list of the feed
+/// serves on, so a failed fetch is a warning and no fault.
 fn judge_feed(feed: &Value) -> Finding {
     let subject = format!("feed {}", feed["name"].as_str().unwrap_or_default());
     let rows = feed["rows"].as_u64().unwrap_or_default();

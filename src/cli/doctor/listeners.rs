@@ -1,4 +1,5 @@
-//! The listeners of requests, asked over loopback.
+//! Checks the listeners of requests from this machine. A listener on all addresses is asked over
+//! loopback.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use ureq::Agent;
 
-use super::ages::check_expiry;
+use super::ages::judge_certificate_expiry;
 use crate::cli::http_client::describe_http_error;
 use crate::config::Config;
 use crate::model::network::loopback_if_unspecified;
@@ -15,18 +16,19 @@ use crate::support::certificate_probe::probe_certificate;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 use crate::support::trusted_authorities::read_trusted_authorities;
 
-/// How long a connection may take, and each read.
-const TIMEOUT: Duration = Duration::from_secs(2);
-/// A path that riskgate answers itself, and for which it charges nothing.
+/// How long connecting may take, and each read and each write.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
+/// A path that riskgate answers itself, and does not charge.
 const OWN_PATH: &str = "/v1/usage";
-/// What to do if no listener answers.
+/// What to do if a listener does not answer.
 const START_ADVICE: &str = "start the gateway, and see that no firewall drops the connection";
 
-/// Asks each listener of requests that the config names.
+/// Checks `listen.http`, and `listen.https` and `listen.redirect` if the config has them.
 pub(super) fn check_listeners(client: &Agent, config: &Config) -> Vec<Finding> {
     let startup = &config.startup;
     let http = loopback_if_unspecified(startup.http);
-    // riskgate reads no request from a proxy that must send a PROXY header first.
+    // With listen.proxy_protocol, riskgate reads no request without a PROXY header, and this
+    // command sends none. Then only the port is checked.
     let mut findings = vec![match startup.downstream.proxy_protocol_peers {
         Some(_) => check_port("listen.http", http),
         None => check_http(client, http),
@@ -46,11 +48,11 @@ pub(super) fn check_listeners(client: &Agent, config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Opens a connection whose reads and writes take no longer than [`TIMEOUT`].
+/// Opens a connection. Connecting, each read and each write take [`CONNECTION_TIMEOUT`] at most.
 pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
+    let stream = TcpStream::connect_timeout(&address, CONNECTION_TIMEOUT)?;
+    stream.set_read_timeout(Some(CONNECTION_TIMEOUT))?;
+    stream.set_write_timeout(Some(CONNECTION_TIMEOUT))?;
     Ok(stream)
 }
 
@@ -86,14 +88,14 @@ fn check_https(address: SocketAddr) -> Finding {
     match shown {
         Ok(_) => Finding::good(SUBJECT, format!("{address} speaks TLS")),
         Err(error) => {
-            let found = format!("{address}: {}", describe_handshake(&error));
+            let found = format!("{address}: {}", describe_failed_handshake(&error));
             Finding::fault(SUBJECT, found, START_ADVICE)
         }
     }
 }
 
 /// Says why a server completed no TLS handshake.
-pub(super) fn describe_handshake(error: &io::Error) -> String {
+pub(super) fn describe_failed_handshake(error: &io::Error) -> String {
     use io::ErrorKind::{ConnectionReset, InvalidData, TimedOut, UnexpectedEof, WouldBlock};
     let found = match error.kind() {
         WouldBlock | TimedOut => "it accepts the connection and never answers",
@@ -104,7 +106,7 @@ pub(super) fn describe_handshake(error: &io::Error) -> String {
     format!("expected a TLS handshake, but {found}")
 }
 
-/// Asks a URL that must send its clients to HTTPS.
+/// Checks that a URL redirects its clients to HTTPS.
 pub(super) fn check_redirect(client: &Agent, subject: &'static str, url: &str) -> Finding {
     match client.get(url).call() {
         Ok(answer) => {
@@ -131,7 +133,8 @@ pub(super) fn check_redirect(client: &Agent, subject: &'static str, url: &str) -
 /// Says how long each certificate of the config lasts.
 pub(super) fn check_certificate_files(certificates: CertificateSet) -> Vec<Finding> {
     let expiries = CurrentCertificates::new(certificates).expiries();
-    let check = |(file, expires_at)| check_expiry(format!("certificate {file}"), expires_at);
+    let check =
+        |(file, expires_at)| judge_certificate_expiry(format!("certificate {file}"), expires_at);
     expiries.into_iter().map(check).collect()
 }
 
@@ -146,7 +149,7 @@ mod tests {
             (io::ErrorKind::UnexpectedEof, "closes the connection"),
             (io::ErrorKind::InvalidData, "not one of TLS"),
         ] {
-            let text = describe_handshake(&io::Error::new(kind, "os error 11"));
+            let text = describe_failed_handshake(&io::Error::new(kind, "os error 11"));
             assert!(text.ends_with(expected) && !text.contains("os error"), "{text}");
         }
     }

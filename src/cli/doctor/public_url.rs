@@ -1,4 +1,5 @@
-//! What clients see at the public URL, and what the proxy in front of riskgate tells of them.
+//! What clients see at the public URL, and which client address the proxy in front of riskgate
+//! passes on.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -10,8 +11,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::Value;
 
-use super::ages::check_expiry;
-use super::listeners::{check_redirect, connect, describe_handshake};
+use super::ages::judge_certificate_expiry;
+use super::listeners::{check_redirect, connect, describe_failed_handshake};
 use crate::cli::http_client::{create_http_client, describe_http_error};
 use crate::config::Config;
 use crate::gate::ClientAddressSource;
@@ -21,14 +22,14 @@ use crate::support::machine_clock::machine_unix_now;
 use crate::support::trusted_authorities::{client_tls_config, read_trusted_authorities};
 
 const SUBJECT: &str = "url";
-/// A clock that differs by more seconds is told. `Date` has whole seconds, and the answer takes
-/// time.
-const MAX_CLOCK_DIFFERENCE: u64 = 5;
-/// The most bytes that are read of the access log.
+/// A larger difference between the clocks gets a warning. `Date` has whole seconds, and the answer
+/// takes time.
+const MAX_CLOCK_DIFFERENCE_SECONDS: u64 = 5;
+/// How many bytes at the end of the access log one read takes at most.
 const MAX_READ_LOG_BYTES: u64 = 1 << 20;
-/// How often the access log is read until it has the line of a request.
-const LOG_READS: u32 = 10;
-/// The pause between two reads.
+/// How often the access log is read at most until it has the line of a request.
+const MAX_LOG_READS: u32 = 10;
+/// The pause between two reads of the access log.
 const LOG_READ_PAUSE: Duration = Duration::from_millis(100);
 
 /// The URL at which clients reach the deployment.
@@ -58,8 +59,8 @@ impl PublicUrl {
         Ok(PublicUrl { text: text.to_owned(), host, port, is_https })
     }
 
-    /// The URL without its query, which may contain a secret.
-    fn shown(&self) -> &str {
+    /// The URL without its query and fragment, which may contain a secret.
+    fn without_query(&self) -> &str {
         self.text.split(['?', '#']).next().unwrap_or_default()
     }
 
@@ -75,18 +76,24 @@ impl PublicUrl {
     }
 }
 
-/// Checks the URL, one step after the other.
+/// Checks the connection, TLS, the answer and the redirect of the URL, in this order. Without a
+/// connection, or without a certificate that clients trust, the later checks are left out.
 pub(super) fn check_public_url(url: &PublicUrl, config: &Config) -> Vec<Finding> {
     let stream = match url.connect() {
         Ok(stream) => stream,
         Err(error) => {
             let advice = "see that the name is in the DNS, and that the port is open";
-            return vec![Finding::fault(SUBJECT, format!("{}: {error}", url.shown()), advice)];
+            return vec![Finding::fault(
+                SUBJECT,
+                format!("{}: {error}", url.without_query()),
+                advice,
+            )];
         }
     };
     let own_address = stream.local_addr().map(|address| address.ip()).ok();
     let peer = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-    let mut findings = vec![Finding::good(SUBJECT, format!("{} leads to {peer}", url.shown()))];
+    let mut findings =
+        vec![Finding::good(SUBJECT, format!("{} leads to {peer}", url.without_query()))];
     if url.is_https {
         let (tls, is_trusted) = check_tls(url, stream);
         findings.extend(tls);
@@ -94,8 +101,8 @@ pub(super) fn check_public_url(url: &PublicUrl, config: &Config) -> Vec<Finding>
             return findings;
         }
     }
-    findings.extend(ask(url, config, own_address));
-    // A URL with a port of its own says nothing of the port for clients without TLS.
+    findings.extend(check_answer(url, config, own_address));
+    // A URL with another port does not tell which port clients without TLS use.
     if url.is_https && url.port == 443 {
         let plain = format!("http://{}/", url.host);
         findings.push(check_redirect(&create_http_client(None), "redirect", &plain));
@@ -103,7 +110,7 @@ pub(super) fn check_public_url(url: &PublicUrl, config: &Config) -> Vec<Finding>
     findings
 }
 
-/// Checks the certificate. Returns also whether clients trust it.
+/// Checks the certificate. Also returns whether clients trust the certificate.
 fn check_tls(url: &PublicUrl, stream: TcpStream) -> (Vec<Finding>, bool) {
     const SUBJECT: &str = "tls";
     let trusted = read_trusted_authorities(None).unwrap_or_default();
@@ -111,13 +118,16 @@ fn check_tls(url: &PublicUrl, stream: TcpStream) -> (Vec<Finding>, bool) {
         Ok(shown) => shown,
         Err(error) => {
             let advice = "see that this port speaks TLS, and has a certificate";
-            return (vec![Finding::fault(SUBJECT, describe_handshake(&error), advice)], false);
+            return (
+                vec![Finding::fault(SUBJECT, describe_failed_handshake(&error), advice)],
+                false,
+            );
         }
     };
-    // That a certificate which clients refuse expires later is no good news.
-    let is_news = |at: &i64| shown.distrust.is_none() || *at <= machine_unix_now();
-    let expiry = shown.expires_at.filter(is_news);
-    let expiry = expiry.map(|at| check_expiry("tls".to_owned(), at));
+    // If clients refuse the certificate, its expiry is told only if it has passed.
+    let is_told = |at: &i64| shown.distrust.is_none() || *at <= machine_unix_now();
+    let expiry = shown.expires_at.filter(is_told);
+    let expiry = expiry.map(|at| judge_certificate_expiry("tls".to_owned(), at));
     let distrust = shown.distrust.as_ref().map(|why| {
         let found = format!("clients refuse the certificate of {}: {why}", url.host);
         Finding::fault(SUBJECT, found, "put a certificate for this name there, with its chain")
@@ -125,8 +135,8 @@ fn check_tls(url: &PublicUrl, stream: TcpStream) -> (Vec<Finding>, bool) {
     (expiry.into_iter().chain(distrust).collect(), shown.distrust.is_none())
 }
 
-/// Sends one request, and judges its answer.
-fn ask(url: &PublicUrl, config: &Config, own_address: Option<IpAddr>) -> Vec<Finding> {
+/// Sends one request, and judges the answer.
+fn check_answer(url: &PublicUrl, config: &Config, own_address: Option<IpAddr>) -> Vec<Finding> {
     let client = create_http_client(client_tls_config(None).ok());
     let answer = match client.get(&url.text).call() {
         Ok(answer) => answer,
@@ -148,11 +158,12 @@ fn ask(url: &PublicUrl, config: &Config, own_address: Option<IpAddr>) -> Vec<Fin
         });
     }
     findings.extend(check_date(fields));
-    findings.extend(id.and_then(|id| check_passed_client(id, config, own_address)));
+    findings.extend(id.and_then(|id| check_logged_client(id, config, own_address)));
     findings
 }
 
-/// Judges the status of an answer. riskgate gives each answer an id.
+/// Judges the status of an answer. riskgate gives each answer an `X-Request-Id`; `has_id` tells
+/// whether this answer has one.
 fn judge_answer(status: StatusCode, has_id: bool, config: &Config) -> Finding {
     const SUBJECT: &str = "answer";
     let http = config.startup.http;
@@ -191,20 +202,21 @@ fn judge_answer(status: StatusCode, has_id: bool, config: &Config) -> Finding {
     }
 }
 
-/// Compares the clock of the answer with that of this machine.
+/// Compares the `Date` of an answer with the clock of this machine.
 fn check_date(fields: &HeaderMap) -> Option<Finding> {
     let date = httpdate::parse_http_date(fields.get("Date")?.to_str().ok()?).ok()?;
     let seconds = date.duration_since(UNIX_EPOCH).ok()?.as_secs();
     let difference = seconds.abs_diff(machine_unix_now().cast_unsigned());
     let found = format!("Date differs from the clock of this machine by {difference} s");
-    Some(match difference > MAX_CLOCK_DIFFERENCE {
+    Some(match difference > MAX_CLOCK_DIFFERENCE_SECONDS {
         false => Finding::good("date", found),
         true => Finding::warning("date", found, "synchronize both clocks with NTP"),
     })
 }
 
-/// Looks in the access log which client the gateway believes in. `None` if there is no log to read.
-fn check_passed_client(id: &str, config: &Config, own_address: Option<IpAddr>) -> Option<Finding> {
+/// Checks which client address the gateway has logged for the request with this id. `None` if the
+/// access log is off or not written to a file, or if the line of the request names no client.
+fn check_logged_client(id: &str, config: &Config, own_address: Option<IpAddr>) -> Option<Finding> {
     const SUBJECT: &str = "client address";
     let path = config.startup.log_target.path.as_ref();
     let path = path.filter(|_| config.reloadable.access_log.is_enabled)?;
@@ -219,7 +231,8 @@ fn check_passed_client(id: &str, config: &Config, own_address: Option<IpAddr>) -
         && config.startup.downstream.proxy_protocol_peers.is_none();
     let found = format!("the gateway takes {client} for the client");
     if client.is_loopback() && rule.trusted_proxies.contains(client) {
-        // A proxy that names this client looks as one that names none.
+        // The client and the proxy are both on loopback here, so nobody can tell whether the proxy
+        // has named the client.
         let advice = "use a URL that leads to another address of this machine";
         return Some(Finding::warning(SUBJECT, format!("{found}, over loopback"), advice));
     }
@@ -239,8 +252,8 @@ fn check_passed_client(id: &str, config: &Config, own_address: Option<IpAddr>) -
     Some(Finding::warning(SUBJECT, found, advice))
 }
 
-/// Reads the end of a file, which may be much longer.
-fn read_end(path: &Path) -> io::Result<String> {
+/// Reads the last [`MAX_READ_LOG_BYTES`] of a file, or all of a shorter file.
+fn read_log_end(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let start = file.metadata()?.len().saturating_sub(MAX_READ_LOG_BYTES);
     file.seek(SeekFrom::Start(start))?;
@@ -249,11 +262,12 @@ fn read_end(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Finds the line of a request. The gateway writes it some time after the answer.
+/// Finds the line of a request in the access log. The gateway writes the line some time after the
+/// answer, so this function reads the log again until it has the line.
 fn find_log_line(path: &Path, id: &str) -> Option<Value> {
-    for _ in 0..LOG_READS {
-        // A line of another form, or a log that this user may not read, has none.
-        let text = read_end(path).ok()?;
+    for _ in 0..MAX_LOG_READS {
+        // This user may not be allowed to read the log.
+        let text = read_log_end(path).ok()?;
         let line = text.lines().rev().find(|line| line.contains(id));
         if let Some(line) = line {
             return serde_json::from_str(line).ok();

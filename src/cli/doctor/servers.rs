@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::listeners::{connect, describe_handshake};
+use super::listeners::{connect, describe_failed_handshake};
 use crate::config::Config;
 use crate::dns::{DnsClient, Pacer};
 use crate::process::server::create_upstreams;
@@ -18,7 +18,7 @@ use crate::table::Table;
 
 const SUBJECT: &str = "upstream";
 
-/// Opens a connection to each upstream server, if riskgate may need one.
+/// Opens a connection to each upstream server, if riskgate may need upstream servers at all.
 pub(super) fn check_servers(config: &Config) -> Vec<Finding> {
     if !config.reloadable.rules().may_need_upstream() {
         return vec![Finding::good(SUBJECT, "riskgate answers everything itself")];
@@ -57,7 +57,7 @@ fn check_tls(tls: &UpstreamTls, server: SocketAddr, stream: TcpStream) -> Findin
     match shown.and_then(|trusted| probe_certificate(stream, name, &trusted)) {
         Err(error) => {
             let advice = "see that this port speaks TLS, or set upstream.tls = false";
-            let found = format!("{server}: {}", describe_handshake(&error));
+            let found = format!("{server}: {}", describe_failed_handshake(&error));
             Finding::fault(SUBJECT, found, advice)
         }
         Ok(ShownCertificate { distrust: Some(why), .. }) if tls.verify_certificate => {
@@ -69,7 +69,8 @@ fn check_tls(tls: &UpstreamTls, server: SocketAddr, stream: TcpStream) -> Findin
     }
 }
 
-/// Asks the resolvers for mail hosts that everybody knows, if riskgate learns from the DNS.
+/// Asks the resolvers for the mail hosts of large providers. `None` if riskgate does not learn from
+/// the DNS.
 pub(super) fn check_resolvers(config: &Config, table: &Table) -> Option<Finding> {
     const SUBJECT: &str = "dns.resolvers";
     let options = &config.reloadable.dns;

@@ -1,4 +1,4 @@
-//! What the options and a person say to `riskgate init`.
+//! The options of `riskgate init`, and the answers of which it makes the config.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,13 +24,14 @@ pub struct Args {
     /// Also write riskgate.service, a unit for systemd, beside the config.
     #[arg(long, conflicts_with = "compose")]
     pub systemd: bool,
-    /// Also write compose.yaml beside the config. The key is made in the container then.
+    /// Also write compose.yaml beside the config. No key is made then: `riskgate keys create` in
+    /// the container makes it.
     #[arg(long)]
     pub compose: bool,
 }
 
 impl Args {
-    /// The config to write.
+    /// Returns the path of the config to write.
     pub fn config_file(&self) -> PathBuf {
         match self.file.is_dir() {
             true => self.file.components().as_path().join("riskgate.toml"),
@@ -42,12 +43,12 @@ impl Args {
 /// The server behind riskgate.
 #[derive(Clone)]
 pub struct Upstream {
-    /// `HOST:PORT`, or a service.
+    /// `HOST:PORT`, or the name of an SRV record.
     pub server: String,
     pub speaks_tls: bool,
 }
 
-/// What the config says.
+/// The answers of the options, of a person, or by default.
 pub struct Answers {
     pub listen: SocketAddr,
     pub upstream: Option<Upstream>,

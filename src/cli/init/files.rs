@@ -9,15 +9,16 @@ use super::answers::{Answers, Upstream};
 use crate::cli::failure::CommandFailure;
 use crate::support::regular_file::parent_dir;
 
-/// The unit for systemd, beside the config.
+/// The name of the unit for systemd, which is written beside the config.
 pub(super) const UNIT_FILE: &str = "riskgate.service";
-/// The compose file, beside the config.
+/// The name of the compose file, which is written beside the config.
 pub(super) const COMPOSE_FILE: &str = "compose.yaml";
 
-/// The name of the machine in a container whose compose file has it as an extra host.
+/// The name by which a container reaches its machine. On Linux, the compose file must have this
+/// name as an extra host.
 pub(super) const HOST_OF_CONTAINER: &str = "host.docker.internal";
 
-const HEAD: &str = "\
+const CONFIG_HEAD: &str = "\
 # The config of riskgate. `riskgate check` reports every fault in it, `riskgate config show` prints
 # what is in force, and conf/riskgate.toml in the sources has every setting with its reason.
 # riskgate reads a change within two seconds; the log names settings that need a restart.
@@ -36,7 +37,7 @@ name = \"reviewed\"
 
 /// Renders the config.
 pub(super) fn render_config(answers: &Answers) -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = CONFIG_HEAD.to_owned();
     let listen = answers.listen;
     // Writing to a string can't fail.
     let _ = write!(
@@ -54,7 +55,7 @@ pub(super) fn render_config(answers: &Answers) -> String {
             );
         }
         Some(Upstream { server, speaks_tls }) => {
-            let server = toml_text(server);
+            let server = format_toml_text(server);
             let tls = match speaks_tls {
                 true => "# The certificate of the server must be for its name.\ntls = true\n",
                 false => "",
@@ -68,7 +69,7 @@ pub(super) fn render_config(answers: &Answers) -> String {
         }
     }
     if let Some(path) = &answers.sign_up {
-        let path = toml_text(path);
+        let path = format_toml_text(path);
         let _ = write!(
             text,
             "\n# Forms that are posted to these paths are judged by the address in the field. \
@@ -81,8 +82,8 @@ pub(super) fn render_config(answers: &Answers) -> String {
     text
 }
 
-/// Renders a text as TOML, which has the escapes of JSON for what people type.
-fn toml_text(text: &str) -> String {
+/// Renders a text as TOML. The texts that people type have the same escapes in TOML and in JSON.
+fn format_toml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
@@ -94,7 +95,7 @@ pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
     let (folder, user) = (parent_dir(&config), fs::metadata(parent_dir(&config))?.uid());
     let folder = folder.display().to_string().replace('%', "%%");
     let (program, config) = (quote_for_systemd(&program), quote_for_systemd(&config));
-    // systemd replaces variables in the arguments, and not in the name of the program.
+    // systemd replaces variables in the arguments, but not in the name of the program.
     let config = config.replace('$', "$$");
     Ok(format!(
         "# riskgate under systemd. An upgrade without a refused connection needs two instances:\n\
@@ -111,7 +112,7 @@ pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
     ))
 }
 
-/// Writes a path as a word for a shell.
+/// Formats a path as a word for a shell.
 pub(super) fn quote_for_shell(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
@@ -121,7 +122,7 @@ pub(super) fn quote_for_shell(path: &Path) -> String {
     }
 }
 
-/// Writes a path as a word of `ExecStart`, in which systemd replaces `%`.
+/// Formats a path as a word of `ExecStart`. systemd replaces `%` there, so `%` is doubled.
 fn quote_for_systemd(path: &Path) -> String {
     let text = path.display().to_string();
     let text = text.replace('\\', r"\\").replace('"', r#"\""#);
@@ -132,15 +133,15 @@ fn quote_for_systemd(path: &Path) -> String {
 pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
     let port = answers.listen.port();
     let server = answers.upstream.as_ref().map_or("", |upstream| &upstream.server);
-    // Docker knows the name on Linux only by this line.
+    // On Linux, Docker knows the name of the machine only by this line.
     let hosts = match server.starts_with(HOST_OF_CONTAINER) {
         true => format!("    extra_hosts: [\"{HOST_OF_CONTAINER}:host-gateway\"]\n"),
         false => String::new(),
     };
     let version = env!("CARGO_PKG_VERSION");
     let name = config.file_name().unwrap_or_default().to_string_lossy();
-    // JSON is YAML, in which Docker replaces variables.
-    let path = toml_text(&format!("/etc/riskgate/{name}")).replace('$', "$$");
+    // A text in JSON is a text in YAML. Docker replaces variables in it, so `$` is doubled.
+    let path = format_toml_text(&format!("/etc/riskgate/{name}")).replace('$', "$$");
     format!(
         "# riskgate with its store in a volume. Build the image with scripts/release in the sources,\n\
          # and load it: podman load -i riskgate-{version}-image.tar\n\

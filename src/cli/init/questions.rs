@@ -10,9 +10,9 @@ use crate::keys::{ID_OR_ACCOUNT_FORMAT, is_valid_id_or_account};
 use crate::model::path_prefix::{PathPrefix, is_own_target};
 use crate::proxy::upstream::ServerName;
 
-/// The port of the operator's pages by default.
+/// The default port of `listen.admin`, on which riskgate serves the operator's pages.
 const ADMIN_PORT: u16 = 9090;
-/// Paths of the operator's pages that take no form.
+/// Paths on `listen.admin` that people may take for paths of their form.
 const OPERATOR_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 const DEFAULT_ACCOUNT: &str = "main";
@@ -21,7 +21,7 @@ const UPSTREAM_FORMAT: &str = "expected a host and a port such as 127.0.0.1:3000
 const SIGN_UP_FORMAT: &str =
     "expected a path such as /signup, without a scheme, a host and a query";
 
-/// Asks a person, or takes the defaults if there is none.
+/// Asks a person, or takes the defaults if no person is at a terminal.
 pub(super) struct Interview {
     is_on_terminal: bool,
 }
@@ -31,13 +31,16 @@ impl Interview {
         Interview { is_on_terminal: io::stdin().is_terminal() && io::stderr().is_terminal() }
     }
 
-    /// Asks what no option has answered. An option that is wrong fails before the first question.
+    /// Asks the questions that no option has answered. Fails before the first question if an option
+    /// is faulty. The exception: whether `--upstream` is the address of riskgate itself shows only
+    /// after the question for that address.
     pub fn ask(&self, args: &Args) -> Result<Answers, CommandFailure> {
         let of_option =
             |name: &str, expected: String| CommandFailure::usage(format!("{name}: {expected}"));
         let listen = args.listen.as_deref().map(parse_listen);
         let listen = listen.transpose().map_err(|expected| of_option("--listen", expected))?;
-        // Without an option, the question for it comes first.
+        // Without --listen, no server is at this address. After the question for the real address,
+        // --upstream is checked again.
         let listen_of_option = listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let parse_upstream_for = |text: &str, listen: SocketAddr| match args.compose {
             true => parse_upstream(text, None),
@@ -69,7 +72,6 @@ impl Interview {
         let parse_upstream = |text: &str| parse_upstream_for(text, listen);
         let upstream = match upstream {
             Some(server) => {
-                // The address for requests may be known only now.
                 parse_upstream(args.upstream.as_deref().unwrap_or_default())
                     .map_err(|expected| of_option("--upstream", expected))?;
                 Some(server)
@@ -100,6 +102,8 @@ impl Interview {
         Ok(Answers { listen, upstream, sign_up, account })
     }
 
+    /// Asks until the answer is valid. Without a terminal, takes the default, and fails if the
+    /// default is invalid.
     fn ask_until_valid<T>(
         &self,
         question: &str,
@@ -113,7 +117,7 @@ impl Interview {
             };
             match parse(&answer) {
                 Ok(value) => return Ok(value),
-                Err(expected) if self.is_on_terminal => eprint_line(&expected),
+                Err(expected) if self.is_on_terminal => print_indented(&expected),
                 Err(expected) => return Err(CommandFailure::usage(expected)),
             }
         }
@@ -133,8 +137,8 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Parses the server behind riskgate; `None` if the text is empty. `listen` is the address of
-/// riskgate, `None` in a container.
+/// Parses the server behind riskgate. Returns `None` if the text is empty. `listen` is the address
+/// at which riskgate listens; `None` if riskgate runs in a container.
 fn parse_upstream(text: &str, listen: Option<SocketAddr>) -> Result<Option<Upstream>, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -177,7 +181,7 @@ fn parse_upstream(text: &str, listen: Option<SocketAddr>) -> Result<Option<Upstr
     }
 }
 
-/// Returns a host with the port of HTTPS, unless it has a port.
+/// Returns a text with the port of HTTPS, unless the text names a server already.
 fn with_port_of_https(text: &str) -> String {
     match ServerName::parse(text) {
         Some(_) => text.to_owned(),
@@ -185,7 +189,7 @@ fn with_port_of_https(text: &str) -> String {
     }
 }
 
-/// Parses the path of the sign-up form; `None` if the text is empty.
+/// Parses the path of the sign-up form. Returns `None` if the text is empty.
 fn parse_sign_up(text: &str) -> Result<Option<String>, String> {
     let text = text.trim();
     match PathPrefix::parse(text) {
@@ -199,7 +203,7 @@ fn parse_sign_up(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// Returns true for a path that riskgate answers on one of its listeners.
+/// Returns true for a path that riskgate answers itself to clients, and for [`OPERATOR_PATHS`].
 fn is_own_path(path: &str) -> bool {
     is_own_target(path.to_ascii_lowercase().as_bytes()) || OPERATOR_PATHS.contains(&path)
 }
@@ -211,7 +215,7 @@ fn parse_account(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads a line; the default if it is empty.
+/// Prints a question, and reads a line. Returns the default if the line is empty.
 fn read_answer(question: &str, default: &str) -> Result<String, CommandFailure> {
     let shown = if default.is_empty() { String::new() } else { format!(" [{default}]") };
     let _ = write!(io::stderr(), "{question}{shown}: ");
@@ -223,6 +227,6 @@ fn read_answer(question: &str, default: &str) -> Result<String, CommandFailure> 
     Ok(if answer.is_empty() { default.to_owned() } else { answer.to_owned() })
 }
 
-fn eprint_line(text: &str) {
+fn print_indented(text: &str) {
     let _ = writeln!(io::stderr(), "     {text}");
 }

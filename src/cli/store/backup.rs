@@ -1,9 +1,9 @@
-//! `riskgate store backup`: copies the store into a new file, verifies that file, and then puts it
-//! in the place of an older one.
+//! `riskgate store backup`: copies the store into a new file, verifies the new file, and then
+//! replaces an older backup by it.
 //!
-//! The new file is prepared in a directory of its own beside the backup, so backups that run at the
-//! same time don't touch each other's files. Each of them is complete. The one that read the store
-//! last stays, whichever ends first.
+//! Each backup prepares its new file in a directory of its own, so backups that run at the same
+//! time don't touch each other's files. If several commands write one backup at the same time, the
+//! backup that read the store last stays. On a file system without locks, another of them may stay.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -14,7 +14,7 @@ use super::contents::{open_and_read_contents, report_copy, write_contents};
 use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print_message, print_progress};
-use crate::cli::store_access::{STORE_TIMEOUT, check_store_is_served};
+use crate::cli::store_access::{STORE_TIMEOUT, check_no_other_store_is_served};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
 use crate::store::{AccountRow, AuditRecord, RedisOptions, StoreContents, StoreUrl};
@@ -24,10 +24,10 @@ use crate::support::work_dir::WorkDir;
 /// The start of the names of the directories in which backups are prepared.
 const WORK_DIR_PREFIX: &str = ".riskgate-backup-";
 
-/// Copies the store into a new file, which then replaces the older backup, if there is one.
+/// Saves the store of the config in `file`.
 pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
-    check_store_is_served(&config)?;
+    check_no_other_store_is_served(&config)?;
     let options = config.startup.store;
     if let StoreUrl::Sqlite(store) = &options.url
         && is_same_file(file, store)
@@ -45,7 +45,7 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
         let file = file.display();
         CommandFailure::failed(format!("{file}: expected to write it, but found {error}"))
     };
-    // While it is open, no other file gets its inode.
+    // While the older backup is open, no other file gets its inode.
     let older = File::open(file).ok();
     let (contents, time) = open_and_read_contents(&options.url, &options.redis)?;
     if contents.is_empty() && may_hold_a_backup(file, &options.redis) {
@@ -59,20 +59,21 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
     let work = WorkDir::create_in(folder, WORK_DIR_PREFIX).map_err(failed)?;
     let written = work.path().join("written");
     write_contents(&contents, time, &StoreUrl::Sqlite(written.clone()), &options.redis)?;
-    // Without the files that SQLite has beside it, as whoever restores the backup will find it.
+    // The move leaves behind the files that SQLite has beside `written`: a restore will find the
+    // backup alone, so the verification reads it alone.
     let complete = work.path().join("complete");
     File::open(&written)
         .and_then(|file| file.sync_all())
         .and_then(|()| fs::rename(&written, &complete))
         .map_err(failed)?;
     print_progress("verifying the backup");
-    verify(&complete, &contents, &options.redis).map_err(|found| {
+    verify_backup(&complete, &contents, &options.redis).map_err(|found| {
         let file = file.display();
         let expected = "expected to read back what was written";
         CommandFailure::failed(format!("{file}: {expected}, but found {found}; it was not saved"))
     })?;
     let folder = File::open(folder).map_err(failed)?;
-    // Not all file systems have locks.
+    // Not all file systems have locks. Without a lock, the backup is made nevertheless.
     if let Err(error) = lock_within(&folder, STORE_TIMEOUT)
         && error.kind() == io::ErrorKind::TimedOut
     {
@@ -89,15 +90,15 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
     report_copy("saved", &contents, json)
 }
 
-/// Returns true if there is a file at this path now, and it is not the one that was there.
+/// Returns true if there is a file at this path now, and it is another file than `before`.
 fn is_other_file(path: &Path, before: Option<&File>) -> bool {
     let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
     let before = before.and_then(|file| file.metadata().ok()).map(identity);
     fs::metadata(path).is_ok_and(|now| Some(identity(now)) != before)
 }
 
-/// Returns the contents of a backup, and when it read the store, if that was later than these
-/// contents were read.
+/// Returns the contents of the backup `file`, and when it read the store. `None` if it did not read
+/// the store later than `time`, at which `contents` were read.
 fn read_later_backup(
     file: &Path,
     (contents, time): (&StoreContents, BelievedTime),
@@ -111,7 +112,8 @@ fn read_later_backup(
     is_later.then_some((saved, at))
 }
 
-/// Returns true unless the file is missing, or is a backup of an empty store.
+/// Returns false if the file is missing or is a backup of an empty store. Returns true for a file
+/// that can't be read.
 fn may_hold_a_backup(file: &Path, redis: &RedisOptions) -> bool {
     match fs::exists(file) {
         Ok(false) => false,
@@ -120,8 +122,14 @@ fn may_hold_a_backup(file: &Path, redis: &RedisOptions) -> bool {
     }
 }
 
-/// Fails with what was found unless the file is an intact store with these contents.
-fn verify(path: &Path, contents: &StoreContents, redis: &RedisOptions) -> Result<(), String> {
+/// Fails unless the file is a store with these contents. Compares the rows of keys, accounts,
+/// overrides and sign-ups, the inbox secret, and what identifies the records of the audit. Of the
+/// other contents, compares the number of rows. The error says what was found.
+fn verify_backup(
+    path: &Path,
+    contents: &StoreContents,
+    redis: &RedisOptions,
+) -> Result<(), String> {
     let text = |failure: CommandFailure| failure.message_lines.join("; ");
     let (saved, _) =
         open_and_read_contents(&StoreUrl::Sqlite(path.to_owned()), redis).map_err(text)?;
@@ -131,7 +139,7 @@ fn verify(path: &Path, contents: &StoreContents, redis: &RedisOptions) -> Result
     if saved.ring.keys != contents.ring.keys {
         return differs("keys", saved.ring.keys.len(), contents.ring.keys.len());
     }
-    if sorted(&saved.ring.accounts) != sorted(&contents.ring.accounts) {
+    if sort_by_name(&saved.ring.accounts) != sort_by_name(&contents.ring.accounts) {
         return differs("accounts", saved.ring.accounts.len(), contents.ring.accounts.len());
     }
     if saved.overrides != contents.overrides {
@@ -154,14 +162,15 @@ fn verify(path: &Path, contents: &StoreContents, redis: &RedisOptions) -> Result
     }
 }
 
-fn sorted(accounts: &[AccountRow]) -> Vec<&AccountRow> {
+fn sort_by_name(accounts: &[AccountRow]) -> Vec<&AccountRow> {
     let mut accounts: Vec<&AccountRow> = accounts.iter().collect();
     accounts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     accounts
 }
 
-/// Returns true if the audit of a backup has the records of the store, apart from old ones that the
-/// store deletes with any change, and then the record of the backup itself.
+/// Returns true if `saved`, the audit of a backup, has the records `written` and then the record of
+/// the backup itself. The oldest of `written` may be missing: a store deletes old records with any
+/// change.
 fn has_same_records(saved: &[AuditRecord], written: &[AuditRecord]) -> bool {
     let Some((_, saved)) = saved.split_last() else { return false };
     let Some(deleted) = written.len().checked_sub(saved.len()) else { return false };
@@ -170,8 +179,8 @@ fn has_same_records(saved: &[AuditRecord], written: &[AuditRecord]) -> bool {
     is_kept && saved.iter().map(facts).eq(written[deleted..].iter().map(facts))
 }
 
-/// Describes what is at this path, unless it is nothing or an SQLite file, as a backup is. SQLite
-/// would apply a log beside it to the new backup.
+/// Describes what is at this path, if a backup must not replace it. `None` for nothing, and for an
+/// SQLite file without a log. SQLite would apply a log that lies beside the new backup.
 fn describe_other_file(path: &Path) -> Option<String> {
     for suffix in ["-wal", "-journal"] {
         let mut log = path.as_os_str().to_owned();

@@ -1,26 +1,27 @@
-//! Reads the contents of a store, and writes them to another one.
+//! Reads the contents of a store, and writes them to another store.
 
 use serde_json::json;
 
-use crate::cli::author::command_author;
+use crate::cli::author::find_command_author;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print_message, print_progress, print_result_of_change};
-use crate::cli::store_access::{STORE_TIMEOUT, tell_time};
+use crate::cli::store_access::{STORE_TIMEOUT, tell_store_the_time};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
 use crate::store::{RedisOptions, Store, StoreContents, StoreUrl};
 use crate::support::counted::Counted;
 
-/// The file, or the server without user and password.
-pub(super) fn describe(url: &StoreUrl) -> String {
+/// Returns the path of the file, or the address of the server without user and password.
+pub(super) fn describe_url(url: &StoreUrl) -> String {
     match url {
         StoreUrl::Sqlite(path) => path.display().to_string(),
         StoreUrl::Redis(url) => url.without_credentials(),
     }
 }
 
-/// Opens a store and reads everything that a copy writes to another one. Also returns the present
-/// time, by what the store knows.
+/// Opens a store, and reads everything that a copy writes to another store. Also returns the
+/// present time, by what the opened store knows. Fails if the server is empty, or if a row is
+/// damaged.
 pub(super) fn open_and_read_contents(
     url: &StoreUrl,
     options: &RedisOptions,
@@ -31,12 +32,12 @@ pub(super) fn open_and_read_contents(
     store.raise_busy_timeout()?;
     let is_empty = || CommandFailure::failed("expected a store, but found an empty server");
     let contents = store.read_contents()?.ok_or_else(is_empty)?;
-    check_readable(&contents)?;
-    tell_time(&mut store)?;
+    check_no_row_is_damaged(&contents)?;
+    tell_store_the_time(&mut store)?;
     Ok((contents, store.now()))
 }
 
-/// Writes the contents of another store into an empty one.
+/// Writes contents into an empty store. Creates the store if it is a file that does not exist.
 pub(super) fn write_contents(
     contents: &StoreContents,
     time: BelievedTime,
@@ -48,15 +49,15 @@ pub(super) fn write_contents(
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;
     target.set_time(time);
-    target.changes_by(&command_author()).fill_empty_store(contents)?;
+    target.changes_by(&find_command_author()).fill_empty_store(contents)?;
     if let Err(error) = target.checkpoint_wal() {
-        // The store is complete: the next process that opens it moves the log.
+        // The store is complete with its log. The next process that opens the store moves the log.
         print_message(format!("warning: {error}; keep the files beside the store with it"));
     }
     Ok(())
 }
 
-/// Prints what was copied.
+/// Prints what was copied. `done` is what was done, such as `copied`.
 pub(super) fn report_copy(
     done: &str,
     contents: &StoreContents,
@@ -93,8 +94,9 @@ pub(super) fn report_copy(
     Ok(())
 }
 
-/// Fails if a row is damaged, because a copy never leaves a row out.
-fn check_readable(contents: &StoreContents) -> Result<(), CommandFailure> {
+/// Fails if a key, an account or the totals of an account are damaged, because a copy leaves none
+/// out.
+fn check_no_row_is_damaged(contents: &StoreContents) -> Result<(), CommandFailure> {
     let damaged = &contents.ring.damaged;
     if let Some(name) = damaged.key_digests_by_id.keys().chain(&damaged.account_names).next() {
         return Err(CommandFailure::failed(format!(

@@ -69,7 +69,8 @@ pub fn print_diff(
 
 fn row_json(row: &TableRow) -> Value {
     let mut value = verdict_to_json(&row.own_answer);
-    // The verdict for names below the row's name is shown only if it differs from the row's own.
+    // `below` is the answer for names below the row's name. It is left out if it is the row's own
+    // answer, and null if the row does not cover these names.
     if row.answer_below.as_ref().is_none_or(|below| verdict_to_json(below) != value) {
         value["below"] = row.answer_below.as_ref().map_or(Value::Null, verdict_to_json);
     }

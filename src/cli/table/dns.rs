@@ -1,4 +1,4 @@
-//! `riskgate table resolve`, and the store with the learned DNS results.
+//! `riskgate table resolve`: queries the DNS for names, and writes a list of kind `mx`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::super::failure::CommandFailure;
 use super::super::output::{print_message, print_progress, print_result};
 use super::super::standard_input::read_standard_input;
-use super::super::store_access::{STORE_TIMEOUT, table_inputs};
+use super::super::store_access::{STORE_TIMEOUT, read_table_inputs};
 use crate::config::Config;
 use crate::dns::{DnsClient, DnsFinding, NameQueryTasks, Pacer};
 use crate::management::read_present_time;
@@ -21,13 +21,14 @@ use crate::table::Table;
 const MAX_NAME_LIST_BYTES: u64 = 1 << 30;
 /// The first line of lists of kind `mx`.
 pub(super) const MX_LIST_HEADER: &str = "domain,mx";
-/// The first line if each row also has the addresses of the host, with spaces between them.
+/// The first line of a list whose rows have a third field: the addresses of the host, with spaces
+/// between them.
 pub(super) const MX_LIST_HEADER_WITH_ADDRESSES: &str = "domain,mx,addresses";
-/// A line tells the progress whenever so many names are resolved.
+/// After so many resolved names, a line tells the progress.
 const NAMES_PER_PROGRESS_LINE: usize = 1_000;
 
-/// Queries the DNS for names, and writes the results; with the addresses of the mail hosts if
-/// `with_addresses` is true.
+/// Queries the DNS for names, and writes the mail host of each name to `output` or to standard
+/// output. If `with_addresses` is true, also writes the addresses of the mail hosts.
 pub fn resolve_names(
     names_path: &Path,
     output: Option<&Path>,
@@ -42,7 +43,7 @@ pub fn resolve_names(
         _ => read_name_list(names_path)?,
     };
     let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
-    let table = Arc::new(Table::build(&table_inputs(config), now)?);
+    let table = Arc::new(Table::build(&read_table_inputs(config), now)?);
     let (names, invalid_lines) = parse_domains(&text, &table, now);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let findings =
@@ -56,7 +57,7 @@ pub fn resolve_names(
     for (name, finding) in findings {
         match finding {
             DnsFinding::ImplicitMx { .. } => without_mx += 1,
-            // List rows can't contain underscores.
+            // A row of a list can't have this host, for example because of an underscore.
             DnsFinding::Mx { mx_value: text, .. }
                 if text != "." && DnsName::parse(&text).is_err() =>
             {
@@ -90,8 +91,9 @@ pub fn resolve_names(
     Ok(())
 }
 
-/// Returns the domain of each line of a text, and the number of lines without a domain. A
-/// special-use name counts as no domain, because it is not in the public DNS.
+/// Returns the domains of a text with one domain a line, and the number of lines without a domain.
+/// A special-use name counts as no domain, because it is not in the public DNS. Empty lines,
+/// comments and a header line don't count.
 fn parse_domains(text: &str, table: &Table, now: i64) -> (BTreeSet<String>, usize) {
     let mut invalid_lines = 0;
     let mut domains = BTreeSet::new();
@@ -145,7 +147,7 @@ async fn query_names(
     }
 }
 
-/// Reads a list of names.
+/// Reads a file with a list of names.
 pub(super) fn read_name_list(path: &Path) -> Result<String, CommandFailure> {
     read_regular_text(path, MAX_NAME_LIST_BYTES).map_err(|found| {
         let expected = format!("{}: expected a list of names", path.display());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
 use super::super::output::{print_message, print_progress, print_result};
-use crate::cli::store_access::{STORE_TIMEOUT, table_inputs};
+use crate::cli::store_access::{STORE_TIMEOUT, read_table_inputs};
 use crate::config::Config;
 use crate::feed::{Feed, FeedStatus, Feeds, UpdateOutcome};
 use crate::management::read_present_time;
@@ -29,13 +29,13 @@ pub fn update_feeds(
     let feeds = &config.reloadable.feeds;
     check_feed_names(names, feeds)?;
     let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
-    let table = Table::build(&table_inputs(config), now)?;
-    // A command does not watch the clock for long enough to delete by it.
+    let table = Table::build(&read_table_inputs(config), now)?;
+    // A command has not watched the clock for long, so it deletes nothing by the time.
     let now = BelievedTime { unix_now: now, trust: TimeTrust::Known };
     let is_wanted = |feed: &&Feed| names.is_empty() || names.contains(&feed.name);
     let (mut lines, mut objects, mut failed) = (String::new(), Vec::new(), Vec::new());
     let wanted: Vec<&Feed> = feeds.feeds.iter().filter(is_wanted).collect();
-    // All at the same time: one that hangs keeps no other from being fetched.
+    // All feeds are fetched at the same time, so that a feed that hangs keeps no other one waiting.
     let updates: Vec<_> = std::thread::scope(|scope| {
         let (table, dir) = (&table, &feeds.dir);
         let mut threads = Vec::new();
@@ -82,7 +82,7 @@ pub fn update_feeds(
     }
 }
 
-/// Fails if a name is not that of an enabled feed.
+/// Fails if a name is not the name of an enabled feed.
 fn check_feed_names(names: &[String], feeds: &Feeds) -> Result<(), CommandFailure> {
     let unknown = names.iter().find(|name| !feeds.feeds.iter().any(|feed| feed.name == **name));
     if let Some(name) = unknown {

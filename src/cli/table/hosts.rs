@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
-use super::super::store_access::{STORE_TIMEOUT, open_store_to_read, table_inputs};
+use super::super::store_access::{STORE_TIMEOUT, open_store_to_read, read_table_inputs};
 use super::dns::{MX_LIST_HEADER, MX_LIST_HEADER_WITH_ADDRESSES, read_name_list};
 use crate::config::Config;
 use crate::management::read_present_time;
@@ -22,15 +22,15 @@ use crate::table::Table;
 /// The most names that are printed as examples for each host or address.
 const EXAMPLES_PER_CLUSTER: usize = 5;
 
-/// The registrable domains whose mail a host or an address receives, by what the table says of
-/// them.
+/// The registrable domains whose mail a host or an address receives, in three sets by what the
+/// table says of each domain.
 #[derive(Default)]
 struct Cluster {
-    /// In the lists of disposable domains.
+    /// Domains in the lists of disposable domains.
     listed_as_disposable: BTreeSet<String>,
-    /// The table has a row for them and does not flag them.
+    /// Domains that the table lists and does not flag, and the owners of such MX hosts.
     protected: BTreeSet<String>,
-    /// All others.
+    /// All other domains.
     unlisted: BTreeSet<String>,
 }
 
@@ -43,9 +43,12 @@ struct Clusters<'t> {
     by_address: BTreeMap<IpAddr, Cluster>,
 }
 
-/// Prints the hosts and addresses that at least `min_names` domains use, most listed domains first,
-/// with the line to add to a list. `resolved_names_path` is the output of `riskgate table resolve`.
-/// Without it, or with `dns.learn`, the command also reads what riskgate learned from the DNS.
+/// Prints the hosts and addresses that at least `min_names` domains use, those with the most
+/// disposable domains first. Prints with each the line to add to a list, or why a person should not
+/// add it.
+///
+/// Reads the output of `riskgate table resolve` at `resolved_names_path`. Without this path, or if
+/// `dns.learn` is on, reads what riskgate learned from the DNS.
 pub fn suggest_disposable_hosts(
     out: &mut dyn Write,
     resolved_names_path: Option<&Path>,
@@ -54,7 +57,7 @@ pub fn suggest_disposable_hosts(
     config: &Config,
 ) -> Result<(), CommandFailure> {
     let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
-    let table = Table::build(&table_inputs(config), now)?;
+    let table = Table::build(&read_table_inputs(config), now)?;
     let (by_host, by_address) = (BTreeMap::new(), BTreeMap::new());
     let mut clusters = Clusters { table: &table, now, by_host, by_address };
     if let Some(path) = resolved_names_path {
@@ -64,14 +67,15 @@ pub fn suggest_disposable_hosts(
     if needs_store && let Some(mut store) = open_store_to_read(config)? {
         clusters.add_learned_facts(&mut store)?;
     }
-    // A listed address needs no proposal, unless it must be removed.
+    // A listed address needs no proposal, unless a protected domain uses it: then a person must
+    // remove it from its list.
     clusters.by_address.retain(|address, cluster| {
         !table.is_listed_mx_address(*address) || !cluster.protected.is_empty()
     });
     let today = format_rfc3339(now).chars().take(10).collect::<String>();
     let hosts =
-        sort_clusters(clusters.by_host, min_names, |host| format!("{host},{host},disposable"));
-    let addresses = sort_clusters(clusters.by_address, min_names, |address| {
+        suggest_rows(clusters.by_host, min_names, |host| format!("{host},{host},disposable"));
+    let addresses = suggest_rows(clusters.by_address, min_names, |address| {
         format!("{address},,riskgate table suggest-hosts,{today}")
     });
     if json {
@@ -125,9 +129,10 @@ impl Clusters<'_> {
         }
     }
 
-    /// Counts a name behind its MX host, unless the host is known or the name's own, and behind the
-    /// addresses of the host. If the table knows the owner of the host as real, the owner counts
-    /// behind the addresses too.
+    /// Counts the registrable domain of `name` in the cluster of its MX host and in the clusters of
+    /// the host's addresses. A host that the table knows, or that belongs to the domain itself,
+    /// gets no cluster. If the table knows the owner of the host as real, the owner counts as a
+    /// protected domain of the addresses.
     fn add_name(&mut self, name: &str, mx_value: &str, addresses: &[IpAddr]) {
         let Ok(domain) = Domain::parse(name) else { return };
         let registrable_domain =
@@ -162,21 +167,21 @@ impl Clusters<'_> {
     }
 }
 
-/// A host or an address, the domains behind it, and the row that would list it.
+/// A host or an address, the domains that use it, and the row that would list it.
 struct SuggestedRow {
     name: String,
     cluster: Cluster,
     row: String,
 }
 
-/// The hosts or addresses with at least `min_names` domains, those with the most listed domains
-/// first. `format_row` makes the row that would list one.
-fn sort_clusters<K: ToString>(
+/// Returns the hosts or addresses with at least `min_names` domains, those with the most disposable
+/// domains first. `format_row` makes the row that would list a host or an address.
+fn suggest_rows<K: ToString>(
     clusters: BTreeMap<K, Cluster>,
     min_names: usize,
     format_row: impl Fn(&K) -> String,
 ) -> Vec<SuggestedRow> {
-    let enough = clusters.into_iter().filter(|(_, cluster)| cluster.name_count() >= min_names);
+    let enough = clusters.into_iter().filter(|(_, cluster)| cluster.domain_count() >= min_names);
     let mut rows: Vec<SuggestedRow> = enough
         .map(|(key, cluster)| {
             let row = format_row(&key);
@@ -190,20 +195,20 @@ fn sort_clusters<K: ToString>(
 }
 
 impl Cluster {
-    fn name_count(&self) -> usize {
+    fn domain_count(&self) -> usize {
         self.listed_as_disposable.len() + self.protected.len() + self.unlisted.len()
     }
 }
 
 impl SuggestedRow {
-    /// Why a person should not list this host or address without more evidence; `None` if its
-    /// domains are mostly disposable, and none is protected.
+    /// Says why a person should not list this host or address. `None` if none of its domains is
+    /// protected, and fewer are unlisted than disposable.
     fn find_objection(&self) -> Option<&'static str> {
         let Cluster { listed_as_disposable, protected, unlisted } = &self.cluster;
         if !protected.is_empty() {
             Some("do not add it: a protected name uses it")
         } else if unlisted.len() >= listed_as_disposable.len() {
-            // A host that serves as many other domains as disposable ones may be anybody's.
+            // Such a host may belong to a hosting company, which serves anybody.
             Some("not proposed: most of its names are in no list")
         } else {
             None
@@ -241,7 +246,7 @@ impl SuggestedRow {
         })
     }
 
-    /// Protected names first, because they decide whether the row may be added.
+    /// Some of the domains: protected ones first, because they decide whether the row may be added.
     fn examples(&self) -> impl Iterator<Item = &str> {
         let Cluster { listed_as_disposable: listed, protected, unlisted } = &self.cluster;
         let names = protected.iter().chain(listed).chain(unlisted);

@@ -1,4 +1,4 @@
-//! `riskgate table lookup`.
+//! `riskgate table lookup`: shows the answers for domains, with their reasons.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::model::month::{format_day, format_rfc3339};
 use crate::store::DnsFactRow;
 use crate::table::TableAnswer;
 
-/// Writes the answer for each name. Returns one text for each name that is not a domain.
+/// Writes the answer for each name that is a domain. Returns a message for each other name.
 pub fn print_lookups(
     out: &mut dyn Write,
     names: &[String],

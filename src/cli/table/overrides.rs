@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::super::author::command_author;
+use super::super::author::find_command_author;
 use super::super::config_args::ConfigArgs;
 use super::super::failure::CommandFailure;
 use super::super::output::print_result_of_change;
@@ -16,7 +16,7 @@ use crate::table::OverrideAction;
 /// The arguments of `allow` and `deny`.
 #[derive(Debug, Args)]
 pub struct OverrideArgs {
-    /// The domain; names below it are covered too.
+    /// The domain. Unless --exact is given, names below it are covered too.
     domain: String,
     #[command(flatten)]
     config: ConfigArgs,
@@ -49,8 +49,12 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
         is_forced: args.force,
     };
     let mut store = open_store(&config)?;
-    let change =
-        set_override_in_store(&mut store, &config.reloadable.table, &command_author(), &request)?;
+    let change = set_override_in_store(
+        &mut store,
+        &config.reloadable.table,
+        &find_command_author(),
+        &request,
+    )?;
     let done = format!("{} is {}", change.domain, change.action);
     let result = match args.json {
         true => format!("{}\n", change.to_json()),
@@ -66,8 +70,12 @@ pub fn clear_override(domain: &str, config: &ConfigArgs, json: bool) -> Result<(
     let is_missing = is_store_missing(&config);
     check_override_may_exist(&config.reloadable.table, domain, is_missing)?;
     let mut store = open_store(&config)?;
-    let change =
-        clear_override_in_store(&mut store, &config.reloadable.table, &command_author(), domain)?;
+    let change = clear_override_in_store(
+        &mut store,
+        &config.reloadable.table,
+        &find_command_author(),
+        domain,
+    )?;
     let done = format!("{} has no override any more", change.domain);
     let result = match json {
         true => format!("{}\n", change.to_json()),
@@ -76,7 +84,7 @@ pub fn clear_override(domain: &str, config: &ConfigArgs, json: bool) -> Result<(
     print_result_of_change(&done, result)
 }
 
-/// Formats removed rows, one a line, each after `what`, so that people can write them back.
+/// Formats removed rows, one a line, each after `what`, so that people can set them again.
 fn format_rows(what: &str, rows: &[String]) -> String {
     rows.iter().map(|row| format!("{what} {row}\n")).collect()
 }

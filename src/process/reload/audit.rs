@@ -27,7 +27,7 @@ use crate::config::{
 };
 use crate::gate::GateState;
 use crate::keys::{DeclaredKey, sha256};
-use crate::management::{ManagementFault, file_owner, override_file_state};
+use crate::management::{ManagementFault, describe_file_owner, read_override_file_state};
 use crate::model::month::format_rfc3339;
 use crate::store::{AuditOperation, ChangeAuthor, ChangeSurface, SourceState, Store, StoreError};
 use crate::support::machine_name::machine_name;
@@ -345,7 +345,7 @@ impl Worker {
                 // riskgate itself changes the lists of feeds.
                 AuditOperation::TableChange => ChangeAuthor::riskgate(&from),
                 _ => ChangeAuthor {
-                    actor: file_owner(Path::new(path)),
+                    actor: describe_file_owner(Path::new(path)),
                     via: ChangeSurface::File,
                     from,
                 },
@@ -366,7 +366,7 @@ impl Worker {
 /// # Errors
 /// If the system refuses to read the file for now.
 fn read_override_file(path: &str) -> Result<Option<SourceState>, String> {
-    match override_file_state(Path::new(path)) {
+    match read_override_file_state(Path::new(path)) {
         Ok(state) => Ok(Some(state)),
         Err(ManagementFault::Table(faults)) if faults.is_transient() => Err(faults.to_string()),
         Err(_) => Ok(None),

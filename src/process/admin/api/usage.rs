@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::keys::choose_visible_account;
 use super::request::{ApiError, ApiRequest, invalid_cursor, json_response};
 use super::{AdminApi, CallsByAccount, lock};
-use crate::management::month_to_show;
+use crate::management::find_month_to_show;
 use crate::model::month::Month;
 use crate::process::admin::access::Access;
 use crate::store::{DailyUsageCursor, DailyUsageRow, StoreError};
@@ -33,7 +33,7 @@ impl AdminApi {
             return Ok(Arc::clone(calls));
         }
         let rows = self.read_from_store(|store| {
-            let month = month_to_show(store)?;
+            let month = find_month_to_show(store)?;
             store.read_usage(month, None)
         })?;
         let calls = rows.into_iter().map(|row| (row.account, row.spent));
@@ -65,7 +65,7 @@ impl AdminApi {
         };
         let mut after = page.cursor.as_deref().map(parse_cursor).transpose()?;
         let (month, items, next) = self.read_from_store(|store| {
-            let month = asked.map_or_else(|| month_to_show(store), Ok)?;
+            let month = asked.map_or_else(|| find_month_to_show(store), Ok)?;
             let (mut items, mut scanned) = (Vec::new(), 0);
             loop {
                 let rows_per_read = page.limit.max(MIN_ROWS_PER_READ);

@@ -11,23 +11,24 @@ use crate::store::{Finding, Store, StoreError};
 use crate::support::counted::Counted;
 use crate::support::machine_clock::machine_unix_now;
 
-/// A clock that differs by more seconds than that is told.
-const MAX_CLOCK_DIFFERENCE: u64 = 2;
+/// A larger difference between the clocks of the server and of this machine gets a warning.
+const MAX_CLOCK_DIFFERENCE_SECONDS: u64 = 2;
 
-/// Checks the store of a config, and prints what was found. Fails if there is a fault.
-pub(super) fn check(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
+/// Checks the store of a config, and prints the findings. Fails if a finding is a fault.
+pub(super) fn run(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     print_findings(&check_store(&config.read_config()?, STORE_TIMEOUT), json, "the store")
 }
 
-/// Checks the store of a config. `timeout` limits each operation.
+/// Checks the store of a config. A store that can't be opened or checked is one fault. `timeout`
+/// limits each operation.
 pub fn check_store(config: &Config, timeout: Duration) -> Vec<Finding> {
-    find_all(config, timeout).unwrap_or_else(|error| {
+    open_and_check(config, timeout).unwrap_or_else(|error| {
         let advice = "look whether store.url is right, and whether its server or file is there";
         vec![Finding::fault("store", error.to_string(), advice)]
     })
 }
 
-fn find_all(config: &Config, timeout: Duration) -> Result<Vec<Finding>, StoreError> {
+fn open_and_check(config: &Config, timeout: Duration) -> Result<Vec<Finding>, StoreError> {
     let mut store = config.startup.store.open_existing(timeout)?;
     let mut findings = store.check_deployment(config.startup.store.deadline)?;
     findings.extend(check_clock(&mut store)?);
@@ -35,7 +36,7 @@ fn find_all(config: &Config, timeout: Duration) -> Result<Vec<Finding>, StoreErr
     Ok(findings)
 }
 
-/// Counts the overrides, and tells whether they can be read.
+/// Counts the overrides. An override that can't be read is a fault.
 fn check_overrides(store: &mut Store) -> Finding {
     let advice = "set the override again with riskgate table allow or deny, or restore a backup";
     match store.stored_overrides() {
@@ -56,12 +57,12 @@ fn check_overrides(store: &mut Store) -> Finding {
     }
 }
 
-/// Compares the clock of a server with that of this machine.
+/// Compares the clock of a server with the clock of this machine. `None` for a file.
 fn check_clock(store: &mut Store) -> Result<Option<Finding>, StoreError> {
     let Some(of_server) = store.unix_now()? else { return Ok(None) };
     let difference = of_server.abs_diff(machine_unix_now());
     let found = format!("differs from the clock of this machine by {difference} s");
-    Ok(Some(match difference > MAX_CLOCK_DIFFERENCE {
+    Ok(Some(match difference > MAX_CLOCK_DIFFERENCE_SECONDS {
         false => Finding::good("clock", found),
         true => {
             let advice = "synchronize both clocks: all nodes count in the month of the server";
