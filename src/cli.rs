@@ -223,7 +223,7 @@ fn read_arguments() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Returns a word without the password that a URL may contain. Keeps quotes and blanks around it.
+/// Returns an argument without the password that a URL may contain.
 fn redact_word(word: &str) -> String {
     let trimmed = word.trim_matches(|c: char| c.is_whitespace() || "'\"`".contains(c));
     word.replacen(trimmed, &redact_if_url(trimmed), 1)

@@ -1,4 +1,4 @@
-//! `riskgate accounts`: list them, set a plan or a limit.
+//! `riskgate accounts`: lists accounts, and sets the plan or the limit of an account.
 
 use clap::Subcommand;
 use serde_json::Value;

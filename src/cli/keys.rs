@@ -1,4 +1,4 @@
-//! `riskgate keys`: create, list, rotate, revoke, import.
+//! `riskgate keys`: creates, lists, rotates, revokes and imports keys.
 
 mod list;
 

@@ -1,5 +1,5 @@
 //! `riskgate ready`: asks the running gateway whether it may get traffic. A container without a
-//! shell needs it as its health check.
+//! shell has this command as its health check.
 
 use std::net::SocketAddr;
 

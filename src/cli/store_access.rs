@@ -1,5 +1,5 @@
-//! Opens the store for commands, and keeps them from changing another store than that of a running
-//! gateway.
+//! Opens the store for commands. A command must not change another store than the store of a
+//! running gateway of its config.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -52,7 +52,7 @@ impl<'r> AccountSources<'r> {
 }
 
 /// Returns the accounts that these rows of the store and these keys of the key file name. If the
-/// file gives an account two plans, takes the first one; [`check_key_file_plans`] rejects such a
+/// file gives an account two plans, takes the first one; `find_plan_faults` rejects such a
 /// file.
 pub fn collect_accounts<'r>(
     rows: &'r [AccountRow],

@@ -15,7 +15,8 @@ pub struct MergedKey<'r> {
     /// The key's row. If the key is in both, the id and the account are those of the key file. So
     /// are the label and the time of creation, if the file has them.
     pub row: Cow<'r, KeyRow>,
-    /// The origins that a restricted key allows: if the key is in both, those that both allow.
+    /// The origins that a restricted key allows. If the store and the key file both restrict the
+    /// key, these are the origins that both allow.
     pub origins: Vec<OriginPattern>,
     /// Whether the key is restricted to `origins`. If `origins` is empty, a restricted key allows
     /// no origin.

@@ -80,7 +80,8 @@ impl Token {
     }
 }
 
-/// In texts, a word of another system may be a key if it has so many characters behind its prefix.
+/// [`hide_keys`] takes a word for a key of another system only if the part behind the last `_` has
+/// so many characters or more.
 const MIN_LEN_BEHIND_PREFIX: usize = 16;
 
 /// Returns a text in which `…` stands for each word that is a key of riskgate, or that looks like a

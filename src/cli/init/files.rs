@@ -140,7 +140,7 @@ pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
     };
     let version = env!("CARGO_PKG_VERSION");
     let name = config.file_name().unwrap_or_default().to_string_lossy();
-    // A text in JSON is a text in YAML. Docker replaces variables in it, so `$` is doubled.
+    // A text in JSON is a text in YAML. Docker replaces variables in texts, so `$` is doubled.
     let path = format_toml_text(&format!("/etc/riskgate/{name}")).replace('$', "$$");
     format!(
         "# riskgate with its store in a volume. Build the image with scripts/release in the sources,\n\

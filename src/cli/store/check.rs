@@ -1,4 +1,4 @@
-//! `riskgate store check`: what is wrong with a store before it hurts.
+//! `riskgate store check`: checks what gateways rely on in a store.
 
 use std::time::Duration;
 
