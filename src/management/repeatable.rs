@@ -27,11 +27,11 @@ pub struct RepeatableRequest<'r> {
 }
 
 impl RepeatableRequest<'_> {
-    fn id(&self) -> String {
+    fn record_id(&self) -> String {
         hash_parts(&[b"request", self.token_name.as_bytes(), self.idempotency_key.as_bytes()])
     }
 
-    fn digest(&self) -> String {
+    fn content_digest(&self) -> String {
         hash_parts(&[b"content", &self.content])
     }
 
@@ -58,8 +58,8 @@ impl RepeatableRequest<'_> {
         &self,
         store: &mut Store,
     ) -> Result<Option<RequestRecord>, ManagementFault> {
-        let Some(record) = store.find_request(&self.id())? else { return Ok(None) };
-        match record.digest == self.digest() {
+        let Some(record) = store.find_request(&self.record_id())? else { return Ok(None) };
+        match record.digest == self.content_digest() {
             true => Ok(Some(record)),
             false => Err(ManagementFault::invalid(
                 "Idempotency-Key",
@@ -79,8 +79,8 @@ impl RepeatableRequest<'_> {
         getrandom::fill(&mut salt)
             .map_err(|error| ManagementFault::NoRandomBits(error.to_string()))?;
         Ok(RequestRecord {
-            id: self.id(),
-            digest: self.digest(),
+            id: self.record_id(),
+            digest: self.content_digest(),
             salt: format!("{}{PREFIX_SEPARATOR}{key_prefix}", hex::encode(salt)),
             key_id: key_id.to_owned(),
         })

@@ -39,7 +39,7 @@ pub fn print_diff(
         let changes: Vec<Value> = changed
             .iter()
             .map(|(before, now)| {
-                let (old, new) = (row_json(before), row_json(now));
+                let (old, new) = (row_to_json(before), row_to_json(now));
                 json!({ "domain": before.name, "old": old, "new": new })
             })
             .collect();
@@ -67,7 +67,7 @@ pub fn print_diff(
     Ok(())
 }
 
-fn row_json(row: &TableRow) -> Value {
+fn row_to_json(row: &TableRow) -> Value {
     let mut value = verdict_to_json(&row.own_answer);
     // `below` is the answer for names below the row's name. It is left out if it is the row's own
     // answer, and null if the row does not cover these names.
