@@ -72,8 +72,8 @@ impl KnownOverrides {
         KnownOverrides::of_stored(store, inputs, stored).map(Some)
     }
 
-    /// Reads the overrides that a store has, even if the store has lost others. Returns no overrides
-    /// if the store is an empty server.
+    /// Reads the overrides that a store has, even if the store has lost others. Returns none if the
+    /// store is an empty server.
     ///
     /// # Errors
     /// If the store fails.

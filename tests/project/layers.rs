@@ -77,6 +77,7 @@ const CRATES: [(&str, &[&str]); 42] = [
             "observe/traces",
             "message/request_id",
             "management/repeatable",
+            "management/stored_overrides",
         ],
     ),
     ("flate2", &["feed/fetch"]),
