@@ -193,9 +193,8 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
         for threads in [1, cores] {
             let folder = tempfile::tempdir().expect("a folder");
             let ledger = start_ledger(&folder);
-            let lease = |n| {
-                ledger.lease_with_limit(&format!("account-{n}"), MonthlyLimit::Calls(1_000_000_000))
-            };
+            let lease =
+                |n| ledger.open_lease(&format!("account-{n}"), MonthlyLimit::Calls(1_000_000_000));
             let leases = (0..accounts).map(lease).collect();
             let riskgate = RiskgateLedger { ledger, leases, runtime };
             let atomic = AtomicCounters(
@@ -240,7 +239,7 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
 fn bench_store_operations(runtime: &Runtime) {
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Arc::new(start_ledger(&folder));
-    let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(10_000));
+    let lease = ledger.open_lease("acme", MonthlyLimit::Calls(10_000));
     let spend = |calls: u64| {
         runtime.block_on(async {
             for _ in 0..calls {

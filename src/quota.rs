@@ -1,11 +1,13 @@
 //! The quota ledger: it spends each account's monthly calls from leases in memory, and records them
 //! in the store.
 //!
-//! Owns this process's node id, every account's [`Lease`] and the thread that talks to the store.
-//! While a lease holds calls, charging one is a single atomic operation. The worker requests more
-//! calls from the store in the background, before the lease is empty. This module never sees a key
-//! or a request. It never spends a call that the store has not granted, except unbacked calls. If
-//! the policy is open, the ledger admits these while the store is down or recovering.
+//! Owns this process's node id, every account's [`Lease`] and the thread that reports to the store.
+//! While a lease holds calls and no call waits, charging one is a single atomic operation. The
+//! worker requests more calls from the store in the background; a lease of several calls is then
+//! still half full. This module sees no request, and of a key only its id.
+//!
+//! A call is spent only if the store has granted it. *Unbacked* calls are the exception: while the
+//! store can't grant any, the ledger admits calls without a grant if the policy is open.
 
 mod account_faults;
 mod accounting;

@@ -87,7 +87,7 @@ impl EffectiveLimit {
     /// name of the account, and the account.
     pub(super) fn into_account(self, ledger: &Ledger) -> (String, Arc<Account>) {
         let EffectiveLimit { account: name, plan, limit, fault, .. } = self;
-        let lease = ledger.lease_with_limit(&name, limit);
+        let lease = ledger.open_lease(&name, limit);
         (name.clone(), Arc::new(Account { name, plan, limit, lease, fault }))
     }
 }

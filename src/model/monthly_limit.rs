@@ -8,3 +8,13 @@ pub enum MonthlyLimit {
     /// No limit.
     Unlimited,
 }
+
+impl MonthlyLimit {
+    /// The calls that the limit allows in a month; `None` if unlimited.
+    pub fn calls(self) -> Option<u64> {
+        match self {
+            MonthlyLimit::Calls(calls) => Some(calls),
+            MonthlyLimit::Unlimited => None,
+        }
+    }
+}

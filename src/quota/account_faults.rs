@@ -10,11 +10,11 @@ use super::sync::lock_ignoring_poison;
 use crate::model::month::Month;
 use crate::store::{Grant, LeaseReport, ReportOutcome, StoreError, check_grant};
 
-/// The period in which at most [`MAX_LOGGED_FAULTS`] faults are logged, in milliseconds: a fault
-/// may begin and end with each report.
+/// The period in which at most [`MAX_LOGGED_FAULTS`] faults are logged, in milliseconds. Without
+/// this bound, a fault that begins and ends with each report could fill the log.
 const LOG_PERIOD_MS: u64 = 60_000;
 const MAX_LOGGED_FAULTS: u32 = 100;
-/// A fault that no report has shown for this long, in milliseconds, is over: while it lasts,
+/// A fault that no report has shown for this long, in milliseconds, is over: while a fault lasts,
 /// the account is reported every second.
 const FAULT_END_MS: u64 = 60_000;
 /// The most faults that [`AccountFaults::list`] returns.
@@ -34,8 +34,8 @@ struct State {
 }
 
 impl AccountFaults {
-    /// Returns the grant if the report has one that keeps the rules, else `None`. Logs a fault when
-    /// it begins.
+    /// Returns the grant if the store gave one that keeps the rules of the ledger, else `None`.
+    /// Logs a fault when the fault begins.
     pub(super) fn keep_valid_grant(
         &self,
         report: &LeaseReport,
@@ -51,7 +51,7 @@ impl AccountFaults {
                 Some(grant)
             }
             Err(error) => {
-                state.begin_fault(report, &error, uptime_ms);
+                state.record_fault(report, &error, uptime_ms);
                 None
             }
         }
@@ -71,7 +71,7 @@ impl AccountFaults {
 }
 
 impl State {
-    fn begin_fault(&mut self, report: &LeaseReport, error: &StoreError, uptime_ms: u64) {
+    fn record_fault(&mut self, report: &LeaseReport, error: &StoreError, uptime_ms: u64) {
         let account = &report.account;
         let text = match error {
             StoreError::InvalidReply { .. } => error.to_string(),

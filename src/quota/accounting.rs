@@ -22,12 +22,12 @@ pub(super) enum RefundOutcome {
     Stale,
 }
 
-/// All counts are calls of the current month unless the field says otherwise.
+/// Each count is one of calls in `month`, unless the field says otherwise.
 #[derive(Default)]
 pub(super) struct LeaseAccounting {
-    /// The month that every field describes; 0 before the first call.
+    /// The number of the lease's month; 0 before the first call.
     pub month: u16,
-    /// The month for which a waiting call requests a lease.
+    /// The number of the latest month for which a call needed the store.
     pub(super) requested_month: u16,
     /// `None` when unlimited.
     pub limit: Option<u64>,
@@ -56,8 +56,8 @@ pub(super) struct LeaseAccounting {
     pub(super) pending_report: Option<PendingReport>,
     /// Calls requested in a report that was not answered: the store may have granted them.
     pub(super) maybe_granted: u64,
-    /// Final reports on past months that the store has not accepted yet.
-    pub(super) final_reports: Vec<FinalReport>,
+    /// The past months whose final totals the store has not accepted yet.
+    pub(super) past_months_to_report: Vec<PastMonthTotals>,
     /// The calls of the batch that waits for the store; 0 if none waits.
     pub(super) wanted_calls: u64,
     /// The store has answered since the batch began to wait, and fewer calls are left than it
@@ -71,7 +71,7 @@ pub(super) struct LeaseAccounting {
 
 /// The final totals of a past month, which the lease reports until the store has accepted them.
 #[derive(Clone, Copy)]
-pub(super) struct FinalReport {
+pub(super) struct PastMonthTotals {
     pub(super) month: Month,
     pub(super) spent: u64,
     pub(super) unsettled_calls: u64,
@@ -131,7 +131,7 @@ impl LeaseAccounting {
         let limit = self.limit;
         let is_too_many = |known: u64| limit.is_some_and(|limit| known + calls > limit);
         if calls > 1 && is_too_many(self.leased_by_all()) {
-            // The calls that this node holds are left for the batch, too.
+            // The calls that this node holds become unleased, so that the batch can use them.
             self.calls_to_return += atomic_lease.withdraw_all_but(0, false);
         }
         let known = self.leased_by_all();
@@ -144,17 +144,18 @@ impl LeaseAccounting {
 
     /// The unbacked calls of this and of past months that the store has not confirmed.
     pub fn unsettled_of_all_months(&self) -> u64 {
-        let past = self.final_reports.iter().map(|final_report| final_report.unsettled_calls);
+        let past = self.past_months_to_report.iter().map(|past| past.unsettled_calls);
         self.unsettled_calls + past.sum::<u64>()
     }
 
-    /// The same number if the account's unsettled calls count apart, else `None`.
+    /// The unsettled calls of all months if they count apart from those of other accounts, else
+    /// `None`.
     pub fn unsettled_apart(&self) -> Option<u64> {
         self.fails_alone.then(|| self.unsettled_of_all_months())
     }
 
-    /// Refunds unbacked calls, all or none. Returns false if they may have been reported to the
-    /// store already.
+    /// Refunds unbacked calls, all or none. Returns false if their month is over, or if they may
+    /// have been reported to the store already.
     pub(super) fn refund_unbacked(&mut self, month: Month, calls: u64) -> bool {
         let reported = self.pending_report.map_or(0, |pending| pending.unsettled_calls);
         let is_unreported =
@@ -163,7 +164,8 @@ impl LeaseAccounting {
         is_unreported
     }
 
-    /// Refunds spent calls: to the lease, or to the store if this node may not hold so many more.
+    /// Refunds spent calls: to the lease if this node may hold so many more calls, else to the
+    /// store.
     pub(super) fn refund(
         &mut self,
         atomic_lease: &AtomicLease,
@@ -185,7 +187,8 @@ impl LeaseAccounting {
         RefundOutcome::ToStore
     }
 
-    /// Calls requested in the report in flight, or in an unanswered one that may have been granted.
+    /// Calls requested in the report in flight, or in an unanswered report that the store may have
+    /// granted.
     pub(super) fn calls_requested(&self) -> u64 {
         self.maybe_granted.max(self.pending_report.map_or(0, |pending| pending.requested_calls))
     }
@@ -201,9 +204,9 @@ impl LeaseAccounting {
         self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.leased_by_all()))
     }
 
-    /// Moves to `month` if it is later than the current month. If calls were leased or admitted in
-    /// the past month, a final report on it is kept for the store. Returns true if the month
-    /// changed.
+    /// Moves to `month` if `month` is later than the lease's month. If calls may have been leased
+    /// or admitted in the month that ends, its totals are kept for a final report. Returns true if
+    /// the month changed.
     pub(super) fn enter_month(&mut self, atomic_lease: &AtomicLease, month: Month) -> bool {
         if month.number() <= self.month {
             return false;
@@ -215,7 +218,7 @@ impl LeaseAccounting {
         let needs_final_report =
             self.own_leased + self.unsettled_calls > 0 || self.pending_report.is_some();
         if let (Some(past), true) = (Month::from_number(self.month), needs_final_report) {
-            self.final_reports.push(FinalReport {
+            self.past_months_to_report.push(PastMonthTotals {
                 month: past,
                 spent,
                 unsettled_calls: self.unsettled_calls,
@@ -229,7 +232,7 @@ impl LeaseAccounting {
             last_read_of_others_spent: self.last_read_of_others_spent,
             wanted_calls: self.wanted_calls,
             fails_alone: self.fails_alone,
-            final_reports: std::mem::take(&mut self.final_reports),
+            past_months_to_report: std::mem::take(&mut self.past_months_to_report),
             ..LeaseAccounting::default()
         };
         true
@@ -265,7 +268,7 @@ impl LeaseAccounting {
         atomic_lease.load().held() == 0
             && self.calls_to_return == 0
             && self.unsettled_calls == 0
-            && self.final_reports.is_empty()
+            && self.past_months_to_report.is_empty()
             && self.reported_spent == Some(self.own_spent(atomic_lease))
     }
 }

@@ -2,20 +2,28 @@
 //! machine.
 //!
 //! The believed time is CLOCK_BOOTTIME plus an offset that only this file changes. Nobody can set
-//! CLOCK_BOOTTIME, and it also counts while the machine sleeps. Once a server's clock has been
-//! accepted, the offset follows that clock. Before that, and with SQLite, it follows this machine's
-//! system clock.
+//! CLOCK_BOOTTIME, and CLOCK_BOOTTIME counts even while the machine sleeps. Once a server's clock
+//! has been accepted, the offset follows that clock. Before that, and with SQLite, the offset
+//! follows this machine's system clock.
 //!
 //! If the followed clock jumps, the jump is held: the believed time ignores the jump and advances
-//! by CLOCK_BOOTTIME alone. A held jump is accepted once the clock has kept to it for ten minutes.
-//! A jump of the store's clock is accepted at once if this machine's clock has shown that time for
-//! ten minutes. If both clocks jump together, they may be one clock: that of a host with gateway
-//! and server. A month that has ended never begins again.
+//! by CLOCK_BOOTTIME alone. A held jump is accepted in two cases:
+//! - The clock has kept to the jump for ten minutes, and does not lead back to an earlier month.
+//! - The jump is one of the store's clock, and this machine's clock has already shown the same time
+//!   for ten minutes. If both clocks jump at once, neither confirms the other: a host with gateway
+//!   and server has only one clock.
 //!
-//! At the start, the clocks are compared with what the store knows of the time. If they contradict
-//! it, and nothing else tells the time, the believed time is a lower bound: the latest time that
-//! the store knows. It then follows the first clock that contradicts nothing and begins no month. A
-//! clock that was never set before may begin one.
+//! A month that has ended never begins again. But the first accepted reading of the store's clock
+//! replaces a month that only this machine's clock began, because no call of that month was
+//! reported.
+//!
+//! At the start, the calendar compares this machine's clock with what the store knows of the time.
+//! If that clock contradicts the store, and nothing else tells the time, the believed time is a
+//! lower bound: the latest time that the store knows. The lower bound ends in three cases:
+//! - This machine's clock contradicts nothing any more, and shows a month that has begun. If this
+//!   machine's clock was never set before, it may begin a month.
+//! - The first reading of the store's clock contradicts nothing.
+//! - A clock agrees with the believed time, or a held jump is accepted.
 //!
 //! This file reads no clock: callers pass `boottime`, CLOCK_BOOTTIME in seconds.
 
@@ -27,7 +35,7 @@ use super::sync::lock_ignoring_poison;
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::{Month, format_rfc3339};
 
-/// A held jump is accepted once the clock has kept to it for this many seconds.
+/// A held jump is accepted once the clock has kept to the jump for this many seconds.
 const JUMP_CONFIRM_SECONDS: i64 = 600;
 
 pub(super) struct Calendar {
@@ -46,7 +54,7 @@ struct ClockState {
     known_at_start: KnownTime,
     /// No clock has been accepted yet, so the believed time is a lower bound.
     is_lower_bound: bool,
-    /// This machine's clock has shown a time to which somebody had set it.
+    /// This machine's clock has shown a time from [`EARLIEST_VALID_TIME`] on: somebody has set it.
     was_machine_set: bool,
     /// The CLOCK_BOOTTIME, in seconds, since which no clock has contradicted the believed time.
     agreed_since_boottime: i64,
@@ -75,13 +83,15 @@ enum ClockSource {
 }
 
 impl Calendar {
-    /// `unix_now` is this machine's clock. The believed time starts with the present time that the
-    /// store knows; else with the clock, if it contradicts nothing that the store knows; else with
-    /// the latest time that the store knows, and the clock's jump is held.
+    /// `unix_now` is the time of this machine's clock. The believed time starts with the first of
+    /// these that exists:
+    /// 1. the present time that the store knows;
+    /// 2. `unix_now`, if it contradicts nothing that the store knows;
+    /// 3. the latest time that the store knows; then the jump to `unix_now` is held.
     pub(super) fn new(known: impl Into<KnownTime>, unix_now: i64, boottime: i64) -> Calendar {
         let known = known.into();
         let (believed, is_lower_bound) = match known.present {
-            // The seconds of this machine's clock are those of the former process.
+            // The former process counted the seconds of this machine's clock.
             Some(present) if is_within_tolerance(present, unix_now) => (unix_now, false),
             Some(present) => (present, false),
             None if known.allows(unix_now) => (unix_now, false),
@@ -111,8 +121,8 @@ impl Calendar {
         calendar
     }
 
-    /// Takes what the store knows of the time, which could not be read at the start, as if the
-    /// process started now. Has no effect once the store's clock was read.
+    /// Starts this calendar again with what the store knows of the time, because the store did not
+    /// answer at the start. Has no effect once the store's clock was read.
     pub(super) fn learn_known_time(&self, known: KnownTime, unix_now: i64, boottime: i64) {
         let fresh = Calendar::new(known, unix_now, boottime);
         let month = fresh.latest_month();
@@ -132,7 +142,7 @@ impl Calendar {
         boottime + self.boottime_offset.load(Ordering::Relaxed)
     }
 
-    /// The believed time, and what may be done by it.
+    /// The believed time, and how far riskgate may trust it.
     pub(super) fn believed_time(&self, boottime: i64) -> BelievedTime {
         let state = lock_ignoring_poison(&self.clock_state);
         let is_held = state.held_store_jump.is_some() || state.held_machine_jump.is_some();
@@ -145,16 +155,17 @@ impl Calendar {
         BelievedTime { unix_now: boottime + state.boottime_offset, trust }
     }
 
-    /// The believed time for the store to remember. `None` if no clock has been accepted: this
-    /// machine's clock alone must not tell other nodes the time.
+    /// The believed time for the store to remember. `None` while the believed time is a lower
+    /// bound, and while the store has a clock that was never accepted: this machine's clock alone
+    /// must not tell other nodes the time.
     pub(super) fn time_to_remember(&self, boottime: i64) -> Option<i64> {
         let state = lock_ignoring_poison(&self.clock_state);
         let is_alone = state.has_read_store_clock && !state.follows_store_clock;
         (!is_alone && !state.is_lower_bound).then(|| boottime + state.boottime_offset)
     }
 
-    /// Returns true if no month is known yet, because no clock was ever set. No call can be counted
-    /// until then.
+    /// Returns true if no month is known yet, because no clock was ever set. Until a clock is set,
+    /// no call can be counted.
     pub(super) fn waits_for_clock(&self) -> bool {
         self.latest_month() == Month::FIRST
     }
@@ -165,8 +176,8 @@ impl Calendar {
     }
 
     /// The month that a call at this believed time belongs to: the latest month that has begun. If
-    /// the time would begin a month, it is computed again from `boottime` under a lock, because the
-    /// offset may have been corrected since the time was read.
+    /// the time would begin a month, the month is computed again from `boottime` under a lock,
+    /// because the offset may have been corrected since the caller read the time.
     pub(super) fn month_to_charge(
         &self,
         believed_now: i64,
@@ -192,24 +203,23 @@ impl Calendar {
         state.follows_store_clock.then(|| Month::containing(boottime + state.boottime_offset))
     }
 
-    /// Observes this machine's clock. It changes the believed time only if the store's clock was
-    /// never accepted.
+    /// Observes this machine's clock. Has no effect once the store's clock was accepted.
     pub(super) fn observe_machine_clock(&self, unix_now: i64, boottime: i64) {
         let mut state = lock_ignoring_poison(&self.clock_state);
         if !state.follows_store_clock {
             let latest_month = self.latest_month();
-            if state.is_lower_bound && state.allows_first_clock(unix_now, boottime, latest_month) {
+            if state.is_lower_bound && state.ends_lower_bound(unix_now, boottime, latest_month) {
                 state.accept_offset(unix_now - boottime, boottime);
             }
             state.was_machine_set |= unix_now >= EARLIEST_VALID_TIME;
             let offset = unix_now - boottime;
-            let warning = state.assess_clock(ClockSource::Machine, offset, boottime, latest_month);
+            let warning = state.apply_reading(ClockSource::Machine, offset, boottime, latest_month);
             self.publish_offset(state, boottime, warning);
         }
     }
 
-    /// Observes the store's clock, which all nodes follow. `unix_now` is this machine's clock,
-    /// which may have shown for long what the store's clock shows now.
+    /// Observes the store's clock, which all nodes follow. `unix_now` is the time of this machine's
+    /// clock, which can confirm a jump of the store's clock.
     pub(super) fn observe_store_clock(&self, store_now: i64, unix_now: i64, boottime: i64) {
         let mut state = lock_ignoring_poison(&self.clock_state);
         let is_first = !std::mem::replace(&mut state.has_read_store_clock, true);
@@ -225,11 +235,11 @@ impl Calendar {
             state.accept_offset(offset, boottime);
         } else {
             let latest_month = self.latest_month();
-            warning = state.assess_clock(ClockSource::Store, offset, boottime, latest_month);
+            warning = state.apply_reading(ClockSource::Store, offset, boottime, latest_month);
         }
         state.follows_store_clock |= state.held_store_jump.is_none() && !state.is_lower_bound;
         if state.follows_store_clock {
-            warning = warning.or(state.compare_machine_clock(machine, boottime));
+            warning = warning.or(state.record_machine_offset(machine, boottime));
         }
         self.publish_offset(state, boottime, warning);
         // Has an effect only if the store's clock was never accepted.
@@ -247,7 +257,7 @@ impl Calendar {
             self.latest_month.store(month.number(), Ordering::Relaxed);
         }
         self.boottime_offset.store(state.boottime_offset, Ordering::Relaxed);
-        // Not under the lock, because writing a log may take time.
+        // The lock is released first, because writing a log may take time.
         drop(state);
         if let Some(warning) = warning {
             log::warn!("{warning}");
@@ -311,10 +321,11 @@ impl ClockSource {
 }
 
 impl ClockState {
-    /// Returns true if this reading of this machine's clock ends the wait for a clock. The believed
-    /// time never goes back. A clock that was wrong does not begin a month: it may be wrong again.
-    /// A clock that was never set may, because it is set now.
-    fn allows_first_clock(&self, unix_now: i64, boottime: i64, latest_month: Month) -> bool {
+    /// Returns true if this reading of this machine's clock ends the lower bound. The reading must
+    /// contradict nothing that the store knows, and must not be before the believed time. If the
+    /// clock was set to a wrong time before, the reading must not begin a month, because the clock
+    /// may be wrong again.
+    fn ends_lower_bound(&self, unix_now: i64, boottime: i64, latest_month: Month) -> bool {
         self.known_at_start.allows(unix_now)
             && unix_now >= boottime + self.boottime_offset
             && (!self.was_machine_set || Month::containing(unix_now) <= latest_month)
@@ -328,9 +339,9 @@ impl ClockState {
     }
 
     /// Remembers whether this machine's clock contradicts the believed time, which follows the
-    /// store's clock. Nothing is deleted by a time that it contradicts. Returns a warning to log if
-    /// the clock shows this time for the first time.
-    fn compare_machine_clock(&mut self, offset: i64, boottime: i64) -> Option<String> {
+    /// store's clock. While it does, riskgate deletes nothing. Returns a warning to log if this
+    /// machine's clock is at this offset for the first time.
+    fn record_machine_offset(&mut self, offset: i64, boottime: i64) -> Option<String> {
         if is_within_tolerance(offset, self.boottime_offset) {
             self.held_machine_jump = None;
             return None;
@@ -348,12 +359,18 @@ impl ClockState {
         ))
     }
 
-    /// Judges one reading of a clock. If the clock agrees with the believed time, small differences
-    /// are adopted. A jump is accepted if the clock has been steady for [`JUMP_CONFIRM_SECONDS`],
-    /// and its month is not before `latest_month`. A jump of the store's clock is also accepted if
-    /// this machine's clock has shown the same time for so long. Any other jump is held. Returns a
-    /// warning to log, if any.
-    fn assess_clock(
+    /// Applies one reading of a clock:
+    /// - If the clock agrees with the believed time, a difference of more than one second is
+    ///   adopted.
+    /// - A jump to a time before [`EARLIEST_VALID_TIME`] is held.
+    /// - A jump is accepted if the clock has been steady for [`JUMP_CONFIRM_SECONDS`], and its
+    ///   month is not before `latest_month`.
+    /// - A jump of the store's clock is accepted if this machine's clock has shown the same time
+    ///   for [`JUMP_CONFIRM_SECONDS`].
+    /// - Any other jump is held.
+    ///
+    /// Returns a warning to log if a jump is accepted, or held for the first time.
+    fn apply_reading(
         &mut self,
         clock: ClockSource,
         offset: i64,

@@ -25,26 +25,30 @@ pub struct Allowance {
 /// Why a call was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// All calls of the month are spent.
+    /// Fewer calls are left of the month's limit than were asked for.
     Exhausted,
-    /// The store did not answer in time. Or the store is down or recovering, and riskgate may admit
-    /// no unbacked call: the policy is `Closed`, or `max_unsettled` unbacked calls still wait for
-    /// the store's confirmation.
+    /// Nobody can tell whether calls are left:
+    /// - The store did not answer in time.
+    /// - The store is down, recovers from a data loss or fails for this account alone, and riskgate
+    ///   may admit no unbacked call: the policy is `Closed`, or too many unbacked calls
+    ///   (`max_unsettled`) wait for the store's confirmation.
+    /// - No clock was ever set, so no month is known.
     StoreUnavailable,
 }
 
-/// A spent call, or the calls of one batch. They can be refunded once, to the lease that they came
-/// from.
+/// A spent call, or the spent calls of one batch. A charge can be refunded once, to the lease that
+/// spent it.
 #[derive(Debug)]
 pub struct Charge {
     pub(super) month: Month,
     /// How many calls were spent.
     pub(super) calls: u64,
-    /// The epoch of the lease that it was spent from.
+    /// The epoch of the lease when it spent the calls.
     pub(super) lease_epoch: u16,
-    /// No lease covered the call: it was admitted because the store was down or recovering.
+    /// No lease covers the calls: riskgate admitted them while the store could grant none.
     pub(super) is_unbacked: bool,
-    /// Calls that remain of the month's limit after this call; `None` if unlimited.
+    /// Calls that remain of the month's limit after this charge, as far as this node knows; `None`
+    /// if unlimited.
     pub remaining: Option<u64>,
 }
 

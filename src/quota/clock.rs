@@ -8,13 +8,12 @@ use crate::support::machine_clock::since_epoch;
 
 /// CLOCK_BOOTTIME in whole seconds. Nobody can set it, and it goes on while the machine sleeps.
 ///
-/// At the start of a process, the seconds of this clock are aligned with those of the system clock:
-/// both begin at the same moment. A process and its successor therefore read the same second, and
+/// [`BootClock::new`] shifts this clock by less than two seconds, so that its seconds begin with
+/// the seconds of the system clock. A process and its successor therefore read the same second, and
 /// an expired key stays expired over a restart.
 #[derive(Clone, Copy)]
 pub(super) struct BootClock {
-    /// Added to CLOCK_BOOTTIME so that its seconds begin with those of the system clock: from just
-    /// above zero to just below two seconds.
+    /// Added to CLOCK_BOOTTIME; more than zero and less than two seconds.
     second_boundary_shift: Duration,
 }
 
@@ -36,21 +35,23 @@ fn read_boottime() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Returns what a store has to remember of this believed time, to the second.
+/// Ties this believed time to CLOCK_BOOTTIME, so that the store can remember both. `None` if the
+/// kernel does not tell its boot id.
 pub(super) fn anchor_time(believed_now: i64) -> Option<TimeAnchor> {
     let boottime = read_boottime().as_secs().cast_signed();
     Some(TimeAnchor { boot_id: read_boot_id()?, boottime, unix_now: believed_now })
 }
 
 /// Returns the present time by an anchor of this boot of the machine. `None` if the anchor is of
-/// another machine, or of an earlier boot: then nothing tells how much time has passed.
-pub(super) fn continue_anchor(anchor: &TimeAnchor) -> Option<i64> {
+/// another machine, boot or time namespace: then nothing tells how much time has passed since.
+pub(super) fn find_present_time(anchor: &TimeAnchor) -> Option<i64> {
     let passed = read_boottime().as_secs().cast_signed() - anchor.boottime;
     (read_boot_id()? == anchor.boot_id && passed >= 0)
         .then(|| anchor.unix_now.saturating_add(passed))
 }
 
-/// Identifies the present boot. A time namespace has a CLOCK_BOOTTIME of its own.
+/// Returns an id of the present boot and of this process's time namespace, because each time
+/// namespace has a CLOCK_BOOTTIME of its own.
 fn read_boot_id() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();

@@ -1,8 +1,8 @@
 //! The calls of each key by day and route, as this node has counted them.
 //!
-//! A request changes one counter with a compare-and-swap. It takes a lock only if the day of the
-//! counter is another one. The lease reports carry the changed counts to the store, so a crash
-//! loses no more counted calls than the account's total loses.
+//! A request changes one counter with a compare-and-swap. The request takes a lock only if the
+//! counter is of another day. The lease reports carry the changed counts to the store, so a crash
+//! loses only what was counted since the last acknowledged report.
 
 use std::array;
 use std::collections::{BTreeMap, HashMap};
@@ -13,8 +13,8 @@ use crate::model::month::Month;
 use crate::model::route_label::RouteLabel;
 use crate::store::UsageCount;
 
-/// How many days a key keeps beside the one that was reported last, so that the node can report
-/// them again after the store lost data.
+/// How many past days' counts a key keeps although the store has them, so that the node can report
+/// these counts again after the store lost data.
 const KEPT_PAST_DAYS: usize = 2;
 
 /// A day of a month in 17 bits: the number of the month, and in the lowest five bits the day.
@@ -35,7 +35,7 @@ impl UsageDay {
     }
 }
 
-/// Remembers the day that it found last, so that a request rarely computes a date.
+/// Remembers the day that was found last, so that a request rarely computes a date.
 #[derive(Default)]
 pub(super) struct DayCache {
     /// The days since 1970, and in the lowest 17 bits the [`UsageDay`].
@@ -173,8 +173,8 @@ impl KeyUsage {
         }
     }
 
-    /// Notes that the store has acknowledged this count. Forgets days that the store has, unless
-    /// they were counted lately, or may be counted again.
+    /// Notes that the store has acknowledged this count. Forgets the counts that the store has,
+    /// except those of days that were acknowledged lately or may be counted again.
     fn confirm(&self, count: &UsageCount) {
         let route = RouteLabel::ALL.iter().position(|label| label.as_str() == count.route);
         let Some(route) = route else { return };
@@ -187,8 +187,8 @@ impl KeyUsage {
         if recent_days.len() > KEPT_PAST_DAYS + 1 {
             recent_days.remove(0);
         }
-        // A later day comes again: a clock was ahead. The count of a route's latest day is not
-        // among the past ones.
+        // A day later than this one comes again: a clock was ahead. A route's latest day needs its
+        // entry in `reported`, because its count is not in `calls`.
         let is_kept = |(of, route): &(UsageDay, usize)| {
             let latest = DayCount(self.latest[*route].load(Ordering::Relaxed)).day();
             recent_days.contains(of) || *of > day || *of == latest

@@ -6,8 +6,8 @@ use crate::model::month::Month;
 
 /// Clocks that differ by at most this many seconds agree.
 const MAX_SKEW_SECONDS: i64 = 5;
-/// A clock that is no later than this after the time of another gateway agrees with that gateway,
-/// which tells the store its time at least once a minute.
+/// Each gateway tells the store its time once a minute. A clock agrees with the time last told if
+/// the clock is ahead of that time by at most this many seconds.
 const MAX_ANCHOR_AGE_SECONDS: i64 = 120;
 /// 2025-01-01T00:00:00Z. A clock that shows an earlier time was never set, so it confirms nothing.
 pub(super) const EARLIEST_VALID_TIME: i64 = 1_735_689_600;
@@ -17,9 +17,11 @@ pub(super) const EARLIEST_VALID_TIME: i64 = 1_735_689_600;
 pub(super) struct KnownTime {
     /// The latest month in which some node has counted calls.
     pub(super) latest_counted_month: Option<Month>,
-    /// A time that has passed: the latest believed time that a gateway told the store.
+    /// A time that has passed: the believed time that a gateway last told the store. If no gateway
+    /// told one, a command takes the time of the latest audit record.
     pub(super) past: Option<i64>,
-    /// The present time, by CLOCK_BOOTTIME since a gateway on this machine told the store its time.
+    /// The present time: the time that a gateway on this machine told the store, plus what
+    /// CLOCK_BOOTTIME has counted since. `None` unless this boot of the machine told the time.
     pub(super) present: Option<i64>,
 }
 
@@ -28,13 +30,14 @@ impl KnownTime {
         self.latest_counted_month.is_none() && self.past.is_none()
     }
 
-    /// A time that has passed.
+    /// The latest time that has certainly passed.
     pub(super) fn lower_bound(&self) -> Option<i64> {
         self.past.max(self.latest_counted_month.map(Month::start))
     }
 
-    /// Returns true if a clock that shows this time contradicts nothing: it was set, shows no time
-    /// before one that has passed, and the month of that time or the next.
+    /// Returns true if a clock that shows this time contradicts nothing that the store knows. The
+    /// clock must have been set. The time must not be before [`KnownTime::lower_bound`]. The month
+    /// of the time must be the month of that bound, or the next month.
     pub(super) fn allows(&self, unix_now: i64) -> bool {
         let is_next = |past: i64| {
             let (past_month, month) = (Month::containing(past), Month::containing(unix_now));
@@ -43,20 +46,23 @@ impl KnownTime {
         unix_now >= EARLIEST_VALID_TIME && self.lower_bound().is_none_or(is_next)
     }
 
-    /// Returns true if the first reading of the store's clock can be accepted at once. Let M be the
-    /// latest month in which a node had counted calls. The reading may show:
+    /// Returns true if the first reading of the store's clock replaces the believed time at once.
+    /// Let M be the latest month in which a node had counted calls. The reading may show:
     /// - M;
     /// - a month before M, if this machine's clock shows the same time as the reading;
-    /// - a month after M, if it has begun by this machine's clock too;
-    /// - the month after M, if this machine's clock shows a month before M, and so is wrong. That
-    ///   month may have begun while no node ran.
+    /// - a month after M, if that month has begun by this machine's clock;
+    /// - the month after M, if this machine's clock shows a month before M, and so is wrong. The
+    ///   month after M may have begun while no node ran.
     ///
     /// If no node had counted calls, the reading may show a month that has begun by this machine's
     /// clock. If that clock was never set, the reading may show any month.
     ///
-    /// The reading may not show a time before one that has passed. If CLOCK_BOOTTIME tells the
-    /// present time, or if this machine's clock shows what a gateway has just told the store, the
-    /// reading has to agree.
+    /// In these cases, the result is always false:
+    /// - CLOCK_BOOTTIME tells the present time, so the believed time is known already.
+    /// - The store's clock was never set.
+    /// - The reading is before the time that a gateway last told the store.
+    /// - This machine's clock shows what a gateway has just told the store, and the reading does
+    ///   not.
     pub(super) fn accepts_first_store_time(&self, store_now: i64, unix_now: i64) -> bool {
         let is_before_known = self.past.is_some_and(|past| store_now < past - MAX_SKEW_SECONDS);
         let is_outvoted = self.is_just_told(unix_now) && !self.is_just_told(store_now);

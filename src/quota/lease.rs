@@ -20,18 +20,18 @@ use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::Grant;
 
-/// How long, in milliseconds, a lease counts as exhausted after the store granted nothing. After
-/// that the store is asked again, because another node may have returned calls.
+/// How long, in milliseconds, a lease counts as exhausted after the store granted nothing. Then the
+/// next call asks the store again, because another node may have returned calls.
 const EXHAUSTED_RETRY_MS: u64 = 500;
-/// If the store recovers from a data loss, or failed for this account alone, the lease asks it
-/// again after this many milliseconds.
+/// If the store recovers from a data loss, or failed for this account alone, calls wait for the
+/// store again after this many milliseconds.
 const ACCOUNT_OUTAGE_MS: u64 = 250;
 
 /// The calls that one account may spend on this node.
 pub struct Lease {
     account: String,
     hot: HotState,
-    /// Uptime of the ledger in milliseconds until which the month counts as exhausted.
+    /// Uptime of the ledger in milliseconds until which the lease counts as exhausted.
     exhausted_until_ms: AtomicU64,
     /// Uptime of the ledger in milliseconds until which this account's calls are handled as if the
     /// store were down: while the store recovers, and after it failed for this account alone.
@@ -56,7 +56,8 @@ struct HotState {
     /// More calls are requested once this many or fewer are held.
     refill_threshold: AtomicU64,
     is_unlimited: AtomicBool,
-    /// True if the held calls last so long that the next request can wait to share a commit.
+    /// The calls held at the refill threshold last so long that the next request can wait to share
+    /// a commit.
     refill_can_wait: AtomicBool,
     /// How many calls wait for the store to grant calls.
     waiting_calls: AtomicU32,
@@ -71,14 +72,15 @@ pub(super) enum RefillUrgency {
     Urgent,
 }
 
-/// A ticket in the wait queue of a lease. Dropping it leaves the queue.
+/// The place of a call in the wait queue of a lease. The call leaves the queue when the ticket is
+/// dropped.
 pub(super) struct WaitTicket<'l> {
     lease: &'l Lease,
 }
 
 impl<'l> WaitTicket<'l> {
-    /// Waits until all earlier calls have left the queue. The caller is first in the queue while it
-    /// holds the permit. Never `None`, because the semaphore is never closed.
+    /// Waits until all earlier calls have left the queue. The call is first in the queue while its
+    /// caller holds the permit. Never `None`, because the semaphore is never closed.
     pub(super) async fn wait_for_turn(&self) -> Option<SemaphorePermit<'l>> {
         self.lease.wait_queue.acquire().await.ok()
     }
@@ -87,14 +89,6 @@ impl<'l> WaitTicket<'l> {
 impl Drop for WaitTicket<'_> {
     fn drop(&mut self) {
         self.lease.hot.waiting_calls.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The calls that a limit allows in a month; `None` if unlimited.
-fn calls_allowed(limit: MonthlyLimit) -> Option<u64> {
-    match limit {
-        MonthlyLimit::Calls(calls) => Some(calls),
-        MonthlyLimit::Unlimited => None,
     }
 }
 
@@ -116,7 +110,7 @@ impl Lease {
             is_tracked_by_worker: AtomicBool::new(false),
             reply_notify: Notify::new(),
             wait_queue: Semaphore::new(1),
-            accounting: Mutex::new(LeaseAccounting::new(calls_allowed(limit))),
+            accounting: Mutex::new(LeaseAccounting::new(limit.calls())),
             usage: UsageByKey::default(),
         }
     }
@@ -186,7 +180,7 @@ impl Lease {
         Ok(Charge { month, calls, lease_epoch: epoch, is_unbacked: true, remaining })
     }
 
-    /// Refunds a charge: to this lease, or to the store if this node may not hold its calls.
+    /// Refunds a charge: to this lease, or to the store if this node may not hold the calls.
     pub(super) fn refund(&self, charge: &Charge) -> RefundOutcome {
         let (epoch, lease) = (u64::from(charge.lease_epoch), &self.hot.atomic_lease);
         let outcome = self.lock_accounting().refund(lease, charge.month, epoch, charge.calls);
@@ -198,8 +192,8 @@ impl Lease {
         outcome
     }
 
-    /// Refunds an unbacked charge. Returns false if the call may have been reported to the store
-    /// already.
+    /// Refunds an unbacked charge. Returns false if the month of the charge is over, or if its
+    /// calls may have been reported to the store already.
     pub(super) fn refund_unbacked(
         &self,
         charge: &Charge,
@@ -241,7 +235,7 @@ impl Lease {
         self.hot.waiting_calls.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn count_waiting_call(&self) -> WaitTicket<'_> {
+    pub(super) fn enter_wait_queue(&self) -> WaitTicket<'_> {
         self.hot.waiting_calls.fetch_add(1, Ordering::Relaxed);
         WaitTicket { lease: self }
     }
@@ -257,14 +251,14 @@ impl Lease {
 
     // --- accounting ---
 
-    /// Returns true if the store granted nothing for `month` less than half a second ago.
+    /// Returns true if the lease counts as exhausted at this uptime, for `month` or a later month.
     pub(super) fn is_exhausted(&self, month: Month, uptime_ms: u64) -> bool {
         uptime_ms < self.exhausted_until_ms.load(Ordering::Acquire)
             && self.lock_accounting().month >= month.number()
     }
 
-    /// Returns true if, less than a quarter of a second ago, the store was recovering from a data
-    /// loss or failed for this account alone.
+    /// Returns true if, less than a quarter of a second before this uptime, the store was
+    /// recovering from a data loss or failed for this account alone.
     pub(super) fn is_store_unavailable(&self, uptime_ms: u64) -> bool {
         uptime_ms < self.store_unavailable_until_ms.load(Ordering::Acquire)
     }
@@ -273,10 +267,10 @@ impl Lease {
     /// report returns to the store, and returns true.
     pub(super) fn set_limit(&self, limit: MonthlyLimit) -> bool {
         let mut accounting = self.lock_accounting();
-        if accounting.limit == calls_allowed(limit) {
+        if accounting.limit == limit.calls() {
             return false;
         }
-        accounting.set_limit(&self.hot.atomic_lease, calls_allowed(limit));
+        accounting.set_limit(&self.hot.atomic_lease, limit.calls());
         self.hot.is_unlimited.store(limit == MonthlyLimit::Unlimited, Ordering::Relaxed);
         self.exhausted_until_ms.store(0, Ordering::Release);
         true
@@ -314,7 +308,8 @@ impl Lease {
     }
 
     /// Moves the lease to the month that has begun, if needed, and builds the reports to send to
-    /// the store now: at most one about the current month, and one for each past month.
+    /// the store now: at most one about the current month, and one for each past month whose final
+    /// totals the store has not accepted.
     pub(super) fn prepare_reports(
         &self,
         reason: ReportReason,
@@ -323,7 +318,7 @@ impl Lease {
         let usage = self.usage.collect_changes();
         let mut accounting = self.lock_accounting();
         if !usage.is_empty() {
-            // A total that counts as unreported makes a report due, which carries the counts.
+            // A total that counts as unreported makes a report due. The report carries the counts.
             accounting.reported_spent = None;
         }
         let month = accounting.month;
@@ -350,7 +345,7 @@ impl Lease {
         );
         let Some(outcome) = outcome else { return 0 };
         if !outcome.is_recovering {
-            // Otherwise the grant may not be trustworthy, and the counts are sent again.
+            // A store that recovers may have lost the counts, so they are then sent again.
             self.usage.confirm_in_flight();
         }
         self.hot.refill_threshold.store(outcome.refill_threshold, Ordering::Relaxed);
@@ -363,8 +358,9 @@ impl Lease {
         outcome.settled_calls
     }
 
-    /// Notes that the store did not answer the report. If the store answered the reports of other
-    /// accounts, it failed for this account alone, and the lease waits before it asks again.
+    /// Notes that the store did not answer the report in flight. If the store answered the reports
+    /// of other accounts, the store failed for this account alone. Then no call of the account
+    /// waits for the store for [`ACCOUNT_OUTAGE_MS`].
     pub(super) fn mark_report_unanswered(&self, others_were_answered: bool, uptime_ms: u64) {
         self.lock_accounting().mark_report_unanswered();
         if others_were_answered {
@@ -372,8 +368,7 @@ impl Lease {
         }
     }
 
-    /// Returns true if a report of this account failed although the store answered: its latest one,
-    /// or that about a past month.
+    /// Returns true if, the last time that the store answered, a report of this account failed.
     pub(super) fn fails_alone(&self) -> bool {
         self.lock_accounting().fails_alone
     }

@@ -3,7 +3,7 @@
 //!
 //! Values only, no I/O: the worker sends the reports and receives the grants.
 
-use super::accounting::{FinalReport, LeaseAccounting, PendingReport};
+use super::accounting::{LeaseAccounting, PastMonthTotals, PendingReport};
 use super::atomic_lease::AtomicLease;
 use super::key_usage::UsageByKey;
 use super::packed_lease::max_held_calls;
@@ -13,10 +13,10 @@ use crate::store::{Grant, KnownState, LeaseReport, UsageCount};
 /// The fewest calls that a full lease holds, if [`max_held_calls`] allows that many.
 const MIN_LEASE_CALLS: u64 = 8;
 
-/// The calls requested should last this long at the current rate, within [`max_held_calls`].
+/// A full lease lasts this long at the current rate, if [`max_held_calls`] allows so many calls.
 const LEASE_SUPPLY_SECONDS: u64 = 4;
 
-/// If the calls held last no longer than this, the next request is urgent.
+/// A request for calls is urgent if the calls then held last no longer than this.
 const URGENT_SUPPLY_SECONDS: f64 = 0.05;
 
 /// Why the worker collects reports from a lease.
@@ -54,9 +54,9 @@ impl OutgoingReports {
 pub(super) struct GrantOutcome {
     /// Unbacked calls that the store now counts.
     pub settled_calls: u64,
-    /// The lease requested calls, got none and holds none: the account has reached its limit.
+    /// The lease requested calls, got none and holds none: no calls are left of the limit.
     pub is_exhausted: bool,
-    /// The store lost data and grants nothing until it has recovered.
+    /// The store lost data and grants nothing until it has recovered, or this grant is invalid.
     pub is_recovering: bool,
     /// More calls are requested once this many or fewer are held.
     pub refill_threshold: u64,
@@ -67,13 +67,13 @@ pub(super) struct GrantOutcome {
 impl LeaseAccounting {
     /// Moves the lease back to `latest_month` if its month has not begun: this machine's clock was
     /// ahead until the store's clock was read. Calls admitted in the wrong month then count in
-    /// `latest_month`. If the store may already have calls of the wrong month, the lease stays
-    /// there.
+    /// `latest_month`. If the store may already have calls of the wrong month, or if past months
+    /// are still to report, the lease stays in its month.
     fn leave_future_month(&mut self, atomic_lease: &AtomicLease, latest_month: Month) {
         let may_be_in_store =
             self.own_leased > 0 || self.calls_requested() > 0 || self.pending_report.is_some();
-        if self.month <= latest_month.number() || may_be_in_store || !self.final_reports.is_empty()
-        {
+        let has_past_months = !self.past_months_to_report.is_empty();
+        if self.month <= latest_month.number() || may_be_in_store || has_past_months {
             return;
         }
         atomic_lease.start_month_and_drop_held(
@@ -84,7 +84,8 @@ impl LeaseAccounting {
     }
 
     /// Moves to the month that has begun, if needed, and builds the reports to send to the store
-    /// now: at most one about the current month, and one for each past month.
+    /// now: at most one about the current month, and one for each past month whose final totals the
+    /// store has not accepted.
     pub(super) fn prepare_reports(
         &mut self,
         atomic_lease: &AtomicLease,
@@ -145,7 +146,7 @@ impl LeaseAccounting {
             && self.wanted_calls == 0
             && self.calls_to_return == 0
             && !must_publish_spent
-            && !self.has_unsettled()
+            && self.unsettled_calls == 0
         {
             return None;
         }
@@ -180,17 +181,13 @@ impl LeaseAccounting {
         })
     }
 
-    /// Returns true if the lease has admitted calls that the store has not confirmed.
-    fn has_unsettled(&self) -> bool {
-        self.unsettled_calls > 0
-    }
-
     /// Returns how many calls to request. A full lease lasts [`LEASE_SUPPLY_SECONDS`] at the
     /// current rate, but has at most `max_held` calls. If at most half of a full lease is held, the
-    /// rest of it is requested; else the result is 0.
+    /// lease lacks the rest; else it lacks nothing.
     ///
-    /// If a batch waits, all calls that it lacks are requested at once, unless this node knows that
-    /// fewer are left. Then the reply shows whether that is still so.
+    /// If a batch waits, all calls that the batch lacks are requested at once. But if this node
+    /// knows of fewer calls that are left, it requests only what the lease lacks; the store's reply
+    /// then shows how many calls are left.
     fn calls_to_request(&self, max_held: u64, held: u64, spent: u64) -> u64 {
         let size = (LEASE_SUPPLY_SECONDS * self.current_calls_per_second(spent))
             .max(MIN_LEASE_CALLS)
@@ -209,11 +206,11 @@ impl LeaseAccounting {
         self.calls_per_second.max(spent.saturating_sub(self.spent_at_last_tick))
     }
 
-    /// Builds a report for each past month whose final totals the store has not accepted yet.
-    /// The report returns the unspent calls of that month to the store.
+    /// Builds a report for each past month whose final totals the store has not accepted yet. Each
+    /// report returns the unspent calls of its month to the store.
     fn build_past_month_reports(&mut self, account: &str) -> Vec<LeaseReport> {
         let (limit, sequence) = (self.limit, &mut self.last_report_sequence);
-        let to_report = |&FinalReport { month, spent, .. }: &FinalReport| {
+        let to_report = |&PastMonthTotals { month, spent, .. }: &PastMonthTotals| {
             *sequence += 1;
             LeaseReport {
                 account: account.to_owned(),
@@ -227,7 +224,7 @@ impl LeaseAccounting {
                 usage: Vec::new(),
             }
         };
-        self.final_reports.iter().map(to_report).collect()
+        self.past_months_to_report.iter().map(to_report).collect()
     }
 
     /// Applies the store's grant for the report in flight. Returns `None`, and adds no calls, if
@@ -244,7 +241,7 @@ impl LeaseAccounting {
     ) -> Option<GrantOutcome> {
         let pending = self.pending_report.take_if(|pending| pending.sequence == sequence)?;
         if pending.month != self.month {
-            // The month ended meanwhile. Its final report settles everything.
+            // The month of the report has ended. Its final report settles everything.
             return None;
         }
         if grant.own_leased < pending.leased_floor {
@@ -269,7 +266,7 @@ impl LeaseAccounting {
         let headroom = limit.map_or(u64::MAX, |limit| {
             limit.saturating_sub(leased_by_all - granted).saturating_sub(self.unsettled_calls)
         });
-        // If a batch has ended meanwhile, its calls are surplus.
+        // If a batch has ended since the report, the calls for it are surplus.
         let max_added = match pending.wanted_calls > self.wanted_calls {
             true => max_held_calls(limit, leased_by_all)
                 .max(self.wanted_calls)
@@ -291,7 +288,7 @@ impl LeaseAccounting {
             is_exhausted: pending.requested_calls > 0
                 && granted == 0
                 && held == 0
-                // Refunded since: the next report returns these calls to the store.
+                // Calls refunded since the report are left: the next report returns them.
                 && self.calls_to_return == 0
                 && is_answer_final,
             is_recovering: grant.is_recovering,
@@ -319,8 +316,8 @@ impl LeaseAccounting {
         };
     }
 
-    /// Notes that the report was not answered: the store may or may not have applied it. The totals
-    /// stay as they are, because the next report names them again.
+    /// Notes that the report in flight was not answered: the store may or may not have applied the
+    /// report. The totals stay as they are, because the next report names them again.
     pub(super) fn mark_report_unanswered(&mut self) {
         self.maybe_granted = self.calls_requested();
         self.pending_report = None;
@@ -334,13 +331,12 @@ impl LeaseAccounting {
         self.known.sequence > 0 || self.own_leased + self.unsettled_calls > 0
     }
 
-    /// Drops the final report on `month`, which the store has accepted. Returns how many unbacked
-    /// calls the report settled.
+    /// Drops the totals of the past `month`, because the store has accepted the final report.
+    /// Returns how many unbacked calls the report settled.
     pub(super) fn confirm_final_report(&mut self, month: Month) -> u64 {
-        let confirmed =
-            self.final_reports.iter().filter(|final_report| final_report.month == month);
-        let settled = confirmed.map(|final_report| final_report.unsettled_calls).sum();
-        self.final_reports.retain(|final_report| final_report.month != month);
+        let confirmed = self.past_months_to_report.iter().filter(|past| past.month == month);
+        let settled = confirmed.map(|past| past.unsettled_calls).sum();
+        self.past_months_to_report.retain(|past| past.month != month);
         settled
     }
 }

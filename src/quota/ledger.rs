@@ -24,7 +24,8 @@ use crate::store::{Store, StoreError};
 /// How the ledger handles calls while the store is slow or down.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerOptions {
-    /// The longest time that a call waits for the store: `store.deadline`.
+    /// The longest time that a single call waits for the store: `store.deadline`. A batch waits up
+    /// to eight times as long.
     pub store_deadline: Duration,
     /// The policy for calls while the store counts as down.
     pub on_failure: FailurePolicy,
@@ -45,7 +46,7 @@ pub struct LedgerStatus {
     pub missing_replicas: u64,
     /// Batches of lease reports that the store committed.
     pub store_commits: u64,
-    /// Batches of lease reports and probes that failed.
+    /// Batches of lease reports and probes that failed, and probes of a server that refused writes.
     pub store_failures: u64,
     /// Unbacked calls that the store has not confirmed yet.
     pub unsettled_calls: u64,
@@ -60,7 +61,8 @@ pub struct Ledger {
 /// At most this many reads of usage wait for the store at a time. Others are answered from memory.
 const MAX_USAGE_READS_IN_FLIGHT: u64 = 16;
 
-/// How long all calls of one request may take together, in deadlines of one call.
+/// How long a batch may wait, in deadlines of one call: the batches of one account wait for each
+/// other.
 const MAX_BATCH_TIME_IN_DEADLINES: u32 = 8;
 
 impl Ledger {
@@ -86,7 +88,8 @@ impl Ledger {
         };
         let calendar = Calendar::new(known, unix_now, boottime_at_start);
         let LedgerOptions { store_deadline: deadline, on_failure, max_unsettled } = options;
-        // The worker reads what the store knows before it follows the store's clock.
+        // While the known time is unread, the calendar must not see the store's clock. Then the
+        // worker probes the store first.
         let first_probe = if is_time_unread { None } else { worker::probe_at_start(&mut store) };
         if let Some(store_now) = first_probe.as_ref().and_then(|probe| probe.unix_now) {
             let boottime = boot_clock.seconds();
@@ -109,26 +112,26 @@ impl Ledger {
         Ok(Ledger { shared, worker: Mutex::new(Some(worker)) })
     }
 
-    /// Applies the limit in force to the account's lease, and returns the lease. If the limit has
-    /// changed, the calls held under the old limit go back to the store.
-    pub fn lease_with_limit(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
-        self.shared.node.lease_with_limit(account, limit)
+    /// Returns the account's lease with the limit in force. Creates the lease if there is none; if
+    /// the limit has changed, the calls held under the old limit go back to the store.
+    pub fn open_lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
+        self.shared.node.open_lease(account, limit)
     }
 
-    /// The believed time in Unix seconds, by which riskgate judges every request. It follows the
-    /// clock of the Redis server, or this machine's clock if there is no server. If that clock
-    /// jumps, the believed time ignores the jump until the clock has been steady for ten minutes.
+    /// The believed time in Unix seconds, by which riskgate judges every request. The believed time
+    /// follows the clock of the Redis server, or this machine's clock if the store is SQLite. If
+    /// the followed clock jumps, the believed time ignores the jump at first (see `calendar.rs`).
     pub fn believed_now(&self) -> i64 {
         self.shared.node.calendar.believed_now(self.shared.boot_clock.seconds())
     }
 
-    /// The believed time, and what may be done by it. What riskgate begins, ends or deletes follows
-    /// this time.
+    /// The believed time, and how far riskgate may trust it.
     pub fn believed_time(&self) -> BelievedTime {
         self.shared.node.calendar.believed_time(self.shared.boot_clock.seconds())
     }
 
-    /// Returns true if no clock was ever set. Calls are answered with 500 until then.
+    /// Returns true while no month is known, because no clock was ever set. Calls get 500 until a
+    /// clock is set.
     pub fn waits_for_clock(&self) -> bool {
         self.shared.node.calendar.waits_for_clock()
     }
@@ -156,10 +159,10 @@ impl Ledger {
         self.shared.days.find_day(month, believed_now)
     }
 
-    /// Spends all these calls of the month or none, or returns why they are denied. If the lease
-    /// holds them and no other call waits, this is one atomic operation. Else the store is asked
-    /// for all that are missing at once. One call waits up to the deadline; a batch waits up to
-    /// eight times as long, because the batches of one account wait for each other.
+    /// Spends so many calls of the month, all or none, or returns why they are denied. If the lease
+    /// holds the calls and no other call waits, the charge is one atomic operation. Else one report
+    /// asks the store for all missing calls. A single call waits up to the deadline; a batch waits
+    /// up to eight times as long.
     pub async fn charge(
         &self,
         lease: &Arc<Lease>,
@@ -178,7 +181,7 @@ impl Ledger {
         let store_deadline = self.shared.store_deadline;
         let max_deadlines = if calls == 1 { 1 } else { MAX_BATCH_TIME_IN_DEADLINES };
         let deadline = tokio::time::Instant::now() + store_deadline * max_deadlines;
-        let ticket = lease.count_waiting_call();
+        let ticket = lease.enter_wait_queue();
         let Ok(_turn) = tokio::time::timeout_at(deadline, ticket.wait_for_turn()).await else {
             return self.charge_after_timeout(lease, month, calls);
         };
@@ -215,14 +218,20 @@ impl Ledger {
         if lease.has_waiters() { None } else { self.shared.node.try_charge(lease, month, 1) }
     }
 
-    /// Refunds a charge. Returns false if it stays spent: its month is over, the limit has changed
-    /// since, or it is unbacked and may have been reported to the store already.
+    /// Refunds a charge. Returns false if the charge stays spent:
+    /// - Its month is over.
+    /// - The charge has a lease, and the limit has changed since.
+    /// - The charge is unbacked, and may have been reported to the store already.
     pub fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
         self.shared.node.refund(lease, charge)
     }
 
-    /// The calls that all nodes have spent of the month. This node's count is exact; the other
-    /// nodes' counts are those that they last reported, up to a second ago.
+    /// The calls that all nodes have spent of the month. This node's count is exact. The counts of
+    /// other nodes are read from the store, to which each node reports every second. If they can't
+    /// be read, those that this node last learned count.
+    ///
+    /// # Errors
+    /// If no month is known, or if this node can't read the other counts and has learned none.
     pub async fn usage(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denial> {
         if self.waits_for_clock() {
             return Err(Denial::StoreUnavailable);
@@ -292,8 +301,8 @@ impl Ledger {
         self.shared.node.account_faults.list(self.shared.uptime_ms())
     }
 
-    /// Returns every unspent call to the store, stops the worker and waits for its end. The caller
-    /// makes sure that no request is in flight.
+    /// Stops the worker and waits for its end. The worker first returns the unspent calls to the
+    /// store, or gives up after three seconds. The caller makes sure that no request is in flight.
     pub fn close(&self) {
         self.shared.node.lock_lease_queue().is_ledger_closing = true;
         self.shared.node.worker_wakeup.notify_all();

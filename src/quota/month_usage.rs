@@ -3,8 +3,8 @@
 use super::ledger::Ledger;
 use crate::model::month::Month;
 
-/// After the store granted an account nothing, riskgate does not ask again for half a second. The
-/// account counts as exhausted for this much longer.
+/// After the store granted an account nothing, its lease counts as exhausted for half a second.
+/// Here the account counts as exhausted for this many milliseconds more.
 const EXHAUSTED_FOR_LONGER_MS: u64 = 1_500;
 
 /// What an account with a limit has used of a month.
@@ -12,7 +12,8 @@ const EXHAUSTED_FOR_LONGER_MS: u64 = 1_500;
 pub struct AccountUsage<'u> {
     /// The account.
     pub account: &'u str,
-    /// The calls that all nodes have spent: this node's exactly, the others' as last reported.
+    /// The calls that all nodes have spent: this node's exactly, those of other nodes as this node
+    /// last learned them.
     pub spent: u64,
     /// The monthly limit in force.
     pub limit: u64,
@@ -22,9 +23,10 @@ pub struct AccountUsage<'u> {
 }
 
 impl Ledger {
-    /// Visits each account that has a limit and of which this node knows calls in the month. Locks
-    /// one lease at a time, for a moment, so calls hardly wait. The node that last reported an
-    /// account's calls knows those of all nodes, so at least one node sees the exact number.
+    /// Visits each account that has a limit and of which this node knows spent calls in the month,
+    /// or knows that it is exhausted. Locks one lease at a time, for a moment, so calls hardly
+    /// wait. Once all nodes have reported an account's calls, the node that reported last knows
+    /// their sum.
     pub fn visit_month_usage(&self, month: Month, mut visit: impl FnMut(&AccountUsage<'_>)) {
         let earliest_ms = self.shared.uptime_ms().saturating_sub(EXHAUSTED_FOR_LONGER_MS);
         for lease in &self.shared.node.leases {

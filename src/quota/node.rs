@@ -53,7 +53,7 @@ pub(super) struct StoreHealth {
     failures_in_a_row: AtomicU32,
     /// The latest error; `None` once an operation has succeeded again.
     last_error: Mutex<Option<String>>,
-    /// The last reports failed. Probes may still succeed, if a server is read-only or full.
+    /// The last batch of reports failed. Probes may succeed even so: a server may be full.
     have_last_reports_failed: AtomicBool,
     /// The last probe failed, so the store can't be read either.
     pub has_last_probe_failed: AtomicBool,
@@ -67,9 +67,10 @@ pub(super) struct StoreHealth {
     pub failed_operations: AtomicU64,
 }
 
-/// Reports of several leases for the store. `grant_recipients` has the leases that get the grants,
-/// the sequence of each lease's current report, if any, and the months of its final reports.
+/// Reports of several leases for the store.
 pub(super) struct ReportBatch {
+    /// The leases that get the grants, in the order of `reports`. Each has the sequence of its
+    /// report about the current month, if there is one, and the months of its final reports.
     grant_recipients: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
     pub reports: Vec<LeaseReport>,
 }
@@ -95,8 +96,9 @@ impl Node {
         }
     }
 
-    /// Applies a limit to an account's lease. If the limit changed, held calls go to the store.
-    pub(super) fn lease_with_limit(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
+    /// Returns the account's lease with this limit. Creates the lease if this node has none; if the
+    /// limit changed, the calls held go back to the store.
+    pub(super) fn open_lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
         let lease = match self.leases.get(account) {
             Some(lease) => Arc::clone(&lease),
             None => Arc::clone(
@@ -165,7 +167,7 @@ impl Node {
         let mut batch = ReportBatch { grant_recipients: Vec::new(), reports: Vec::new() };
         for lease in leases {
             if reason == ReportReason::CallsNeeded {
-                // From here on a new request queues the lease again.
+                // A request for calls that comes later queues the lease again.
                 lease.unmark_in_lease_queue();
             }
             let outgoing = lease.prepare_reports(reason, self.calendar.latest_month());
@@ -218,8 +220,8 @@ impl Node {
         }
     }
 
-    /// Records how long the store still recovers. If the store was restarted or replaced since
-    /// `previous_probe`, returns the leases that have totals to report again.
+    /// Records how long the store still recovers. If the store was restarted, replaced or emptied
+    /// since `previous_probe`, returns the leases that have totals to report again.
     pub(super) fn apply_probe(
         &self,
         previous_probe: Option<&Probe>,

@@ -4,7 +4,8 @@
 
 /// The most unspent calls of an account with a limit that one process holds.
 pub const MAX_HELD_CALLS: u64 = 4_096;
-/// Every limit of at least a hundred times this many calls allows this many held calls.
+/// A limit of at least a hundred times this number lets a process hold at least this many calls,
+/// until few calls are unleased.
 const MIN_OF_LARGE_LIMITS: u64 = 64;
 /// The most unspent calls of an account without a limit: half of what the word can hold.
 const MAX_HELD_UNLIMITED: u64 = 1 << 15;
@@ -52,10 +53,11 @@ impl PackedLease {
     }
 }
 
-/// The most unspent calls of one account that one process may hold or have requested. It is a
-/// hundredth of the monthly limit, at least 1; but at most 64, or a ten-thousandth of the limit if
-/// that is more, and at most [`MAX_HELD_CALLS`]. If no more than a hundredth of the limit is
-/// unleased, the maximum is 1.
+/// The most unspent calls of one account that one process may hold or have requested:
+/// - without a limit: [`MAX_HELD_UNLIMITED`];
+/// - if at most a hundredth of the limit is unleased: 1;
+/// - else the lowest of four numbers, but at least 1: a hundredth of the limit; a ten-thousandth of
+///   the limit, but at least 64; [`MAX_HELD_CALLS`]; what leaves a hundredth of the limit unleased.
 pub(super) fn max_held_calls(limit: Option<u64>, leased_by_all: u64) -> u64 {
     let Some(limit) = limit else { return MAX_HELD_UNLIMITED };
     let hundredth = limit / 100;

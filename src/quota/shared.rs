@@ -15,7 +15,7 @@ pub(super) struct SharedWithWorker {
     /// Which day it is, for the usage by day.
     pub(super) days: DayCache,
     pub(super) started_at: Instant,
-    /// The longest time that a call waits for the store.
+    /// The longest time that a single call waits for the store. A batch may wait longer.
     pub(super) store_deadline: Duration,
     /// A second connection to the store, for reads of usage.
     pub(super) usage_reader: Mutex<Store>,

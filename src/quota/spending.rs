@@ -1,7 +1,7 @@
 //! How a node spends, denies and refunds calls: single calls, and the calls of a batch, all or
 //! none.
 //!
-//! Never waits: the ledger waits for the store's replies and asks again.
+//! Never waits: the ledger waits for the store's reply, then calls [`Node::charge`] again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use super::node::Node;
 use super::packed_lease::max_held_calls;
 use crate::model::month::Month;
 
-/// The progress of a charge: it is decided, or it must wait.
+/// The progress of a charge.
 pub(super) enum ChargeProgress {
     Done(Result<Charge, Denial>),
-    /// The store has been asked for calls: wait for its reply.
+    /// The worker will ask the store for calls, and the caller must wait for the reply.
     Wait,
 }
 
@@ -37,8 +37,9 @@ impl Node {
         Some(charge)
     }
 
-    /// Spends calls, all or none, denies them, or asks the store for more calls. After `Wait` for a
-    /// batch, the caller has to call [`Node::end_batch`] when it no longer waits.
+    /// Spends calls, all or none, denies them, or queues the lease so that the worker asks the
+    /// store for calls. After `Wait` for a batch, the caller has to call [`Node::end_batch`] once
+    /// the batch no longer waits.
     pub(super) fn charge(
         &self,
         lease: &Arc<Lease>,
@@ -75,8 +76,9 @@ impl Node {
         }
     }
 
-    /// Admits or denies calls whose deadline has passed. If the store hangs, it counts as down from
-    /// now on. If the store is only slow, the calls are denied.
+    /// Admits or denies calls whose deadline has passed. If the store hangs, the store counts as
+    /// down from now on. If the store counts as down, the calls may be admitted unbacked; else the
+    /// store is only slow, and the calls are denied.
     pub(super) fn charge_after_timeout(
         &self,
         lease: &Arc<Lease>,
@@ -109,7 +111,8 @@ impl Node {
         lease.spend_unbacked(month, calls, &self.unsettled_calls)
     }
 
-    /// Refunds a charge. Returns false if it stays spent, because it is too late to refund it.
+    /// Refunds a charge. Returns false if the charge stays spent, because the refund comes too
+    /// late.
     pub(super) fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
         if charge.is_unbacked {
             return lease.refund_unbacked(&charge, &self.unsettled_calls);
@@ -128,8 +131,8 @@ impl Lease {
         self.lock_accounting().record_requested_month(month);
     }
 
-    /// Records that a batch of these calls waits for the store. Only the first in the wait queue
-    /// may wait so, so there is at most one.
+    /// Records that a batch of so many calls waits for the store. At most one batch waits, because
+    /// only the first call in the wait queue does.
     pub(super) fn begin_batch(&self, month: Month, calls: u64) {
         let mut accounting = self.lock_accounting();
         accounting.record_requested_month(month);
@@ -138,16 +141,16 @@ impl Lease {
         }
     }
 
-    /// Returns true if so many calls are not left: the limit is lower, or the store has said so
-    /// since the batch began to wait.
+    /// Returns true if fewer calls are left than a batch of so many needs: the limit is lower, or
+    /// the store has said so since the batch began to wait.
     pub(super) fn is_batch_denied(&self, calls: u64) -> bool {
         let accounting = self.lock_accounting();
         let is_answered = accounting.wanted_calls == calls && accounting.is_batch_denied;
         is_answered || accounting.limit.is_some_and(|limit| limit < calls)
     }
 
-    /// Records that no batch waits any longer, and withdraws the calls that this node may not hold
-    /// without it. Returns true if a batch has waited.
+    /// Records that no batch waits any longer, and withdraws the calls that this node may hold only
+    /// while a batch waits. Returns true if a batch has waited.
     pub(super) fn end_batch(&self) -> bool {
         self.change_accounting(|accounting, atomic_lease| {
             let has_waited = std::mem::take(&mut accounting.wanted_calls) > 0;

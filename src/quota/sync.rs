@@ -10,8 +10,8 @@ pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(super) use std::sync::{Mutex, MutexGuard};
 
-/// Locks a mutex even if a thread panicked while it held the lock. That is safe, because the data
-/// under the quota's locks is consistent after every step.
+/// Locks a mutex even if a thread panicked while it held the lock. The data under the quota's locks
+/// is consistent after every step, so a panic leaves no broken data.
 pub(super) fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

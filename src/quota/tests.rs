@@ -40,7 +40,7 @@ async fn count_admitted(ledgers: &[Arc<Ledger>], limit: MonthlyLimit, calls: usi
         .map(|call| {
             let ledger = Arc::clone(&ledgers[call % ledgers.len()]);
             tokio::spawn(async move {
-                let lease = ledger.lease_with_limit("acme", limit);
+                let lease = ledger.open_lease("acme", limit);
                 let month = ledger.month_to_charge(NOVEMBER_END);
                 match ledger.charge(&lease, month, 1).await {
                     Ok(_) => 1,
@@ -94,12 +94,12 @@ async fn two_nodes_together_admit_exactly_the_limit() {
 async fn remaining_is_exact_for_every_call() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
-    let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(1000));
+    let lease = ledger.open_lease("acme", MonthlyLimit::Calls(1000));
     for call in 1..=1000 {
         let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END), 1).await.unwrap();
         assert_eq!(charge.remaining, Some(1000 - call));
     }
-    let unlimited = ledger.lease_with_limit("other", MonthlyLimit::Unlimited);
+    let unlimited = ledger.open_lease("other", MonthlyLimit::Unlimited);
     let charge = ledger.charge(&unlimited, ledger.month_to_charge(NOVEMBER_END), 1).await.unwrap();
     assert_eq!(charge.remaining, None);
 }
@@ -109,7 +109,7 @@ async fn a_crash_loses_at_most_one_lease() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let first = start_ledger(&path, FailurePolicy::Open);
-    let lease = first.lease_with_limit("acme", MonthlyLimit::Calls(1000));
+    let lease = first.open_lease("acme", MonthlyLimit::Calls(1000));
     for _ in 0..300 {
         first.charge(&lease, first.month_to_charge(NOVEMBER_END), 1).await.unwrap();
     }
@@ -129,7 +129,7 @@ async fn a_refunded_call_can_be_spent_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let ledger = start_ledger(&path, FailurePolicy::Open);
-    let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(3));
+    let lease = ledger.open_lease("acme", MonthlyLimit::Calls(3));
     let month = ledger.month_to_charge(NOVEMBER_END);
     let mut calls = Vec::new();
     for _ in 0..3 {
@@ -161,7 +161,7 @@ async fn a_month_does_not_reopen_when_the_clock_steps_back() {
     wait_until(|| first.month_to_charge(IN_DECEMBER) > before).await;
     let later = first.month_to_charge(IN_DECEMBER);
     assert_eq!(first.month_to_charge(NOVEMBER_END), later);
-    let lease = first.lease_with_limit("acme", MonthlyLimit::Calls(10));
+    let lease = first.open_lease("acme", MonthlyLimit::Calls(10));
     first.charge(&lease, later, 1).await.unwrap();
     first.close();
     // The earlier month does not begin again after a restart either.
@@ -173,16 +173,16 @@ async fn a_changed_limit_applies_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
     let month = ledger.month_to_charge(NOVEMBER_END);
-    let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(10_000));
+    let lease = ledger.open_lease("acme", MonthlyLimit::Calls(10_000));
     for _ in 0..200 {
         ledger.charge(&lease, month, 1).await.unwrap();
     }
-    ledger.lease_with_limit("acme", MonthlyLimit::Calls(150));
+    ledger.open_lease("acme", MonthlyLimit::Calls(150));
     assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
-    ledger.lease_with_limit("acme", MonthlyLimit::Calls(201));
+    ledger.open_lease("acme", MonthlyLimit::Calls(201));
     assert_eq!(ledger.charge(&lease, month, 1).await.unwrap().remaining, Some(0));
     assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
-    ledger.lease_with_limit("acme", MonthlyLimit::Unlimited);
+    ledger.open_lease("acme", MonthlyLimit::Unlimited);
     assert_eq!(ledger.charge(&lease, month, 1).await.unwrap().remaining, None);
     assert_eq!(ledger.usage(&lease, month).await, Ok(202));
 }
@@ -193,7 +193,7 @@ async fn calls_in_an_outage_follow_the_policy() {
     let path = folder.path().join("store.db");
     let ledger = start_ledger(&path, FailurePolicy::Open);
     let month = ledger.month_to_charge(NOVEMBER_END);
-    let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(100));
+    let lease = ledger.open_lease("acme", MonthlyLimit::Calls(100));
     ledger.charge(&lease, month, 1).await.unwrap();
     let breaker = rusqlite::Connection::open(&path).unwrap();
     breaker.execute_batch("ALTER TABLE ledger RENAME TO elsewhere").unwrap();
@@ -224,14 +224,14 @@ async fn a_call_refunded_late_can_be_spent_by_another_node() {
     let path = folder.path().join("store.db");
     let nodes =
         [start_ledger(&path, FailurePolicy::Open), start_ledger(&path, FailurePolicy::Open)];
-    let lease = nodes[0].lease_with_limit("acme", MonthlyLimit::Calls(1));
+    let lease = nodes[0].open_lease("acme", MonthlyLimit::Calls(1));
     let month = nodes[0].month_to_charge(NOVEMBER_END);
     let charge = nodes[0].charge(&lease, month, 1).await.unwrap();
     // The lease is fully reported, so the worker no longer tracks it.
     wait_until(|| lease.is_fully_reported() && lease.mark_tracked_by_worker()).await;
     lease.unmark_tracked_by_worker();
     assert!(nodes[0].refund(&lease, charge));
-    let other = nodes[1].lease_with_limit("acme", MonthlyLimit::Calls(1));
+    let other = nodes[1].open_lease("acme", MonthlyLimit::Calls(1));
     let mut admitted = 0;
     for _ in 0..400 {
         admitted += usize::from(nodes[1].charge(&other, month, 1).await.is_ok());
@@ -248,14 +248,14 @@ async fn remaining_is_exact_above_32_bits() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
     for limit in [u64::from(u32::MAX), (1 << 32) + 3, 10_000_000_000, 1 << 52] {
-        let lease = ledger.lease_with_limit(&format!("with {limit}"), MonthlyLimit::Calls(limit));
+        let lease = ledger.open_lease(&format!("with {limit}"), MonthlyLimit::Calls(limit));
         for call in 1..=300 {
             let charge =
                 ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END), 1).await.unwrap();
             assert_eq!(charge.remaining, Some(limit - call));
         }
         // The count is also exact after the limit has changed by more than 2^32.
-        ledger.lease_with_limit(lease.account(), MonthlyLimit::Calls(limit * 3));
+        ledger.open_lease(lease.account(), MonthlyLimit::Calls(limit * 3));
         let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END), 1).await.unwrap();
         assert_eq!(charge.remaining, Some(limit * 3 - 301));
     }
@@ -266,7 +266,7 @@ async fn a_grant_below_the_admitted_calls_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let ledger = start_ledger(&path, FailurePolicy::Closed);
-    let lease = ledger.lease_with_limit("acme", MonthlyLimit::Calls(1_000));
+    let lease = ledger.open_lease("acme", MonthlyLimit::Calls(1_000));
     let month = ledger.month_to_charge(NOVEMBER_END);
     for _ in 0..30 {
         ledger.charge(&lease, month, 1).await.unwrap();
@@ -312,11 +312,11 @@ async fn a_node_without_calls_restores_totals_of_a_stopped_node() {
     let (spender, refused) =
         (start_ledger_on_server(&server, unix_now()), start_ledger_on_server(&server, unix_now()));
     let limit = MonthlyLimit::Calls(40);
-    let lease = spender.lease_with_limit("acme", limit);
+    let lease = spender.open_lease("acme", limit);
     for _ in 0..40 {
         spender.charge(&lease, spender.month_to_charge(unix_now()), 1).await.unwrap();
     }
-    let lease = refused.lease_with_limit("acme", limit);
+    let lease = refused.open_lease("acme", limit);
     let month = refused.month_to_charge(unix_now());
     assert_eq!(refused.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
     spender.close();
@@ -326,7 +326,7 @@ async fn a_node_without_calls_restores_totals_of_a_stopped_node() {
     wait_until(|| refused.status().store_recovering).await;
     wait_until(|| !refused.status().store_recovering).await;
     let fresh = start_ledger_on_server(&server, unix_now());
-    let lease = fresh.lease_with_limit("acme", limit);
+    let lease = fresh.open_lease("acme", limit);
     // The account recovers from the time of its first report on, so later than the store.
     let first_answer = async {
         loop {

@@ -1,7 +1,7 @@
 //! The believed time of a process without a ledger: a command, and a gateway before its start.
 
 use super::calendar::Calendar;
-use super::clock::{BootClock, continue_anchor};
+use super::clock::{BootClock, find_present_time};
 use super::known_time::KnownTime;
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::Month;
@@ -17,8 +17,8 @@ pub struct BelievedTimeReport {
     pub problem: Option<String>,
 }
 
-/// Judges the clocks by what the store knows, as a gateway does at its start. Without a store,
-/// there is only the clock of this machine.
+/// Judges the clocks by what the store knows, as a gateway does at its start. Without a store, the
+/// believed time is that of this machine's clock.
 ///
 /// # Errors
 /// If the store fails.
@@ -30,7 +30,7 @@ pub fn find_believed_time(store: Option<&mut Store>) -> Result<BelievedTimeRepor
     };
     let mut known = read_known_time(store)?;
     if known.is_empty() {
-        // No gateway has used the store yet. The latest record tells at least what has passed.
+        // No gateway has used the store yet. The time of the latest audit record has passed.
         known.past = store.latest_audit_time()?.filter(|at| *at > 0);
     }
     let calendar = Calendar::new(known, machine_now, boottime);
@@ -52,6 +52,6 @@ pub(super) fn read_known_time(store: &mut Store) -> Result<KnownTime, StoreError
     // A node that has not read the server's clock yet writes month 0, which is no month.
     let latest_counted_month = store.latest_month()?.filter(|month| *month > Month::FIRST);
     let anchor = store.time_anchor()?;
-    let present = anchor.as_ref().and_then(continue_anchor);
+    let present = anchor.as_ref().and_then(find_present_time);
     Ok(KnownTime { latest_counted_month, past: anchor.map(|anchor| anchor.unix_now), present })
 }

@@ -1,8 +1,8 @@
 //! The unbacked calls that the store has not confirmed yet, and how many may be admitted.
 //!
 //! All accounts share `store.max_unsettled`. If the reports of one account fail alone, its calls
-//! count apart, up to the same number: else its calls, which nobody confirms, would leave none to
-//! the other accounts.
+//! count apart, up to the same number. Otherwise that account's calls, which the store never
+//! confirms, would leave no unbacked calls to the other accounts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,8 +19,8 @@ impl UnsettledCalls {
         UnsettledCalls { max, shared: AtomicU64::new(0), apart: AtomicU64::new(0) }
     }
 
-    /// Adds calls, all or none; returns false if they would be too many. `apart` is what the
-    /// account has so far, if its calls count apart.
+    /// Adds calls, all or none; returns false if the sum would exceed the maximum. `apart` is
+    /// `None` if the account's calls count with those of other accounts; else its calls so far.
     pub(super) fn try_add(&self, calls: u64, apart: Option<u64>) -> bool {
         let counter = self.counter(apart.is_some());
         let shared_before = counter.fetch_add(calls, Ordering::Relaxed);
@@ -36,7 +36,7 @@ impl UnsettledCalls {
         self.counter(is_apart).fetch_sub(calls, Ordering::Relaxed);
     }
 
-    /// Lets the calls of an account count apart from now on, or together with those of the others.
+    /// Lets an account's calls count apart from now on, or together with those of other accounts.
     pub(super) fn transfer(&self, calls: u64, is_apart: bool) {
         self.counter(!is_apart).fetch_sub(calls, Ordering::Relaxed);
         self.counter(is_apart).fetch_add(calls, Ordering::Relaxed);

@@ -20,7 +20,8 @@ use crate::model::month::Month;
 use crate::store::{Probe, ReportBatchContext, Store, StoreError};
 use crate::support::machine_clock::machine_unix_now;
 
-/// How often the worker reports spent totals, and returns the calls of idle leases.
+/// How often the worker probes the store, reports spent totals and returns the calls of idle
+/// leases.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// The most leases whose reports share one commit, so that the store's lock is never held for long.
 const MAX_BATCH_LEASES: usize = 512;
@@ -32,12 +33,12 @@ const YIELD_STORE_LOCK_FOR: Duration = Duration::from_millis(2);
 const SHUTDOWN_REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the worker gathers leases that can wait, so that their reports share a commit.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
-/// How often a node tells the store the time, if nothing has changed: other processes start with
-/// it.
+/// How often a node tells the store its believed time, which other processes read when they start.
 const REMEMBER_TIME_INTERVAL: Duration = Duration::from_secs(60);
 /// Stands for "no month" in a probe: the probe does not advance the store's latest month.
 const NO_MONTH: Month = Month::FIRST;
-/// The pause after a failure. It doubles with each further failure, up to [`MAX_BACKOFF`].
+/// The pause after a failure. The pause doubles with each further failure, up to [`MAX_BACKOFF`],
+/// and is then shortened by chance to no less than half.
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
@@ -224,10 +225,11 @@ impl Worker {
         }
     }
 
-    /// Tells the store the believed time: each minute, and at once if the time has made a step.
+    /// Tells the store the believed time: each minute, and at once if the believed time has made a
+    /// step. Does nothing while [`Calendar::time_to_remember`] has no time.
     fn remember_time_if_due(&mut self) {
         if self.is_time_unread {
-            // The store may know better.
+            // The store may know a better time, which this node has not read yet.
             return;
         }
         let (calendar, boottime) = (&self.shared.node.calendar, self.shared.boot_clock.seconds());
@@ -239,7 +241,7 @@ impl Worker {
             (offset(known) - offset(&anchor)).abs() <= 1
                 && told_at.elapsed() < REMEMBER_TIME_INTERVAL
         });
-        // A failure is no fault of the reports, and the next attempt follows in a second.
+        // A failure here says nothing about the reports. The next attempt follows at the next tick.
         if !is_known && self.run_store_operation(|store| store.remember_time(&anchor)).is_ok() {
             self.remembered_time = Some((anchor, Instant::now()));
         }
@@ -257,7 +259,8 @@ impl Worker {
     }
 
     /// Probes the store for its identity and time. If the store may have lost data, all leases
-    /// report their totals again at once. Returns true if all of this succeeded.
+    /// report their totals again at once. Returns true if probe and reports succeeded and the store
+    /// takes writes.
     fn probe_store(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let node = &shared.node;

@@ -21,7 +21,7 @@ impl LeaseAccounting {
     }
 
     /// Withdraws the calls of `make_returned_calls_spendable` again, once the store has replied.
-    /// Those that were spent meanwhile had no lease.
+    /// The calls that were spent in between had no lease.
     pub(in super::super) fn withdraw_returned_calls(&mut self, atomic_lease: &AtomicLease) {
         let Some(report) = &self.pending_report else { return };
         let kept =
@@ -29,7 +29,7 @@ impl LeaseAccounting {
         let held = atomic_lease.load().held();
         let dropped = kept.min(held);
         atomic_lease.withdraw_all_but(held - dropped, false);
-        // A changed limit has withdrawn some of them already.
+        // A changed limit may have withdrawn some of these calls already.
         self.calls_to_return -= (kept - dropped).min(self.calls_to_return - report.returned_calls);
     }
 

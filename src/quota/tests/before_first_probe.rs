@@ -23,7 +23,7 @@ fn node_with_clock_ahead(on_failure: FailurePolicy) -> (Node, i64) {
 #[test]
 fn calls_admitted_under_a_wrong_clock_count_in_the_month_that_the_store_says() {
     let (node, wrong) = node_with_clock_ahead(FailurePolicy::Open);
-    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(100));
+    let lease = node.open_lease("acme", MonthlyLimit::Calls(100));
     let month = node.calendar.month_to_charge(wrong, || 0);
     let ChargeProgress::Done(Ok(charge)) = node.charge(&lease, month, 1, 1) else { panic!("open") };
     assert_eq!(charge.month(), month);
@@ -47,7 +47,7 @@ fn a_month_only_requested_before_the_first_probe_is_never_reported() {
     for on_failure in [FailurePolicy::Closed, FailurePolicy::Open] {
         let (node, wrong) = node_with_clock_ahead(on_failure);
         node.health.is_down.store(on_failure == FailurePolicy::Closed, Ordering::Relaxed);
-        let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(100));
+        let lease = node.open_lease("acme", MonthlyLimit::Calls(100));
         let month = node.calendar.month_to_charge(wrong, || 0);
         assert!(!matches!(node.charge(&lease, month, 1, 1), ChargeProgress::Done(Ok(_))));
         node.calendar.observe_store_clock(NOVEMBER_END, wrong, 1);

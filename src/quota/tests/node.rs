@@ -18,7 +18,7 @@ fn the_final_report_of_a_month_does_not_wait_for_a_call() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
-    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(10_000));
+    let lease = node.open_lease("acme", MonthlyLimit::Calls(10_000));
     let mut exchange_reports = |reason| {
         let batch = node.collect_reports(std::slice::from_ref(&lease), reason);
         let (id, month) = (node.id, node.calendar.latest_month());
@@ -48,7 +48,7 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
-    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(1_000_000));
+    let lease = node.open_lease("acme", MonthlyLimit::Calls(1_000_000));
     let month = Month::containing(NOVEMBER_END);
     let was_urgent = || node.has_urgent_request.swap(false, Ordering::Relaxed);
     lease.record_requested_month(month);
@@ -84,7 +84,7 @@ fn a_call_refunded_to_the_store_counts_as_remaining_at_once() {
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
     // At this limit a node holds one call at most.
-    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(100));
+    let lease = node.open_lease("acme", MonthlyLimit::Calls(100));
     let month = Month::containing(NOVEMBER_END);
     lease.record_requested_month(month);
     let mut request_calls = || {
@@ -112,7 +112,7 @@ fn a_call_that_can_no_longer_be_refunded_stays_spent() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 9);
-    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(1_000));
+    let lease = node.open_lease("acme", MonthlyLimit::Calls(1_000));
     let month = Month::containing(NOVEMBER_END);
     let settle = |store: &mut crate::store::Store| {
         let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
@@ -133,7 +133,7 @@ fn a_call_that_can_no_longer_be_refunded_stays_spent() {
     settle(&mut store);
     assert!(!node.refund(&lease, reported), "the store counts it");
     let leased = node.try_charge(&lease, month, 1).unwrap();
-    node.lease_with_limit("acme", MonthlyLimit::Calls(2_000));
+    node.open_lease("acme", MonthlyLimit::Calls(2_000));
     assert!(!node.refund(&lease, leased), "the limit has changed");
     assert_eq!(lease.own_spent(month), 2);
 }
@@ -143,8 +143,7 @@ fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 10);
-    let leases =
-        ["spoilt", "sound"].map(|name| node.lease_with_limit(name, MonthlyLimit::Calls(10_000)));
+    let leases = ["spoilt", "sound"].map(|name| node.open_lease(name, MonthlyLimit::Calls(10_000)));
     let month = Month::containing(NOVEMBER_END);
     leases.iter().for_each(|lease| lease.record_requested_month(month));
     let batch = node.collect_reports(&leases, ReportReason::CallsNeeded);
@@ -166,7 +165,7 @@ fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
 fn unsettled_calls_of_an_account_that_fails_alone_take_none_from_other_accounts() {
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 10);
     let [faulty, sound] =
-        ["faulty", "sound"].map(|name| node.lease_with_limit(name, MonthlyLimit::Calls(10_000)));
+        ["faulty", "sound"].map(|name| node.open_lease(name, MonthlyLimit::Calls(10_000)));
     let month = Month::containing(NOVEMBER_END);
     node.health.is_down.store(true, Ordering::Relaxed);
     let admit = |lease, calls: usize| -> Vec<_> {
@@ -220,7 +219,7 @@ fn a_batch_gets_its_calls_in_one_report_and_belongs_to_one_month() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
-    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(1_000));
+    let lease = node.open_lease("acme", MonthlyLimit::Calls(1_000));
     let mut exchange_reports = || {
         let leases = std::slice::from_ref(&lease);
         let batch = node.collect_reports(leases, ReportReason::CallsNeeded);
@@ -278,7 +277,7 @@ fn a_refunded_call_is_asked_for_again_while_it_returns_to_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
-    let lease = node.lease_with_limit("acme", MonthlyLimit::Calls(1));
+    let lease = node.open_lease("acme", MonthlyLimit::Calls(1));
     let month = Month::containing(NOVEMBER_END);
     let charge = || match node.charge(&lease, month, 1, 1) {
         ChargeProgress::Done(outcome) => Some(outcome),

@@ -1,6 +1,6 @@
 //! What the ledger promises, checked after each event and at the end of a run.
 
-use super::run::{RECOVERY_PERIOD_MS, Simulation, calls_allowed, expected_max_held_calls};
+use super::run::{RECOVERY_PERIOD_MS, Simulation, expected_max_held_calls};
 use crate::model::month::Month;
 use crate::quota::lease_report::ReportReason;
 
@@ -71,7 +71,7 @@ impl Simulation<'_> {
             } else {
                 0
             };
-            let limit = self.limits.last().and_then(|limit| calls_allowed(*limit));
+            let limit = self.limits.last().and_then(|limit| limit.calls());
             let is_reachable = limit.is_some_and(|limit| limit != UNREACHED_LIMIT);
             if denied_rounds >= 3 || !is_reachable && all_arrived {
                 break;
@@ -105,7 +105,7 @@ impl Simulation<'_> {
         let max_held_calls = self
             .limits
             .iter()
-            .map(|limit| expected_max_held_calls(calls_allowed(*limit)))
+            .map(|limit| expected_max_held_calls(limit.calls()))
             .max()
             .unwrap_or(0);
         let months: Vec<Month> = self.tallies.keys().copied().collect();
@@ -115,7 +115,7 @@ impl Simulation<'_> {
             assert!(spent <= gross, "usage says {spent}, but {gross} were admitted in {month}");
         }
         let (Some(month), Some(limit), false) =
-            (month, calls_allowed(self.limits[self.limits.len() - 1]), self.store_may_lose_data)
+            (month, self.limits[self.limits.len() - 1].calls(), self.store_may_lose_data)
         else {
             return;
         };

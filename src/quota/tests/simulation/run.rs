@@ -224,7 +224,7 @@ impl<'e> Simulation<'e> {
         }
         let node = Node::new(id, calendar, self.on_failure, 1_000_000);
         let limit = self.limits.len() - 1;
-        let lease = node.lease_with_limit(&self.account, self.limits[limit]);
+        let lease = node.open_lease(&self.account, self.limits[limit]);
         let skews = [skew, self.store_skew_seconds];
         self.trace(format_args!("node {} starts, clocks wrong by {skews:?}", self.nodes_started));
         self.nodes.push(SimulatedNode {
@@ -279,9 +279,9 @@ impl<'e> Simulation<'e> {
     /// that saw the raise may have spent it; the other nodes may still spend the calls they hold.
     pub(super) fn allowed_overrun(&self, limit: u64) -> u64 {
         let raised =
-            self.limits.iter().any(|other| calls_allowed(*other).is_none_or(|calls| calls > limit));
+            self.limits.iter().any(|other| other.calls().is_none_or(|calls| calls > limit));
         let held = self.nodes.iter().map(|node| {
-            let limit = calls_allowed(self.limits[node.limit_index]);
+            let limit = self.limits[node.limit_index].calls();
             expected_max_held_calls(limit).max(node.batch_at_store)
         });
         if raised { held.sum() } else { 0 }
@@ -315,7 +315,7 @@ impl<'e> Simulation<'e> {
         let node = &mut self.nodes[node_index];
         if node.limit_index + 1 < self.limits.len() {
             node.limit_index += 1;
-            node.node.lease_with_limit(&self.account, self.limits[node.limit_index]);
+            node.node.open_lease(&self.account, self.limits[node.limit_index]);
         }
     }
 
@@ -329,13 +329,6 @@ impl<'e> Simulation<'e> {
 
     pub(super) fn uptime_ms(&self, node_index: usize) -> u64 {
         self.now_ms - self.nodes[node_index].started_at_ms + 1
-    }
-}
-
-pub(super) fn calls_allowed(limit: MonthlyLimit) -> Option<u64> {
-    match limit {
-        MonthlyLimit::Calls(calls) => Some(calls),
-        MonthlyLimit::Unlimited => None,
     }
 }
 
