@@ -6,7 +6,6 @@
 //! This module never decides whether a request is admitted. It knows no HTTP and no config.
 
 mod audit;
-mod clock;
 mod contents;
 mod error;
 mod finding;
@@ -23,6 +22,7 @@ mod rows;
 mod sentinel_url;
 mod sign_ups;
 mod sqlite;
+mod told_time;
 mod url;
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         }
         Ok(Some(mut store)) => {
             // If the server does not answer, each further operation would wait for as long.
-            if let Err(error @ StoreError::Unavailable { .. }) = store.unix_now() {
+            if let Err(error @ StoreError::Unavailable { .. }) = store.server_unix_now() {
                 return Err(store_failure(error));
             }
             store.check_safe_if_reachable().map_err(store_failure)?;

@@ -150,7 +150,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
     let mut store = open_existing_store(&config)?;
     // With a wrong clock, the next gateway would move the store to the wrong month again.
     let clocks =
-        [("this machine's", Some(machine_unix_now())), ("the server's", store.unix_now()?)];
+        [("this machine's", Some(machine_unix_now())), ("the server's", store.server_unix_now()?)];
     for (whose, now) in clocks {
         let shown = now.map_or(month, Month::containing);
         if shown != month {

@@ -319,7 +319,7 @@ pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
 /// Prints a warning if the clocks of the Redis server and of this machine differ by more than
 /// [`MAX_CLOCK_SKEW_SECONDS`].
 pub fn warn_about_clock_skew(store: &mut Store) -> Result<(), CommandFailure> {
-    let Some(server) = store.unix_now()? else { return Ok(()) };
+    let Some(server) = store.server_unix_now()? else { return Ok(()) };
     let skew = server - machine_unix_now();
     if skew.abs() > MAX_CLOCK_SKEW_SECONDS {
         output::print_message(format!(

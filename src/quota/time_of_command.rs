@@ -34,7 +34,7 @@ pub fn find_believed_time(store: Option<&mut Store>) -> Result<BelievedTimeRepor
         known.past = store.latest_audit_time()?.filter(|at| *at > 0);
     }
     let calendar = Calendar::new(known, machine_now, boottime);
-    if let Some(server_now) = store.unix_now()? {
+    if let Some(server_now) = store.server_unix_now()? {
         calendar.observe_store_clock(server_now, machine_now, boottime);
     }
     Ok(describe(&calendar, boottime))

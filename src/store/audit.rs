@@ -1,7 +1,8 @@
 //! The audit: who made which change, and the records of changes that a store keeps.
 //!
 //! Values only. The store writes a change and its record in one step, so there is no change without
-//! its record. No record that is shown contains the text or the digest of a key.
+//! its record. Only for a deletion of sign-ups, a server writes the record before. No record that
+//! is shown contains the text or the digest of a key.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +105,7 @@ pub enum AuditOperation {
     KeyCreate,
     /// Keys were imported from a file.
     KeyImport,
-    /// A key was replaced by another, and ends.
+    /// A key was replaced by a new key, and the expiry of the old key was lowered.
     KeyRotate,
     /// A rotation was undone, because nobody saw the new key.
     KeyRotationUndo,
@@ -221,23 +222,25 @@ impl AuditRecord {
     }
 }
 
-/// The latest state of a source, as names and values. A source is what an operator changes outside
+/// The latest state of a source, as names and values. Sources are what an operator changes outside
 /// the store: the settings of the config, the admin tokens, the rows of the file of overrides, the
-/// keys of the key file, or the lists of the table.
+/// keys of the key file, and the lists of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// Names the source by its kind, path and machine. A record of its change has this as its
-    /// target.
+    /// Names the source by its kind, path and machine. This text is the target of a record of the
+    /// source's change.
     pub subject: String,
-    /// Names the source without its machine. The first state on a machine is compared with the
-    /// latest one on any machine: containers get a new name at each start.
+    /// Names the source without its machine. If the store has no state of a source on this machine,
+    /// the new state is compared with the latest one on any machine: containers get a new machine
+    /// name at each start.
     pub shared_subject: String,
     /// The values by name. A secret must not be among them.
     pub entries: BTreeMap<String, String>,
 }
 
 impl SourceState {
-    /// The state of a source on this machine. `shared_subject` names the source without it.
+    /// The state of a source on this machine. `shared_subject` names the source without its
+    /// machine.
     pub fn on_this_machine(
         shared_subject: String,
         entries: BTreeMap<String, String>,
@@ -303,8 +306,8 @@ pub(super) fn account_to_json(account: &AccountRow) -> Value {
     json!({ "plan": account.plan, "own_limit": limit })
 }
 
-/// The change that adds these keys: the creation of one key, or an import of several. `None`
-/// without a key.
+/// The change that adds these keys: the creation of one key, or an import of several keys. `None`
+/// if there is no key.
 pub(super) fn change_of_added_keys(keys: &[(KeyRow, Option<NewKeyPlan>)]) -> Option<Change> {
     let plan_to_store = |plan: &Option<NewKeyPlan>| {
         plan.as_ref().and_then(NewKeyPlan::plan_to_store).map(str::to_owned)

@@ -28,8 +28,7 @@ pub struct StoreContents {
     pub overrides: Vec<StoredOverride>,
     /// The records of the audit, the oldest first.
     pub audit: Vec<AuditRecord>,
-    /// The subject and the state of each source outside the store, as of the last record. What
-    /// differs from it is recorded next.
+    /// The subject and the state of each source outside the store, as the store last recorded them.
     pub source_states: Vec<(String, String)>,
     /// The calls by day of each month that the store keeps.
     pub daily_usage: Vec<(Month, Vec<DailyUsageRow>)>,
@@ -39,7 +38,7 @@ pub struct StoreContents {
     pub sign_ups: Vec<SignUp>,
 }
 
-/// What a copy reads of one moment.
+/// The contents that a copy reads as they were at one moment.
 pub struct RingSnapshot {
     pub ring: RingRows,
     /// The id of the last record of the audit; `None` if there is no record.
@@ -51,12 +50,10 @@ pub struct RingSnapshot {
 }
 
 impl StoreContents {
-    /// Returns true if the store had nothing: no keys, no accounts, no usage, no counts, no
-    /// records, no overrides, no inbox secret and no sign-ups.
+    /// Returns true if the store had nothing but, at most, the records of its own beginning.
     pub fn is_empty(&self) -> bool {
         let StoreContents { ring, usage, top_rows, quota_events, audit, daily_usage, .. } = self;
         let StoreContents { overrides, inbox_secret, sign_ups, .. } = self;
-        // A store without anything else may have the records of its own beginning.
         let of_beginning = [AuditOperation::StoreInit, AuditOperation::StoreFill];
         let of_beginning = of_beginning.map(AuditOperation::as_str);
         ring.keys.is_empty()

@@ -33,7 +33,8 @@ pub enum StoreError {
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The server did not answer, or gave an unexpected answer.
+    /// The server did not answer, or gave an unexpected answer; or the disk of an SQLite store is
+    /// full.
     #[error("{location}: {operation}: {found}")]
     Unavailable {
         /// The store's address.
@@ -67,7 +68,8 @@ pub enum StoreError {
         found: String,
     },
     /// The contents of the store don't allow the operation: for example, a key does not exist,
-    /// exists already or has ended, or a store that should be filled is not empty.
+    /// exists already or has ended, or a store that should be filled is not empty. Or this machine
+    /// gives the ledger no random bits or no thread.
     #[error("{0}")]
     Conflict(String),
 }

@@ -4,13 +4,13 @@ use std::fmt;
 
 use super::error::StoreError;
 
-/// The inbox secret: random bytes that a node draws, and that all nodes of a store share. Whoever
-/// knows them can tell whether a pseudonym stands for a guessed address.
+/// The inbox secret: random bytes that a node draws, and that all nodes of a store share. A person
+/// who knows these bytes can tell whether a pseudonym stands for a guessed address.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredInboxSecret {
     /// The random bytes.
     pub secret: [u8; 32],
-    /// When the node drew them, by the believed time, in seconds since 1970.
+    /// When the node drew the bytes, by the believed time, in Unix seconds.
     pub created_at: i64,
 }
 
@@ -23,8 +23,9 @@ impl fmt::Debug for StoredInboxSecret {
 }
 
 impl StoredInboxSecret {
-    /// Returns the secret that a store keeps if a node knows `known`: the older one of this and of
-    /// the one that it has, and of two secrets of one second the one with the smaller bytes.
+    /// Returns the secret that a store keeps if a node gives it `known`: the older one of `stored`
+    /// and `known`. If both were created in the same second, the one with the smaller bytes is
+    /// kept.
     pub(super) fn choose_kept(
         stored: Option<&StoredInboxSecret>,
         known: &StoredInboxSecret,
@@ -38,8 +39,9 @@ impl StoredInboxSecret {
         format!("{} {}", self.created_at, hex::encode(self.secret))
     }
 
-    /// The secret with this text of [`StoredInboxSecret::to_stored_text`]. Fails for another text:
-    /// a new secret in its place would change all pseudonyms. `location` is that of the store.
+    /// Parses a text of [`StoredInboxSecret::to_stored_text`]. Fails for any other text, because a
+    /// new secret in place of a damaged one would change all pseudonyms. `location` names the
+    /// store.
     pub(super) fn from_stored_text(
         text: &str,
         location: &str,

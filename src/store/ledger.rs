@@ -39,7 +39,7 @@ pub struct LeaseReport {
     /// holds, or wants to hold.
     pub target: u64,
     /// The calls that the node has spent or still holds. The store never lowers the node's leased
-    /// total below this, whatever the limit.
+    /// total below this number, whatever the limit is.
     pub floor: u64,
     /// The calls that the node has spent in the month.
     pub spent: u64,
@@ -76,8 +76,8 @@ pub struct KnownState {
     pub sequence: u64,
     /// The revision of the account's totals, which counts their changes.
     pub revision: u64,
-    /// Calls leased by all nodes, according to the latest grant and what this node did since: the
-    /// unbacked calls that it admitted are added, the calls that it returns are subtracted.
+    /// Calls leased by all nodes, according to the latest grant and what this node did since. The
+    /// unbacked calls that this node admitted are added; the calls that it returns are subtracted.
     pub leased_by_all: u64,
     /// Calls spent by all nodes, including those that this node has spent since.
     pub spent_by_all: u64,
@@ -108,8 +108,8 @@ impl Grant {
     /// leased `others_leased` calls in total. Every store follows this rule.
     ///
     /// The node gets the calls above its floor that it asks for, as far as the sum of all nodes
-    /// stays within the limit. The result is never below the floor, because the node has spent
-    /// those calls or still holds them.
+    /// stays within the limit. The result is never below the floor, because the node has spent the
+    /// calls of the floor or still holds them.
     pub fn decide_leased(report: &LeaseReport, others_leased: u64) -> u64 {
         let headroom = match report.limit {
             Some(limit) => limit.saturating_sub(others_leased),

@@ -1,15 +1,16 @@
 //! Rows that a store had acknowledged and lost: in a failover, or because a backup was restored.
 //!
 //! Compares the rows that this node knows with the rows that the store holds now, and decides which
-//! rows apply. A key that this node knows stays in effect, and ends no later than this node knows.
-//! Plans and limits apply as the store holds them. A digest identifies a key, whatever its id in
-//! the store:
+//! rows apply. A key that this node knows stays in effect, unless the store's row of the key is
+//! damaged. An end of a key that this node knows never moves to a later time, unless a rotation was
+//! undone. Plans and limits apply as the store holds them. A digest identifies a key, whatever the
+//! key's id in the store:
 //!
 //! - If the store has the digest of a lost key under another id, both are the same key. The key
 //!   gets the id in the store, and the earlier of the two ends.
 //! - If the store has another digest under the id of a lost key, the lost key stays in effect under
-//!   a new id. Each node derives the same new id from the old id and the digest. The new id
-//!   prevents that somebody revokes another owner's key by mistake.
+//!   a new id. Each node derives the same new id from the old id and the digest. Without a new id,
+//!   somebody could revoke another owner's key by mistake.
 //!
 //! This module reads no store.
 
@@ -39,7 +40,7 @@ pub struct LostRows {
 struct LostKey {
     /// The row that this node applies and writes back.
     row: KeyRow,
-    /// Whether the store holds the key, so that only its end was lost.
+    /// Whether the store still holds the key, but with a later end or none.
     lost_only_its_end: bool,
     /// The former id of the key; set if another key has that id in the store now.
     previous_id: Option<String>,
@@ -143,12 +144,13 @@ impl LostRows {
     }
 
     /// Forgets the lost plans and limits of accounts that were set again after the loss. `changes`
-    /// holds the changes after the version that this node knew. An account that was set again at or
-    /// below that version number is not in `changes`. This node can't tell such a row from a lost
-    /// one, and reports it as lost until the account is set once more.
+    /// holds the changes after the version that this node knew. The version numbers of a store that
+    /// lost changes begin again at a lower number. So an account may have been set again at a
+    /// version that this node knew. Such an account is not in `changes`, and counts as lost until
+    /// it is set once more.
     pub fn forget_accounts_set_again(&mut self, changes: &RingChanges) {
         for row in &changes.accounts {
-            // The changes contain the account of each new key too, even if it has not changed.
+            // The changes contain the account of each new key, even if the account has not changed.
             let has_changed_key = changes.keys.iter().any(|key| key.account == row.name);
             let is_same =
                 self.accounts_with_lost_settings.get(&row.name).is_some_and(|[_, now]| now == row);

@@ -1,8 +1,8 @@
 //! The plan that a request for a new key names.
 //!
-//! A new key must not change the limit of the account's other keys. So such a plan becomes the plan
-//! of a new account, and must be the present plan of any other account. The store compares both in
-//! the same step in which it adds the key.
+//! If the account is new, the named plan becomes its plan. If the account exists, the named plan
+//! must be its present plan, because a new key must not change the limit of the account's other
+//! keys. The store compares the plans in the step in which it adds the key.
 
 use super::error::StoreError;
 use crate::model::plan::choose_plan;
@@ -23,15 +23,15 @@ impl NewKeyPlan {
         NewKeyPlan { plan: plan.into(), by_key_file: None }
     }
 
-    /// The plan that the store writes into the row of a new account: none if the account's plan
-    /// comes from the key file, so that the file goes on to decide.
+    /// The plan that the store writes into the row of a new account. `None` if the key file names
+    /// the account, so that the account's plan still comes from the file.
     pub(super) fn plan_to_store(&self) -> Option<&str> {
         self.by_key_file.is_none().then_some(&self.plan)
     }
 
-    /// Fails if the account has another plan. `stored` is the plan in the account's row;
-    /// `has_row` is false if the store does not know the account yet.
-    pub(super) fn check(
+    /// Fails if the account has another plan than the named one. `stored` is the plan in the
+    /// account's row; `has_row` is false if the store does not know the account yet.
+    pub(super) fn check_plan_of_account(
         &self,
         account: &str,
         stored: Option<&str>,

@@ -1,13 +1,12 @@
 //! The operations of a store. Their contracts are the same for both kinds of store.
 //!
 //! If an operation returns `Ok`, SQLite has written its changes to disk, or the Redis server has
-//! acknowledged them. An operation that changes keys or accounts also waits for
-//! `store.wait_replicas` replicas. Such a change is atomic: it takes effect completely or not at
-//! all.
+//! acknowledged them. After a change of keys, accounts or overrides, `store.wait_replicas` replicas
+//! have acknowledged it too. Such a change is atomic: it takes effect completely or not at all.
 //!
 //! Lost rows, top counts, DNS facts and sign-ups may be written in several pages. Each page is
-//! atomic. If such an operation fails, some pages may be written already, and the caller can repeat
-//! the operation.
+//! atomic. If the operation fails, some pages may be written already, and the caller can repeat the
+//! operation. Only lost rows wait for replicas.
 
 pub(super) mod audit;
 pub(super) mod changes;

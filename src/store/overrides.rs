@@ -1,7 +1,7 @@
 //! The operator's overrides of domains in a store, as values.
 //!
-//! The store keeps the text of each row in the format of a file of overrides, and understands only
-//! its name and its scope. `table` decides what a row means.
+//! The store keeps each row as a text in the format of a file of overrides, beside the row's name
+//! and scope. `table` decides what the text means.
 
 use serde_json::{Value, json};
 
@@ -44,17 +44,18 @@ pub(super) fn scope_of(is_exact: bool) -> &'static str {
 pub struct OverridesVersion {
     /// The id of the store.
     pub store_id: String,
-    /// Grows with each change. 0 before the first one.
+    /// Grows with each change. 0 before the first change.
     pub number: u64,
-    /// A random id of the change that led to this version: a store that lost a change may reach the
-    /// same number by another one.
+    /// A random id of the change that led to this version. A store that lost a change may reach the
+    /// same number by another change, which has another id.
     pub change_id: String,
     /// How many overrides there are.
     pub count: u64,
 }
 
 impl OverridesVersion {
-    /// Parses what [`OverridesVersion::to_stored_text`] returned; `None` stands for no change yet.
+    /// Parses a text of [`OverridesVersion::to_stored_text`]. Without a text, no change was made
+    /// yet. Returns `None` if riskgate did not write the text.
     pub(super) fn parse(store_id: String, text: Option<&str>) -> Option<OverridesVersion> {
         let mut parts = text.unwrap_or("0 - 0").split(' ');
         let (number, change_id, count) = (parts.next()?, parts.next()?, parts.next()?);
@@ -71,7 +72,7 @@ impl OverridesVersion {
 /// All overrides of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredOverrides {
-    /// Their version. A row may already be newer than this version, but never older.
+    /// The version of the overrides. A row may already be newer than this version, but never older.
     pub version: OverridesVersion,
     /// The overrides, sorted by name, the exact one of a name first.
     pub rows: Vec<StoredOverride>,
@@ -84,15 +85,15 @@ pub struct StoredOverrides {
 pub struct OverrideUpdate<'o> {
     /// The domain.
     pub domain: &'o str,
-    /// Its overrides before the change. If the store has others, it changes nothing.
+    /// The overrides of the domain before the change. If the store has others, it changes nothing.
     pub before: &'o [StoredOverride],
-    /// Its overrides after the change. One that stays as it was keeps its author and its time;
-    /// another one gets those of this change.
+    /// The overrides of the domain after the change. An override that is in `before` keeps its
+    /// author and its time; any other override gets the author and the time of this change.
     pub after: &'o [StoredOverride],
 }
 
 impl OverrideUpdate<'_> {
-    /// What the audit records.
+    /// The change that the audit records.
     pub(super) fn to_change(&self) -> Change {
         let texts = |rows: &[StoredOverride]| -> Value {
             let rows: Vec<&str> = rows.iter().map(|row| row.text.as_str()).collect();
@@ -107,7 +108,7 @@ impl OverrideUpdate<'_> {
     }
 }
 
-/// The rows of a file of overrides that a store takes over, and how it remembers the file.
+/// The rows of a file of overrides that a store takes over, and how the store remembers the file.
 #[derive(Clone, Debug)]
 pub struct OverrideTakeOver<'o> {
     /// The absolute path of the file.
@@ -115,12 +116,13 @@ pub struct OverrideTakeOver<'o> {
     /// The rows of the file.
     pub rows: &'o [StoredOverride],
     /// The subjects of source states under which the store remembers that it has the file. The
-    /// first one names the content of the file: if the store has it, it takes nothing over.
+    /// first subject names the content of the file: if the store has a state of this subject, it
+    /// takes nothing over.
     pub subjects: [String; 2],
 }
 
 impl OverrideTakeOver<'_> {
-    /// What the audit records.
+    /// The change that the audit records.
     pub(super) fn to_change(&self) -> Change {
         let texts = self.rows.iter().take(MAX_LISTED_ROWS).map(|row| row.text.as_str());
         let after = json!({ "rows_in_file": self.rows.len(), "rows": texts.collect::<Vec<_>>() });

@@ -1,5 +1,6 @@
-//! Quota events: an account has reached a threshold of its month, and a webhook has to deliver this
-//! to a receiver. Values only: the store does not know what a message says.
+//! Quota events. Each says that an account has reached a threshold of its monthly limit, and has
+//! the message that a webhook delivers to a receiver. Values only: the store does not know what a
+//! message says.
 
 use crate::model::month::Month;
 
@@ -34,7 +35,7 @@ pub struct ClaimTimes {
     pub claimed_until: i64,
 }
 
-/// An event that nobody but the caller may send until the claim ends.
+/// An event that the caller has claimed: nobody else may send the event until the claim ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedQuotaEvent {
     /// Identifies the event.
@@ -45,7 +46,7 @@ pub struct ClaimedQuotaEvent {
     pub body: String,
     /// When the event was recorded first, in Unix seconds.
     pub created_at: i64,
-    /// The number of this attempt: 1 for the first. It also identifies the claim.
+    /// The number of this attempt, from 1. This number identifies the claim.
     pub attempts: u32,
 }
 
@@ -71,8 +72,8 @@ pub enum QuotaEventState {
     GivenUp(i64),
 }
 
-/// An event as a store keeps it. Of a finished event, the store deletes account and body. It keeps
-/// the key, so that the event is not recorded again.
+/// An event as a store keeps it. Once an event is finished, the store deletes its account and body,
+/// but keeps its key, so that the event is not recorded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaEventRow {
     /// Identifies the event.

@@ -1,8 +1,8 @@
 //! The store for several nodes: a Redis or Valkey server.
 //!
 //! Owns the connection, its timeouts and the names of all Redis keys. An operation that must be
-//! atomic is one Lua script. All Redis keys that one script touches share a hash tag, so that Redis
-//! Cluster would keep them in one hash slot.
+//! atomic is one Lua script. All Redis keys that a script touches share a hash tag, so that a Redis
+//! Cluster would keep them in one hash slot. The exception is `fill_ring.lua`, which ends a copy.
 
 mod audit;
 pub(super) mod connection;
@@ -15,7 +15,6 @@ mod foreign_scan;
 mod import;
 mod inbox_secret;
 mod key_names;
-mod last_charges;
 mod learned;
 mod ledger;
 mod month;
@@ -23,6 +22,7 @@ pub(super) mod options;
 mod overrides;
 mod protocol_probe;
 mod quota_events;
+mod rate_charge_state;
 pub(super) mod rates;
 mod reply;
 mod restore;

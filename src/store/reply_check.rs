@@ -1,7 +1,7 @@
-//! The rules that every reply of a store keeps, checked where a reply enters the ledger.
+//! The rules for a store's grants, probes and totals, checked before the ledger uses them.
 //!
 //! A reply that breaks a rule is an error of the store: for example, a row was damaged, or another
-//! program answered. riskgate uses nothing of such a reply. This module does no I/O.
+//! program answered. The ledger uses nothing of such a reply. This module does no I/O.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::model::month::Month;
 /// No store recovers longer than this from a data loss.
 const MAX_RECOVERY_LEFT: Duration = Duration::from_secs(60);
 
-/// Checks a grant against the report that it answers. The totals are sums over all nodes; numbers
-/// of 2^63 or more are rejected here, before the ledger calculates with them.
+/// Checks a grant against the report that it answers. Numbers of 2^63 or more are an error, so that
+/// the ledger can add the others without an overflow.
 pub fn check_grant(report: &LeaseReport, grant: &Grant) -> Result<(), StoreError> {
     let LeaseReport { account, target, floor, limit, known, .. } = report;
     let Grant { own_leased, others_leased, others_spent, revision, is_recovering } = *grant;
@@ -56,8 +56,8 @@ pub(super) fn check_total_below_2_to_63(account: &str, total: u64) -> Result<u64
     })
 }
 
-/// Returns true below 2^63. Both stores count in signed 64-bit integers, and a negative number is
-/// read as 2^63 or more.
+/// Returns true if the number is below 2^63. Both stores count in signed 64-bit integers. A
+/// negative number in a store, which riskgate never writes, is read as 2^63 or more.
 fn fits_in_i64(number: u64) -> bool {
     i64::try_from(number).is_ok()
 }

@@ -18,6 +18,11 @@ pub const MAX_ADDRESSES_PER_DNS_FACT: usize = 4;
 /// The most DNS facts read or written at once.
 pub(super) const DNS_FACTS_PER_PAGE: usize = 1_000;
 
+/// For how many months before the present month a store keeps usage by day, and an SQLite store
+/// also totals. An SQLite store deletes older months when a month begins, if the time is then
+/// settled.
+pub(super) const KEPT_PAST_MONTHS: u16 = 13;
+
 /// For how long a store knows a request that can be repeated, in seconds.
 pub(super) const REQUEST_RETENTION_SECONDS: i64 = 86_400;
 
@@ -35,17 +40,17 @@ pub struct AccountRow {
 /// A key as a store keeps it: never the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
-    /// Its public id, which logs show.
+    /// The public id of the key, which logs show.
     pub id: String,
-    /// The account whose quota it spends.
+    /// The account whose quota the key spends.
     pub account: String,
-    /// The owner's name for it.
+    /// The owner's name for the key.
     pub label: Option<String>,
     /// SHA-256 of the key.
     pub digest: [u8; 32],
-    /// The origins that it is restricted to; empty means unrestricted.
+    /// The origins that the key is restricted to; empty means unrestricted.
     pub origins: Vec<String>,
-    /// Refuse requests without `Origin`.
+    /// Whether riskgate refuses requests with the key but without `Origin`.
     pub require_origin: bool,
     /// Unix seconds.
     pub created_at: i64,
@@ -61,9 +66,9 @@ impl KeyRow {
         (self.created_at, &self.id).cmp(&(other.created_at, &other.id))
     }
 
-    /// Lowers the expiry and sets the revocation of this row, as far as `other` ends the key
-    /// earlier. Returns true if this row changed. If `other` is a row of another key, nothing
-    /// changes.
+    /// Gives this row the expiry and the revocation of `other` if `other` ends the key earlier: see
+    /// [`KeyRow::apply_earlier_end`]. Returns true if this row changed. If `other` is a row of
+    /// another key, nothing changes.
     pub fn merge_earlier_end(&mut self, other: &KeyRow) -> bool {
         self.digest == other.digest && self.apply_earlier_end(other.expires_at, other.revoked_at)
     }
@@ -125,7 +130,7 @@ impl RingRows {
         (self.store_id, self.version, self.change_id) = (store_id, version, change_id);
         let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let changed = |id: &str| changed.contains(id) || damaged.key_digests_by_id.contains_key(id);
-        // A key that the store lost may be added again under another id.
+        // A key that the store had lost may have been added again under another id.
         let digests: HashSet<[u8; 32]> = keys.iter().map(|key| key.digest).collect();
         self.keys.retain(|key| !changed(&key.id) && !digests.contains(&key.digest));
         self.damaged.key_digests_by_id.retain(|id, _| !changed(id));
@@ -159,8 +164,8 @@ pub struct RingVersion {
 pub struct RingChanges {
     /// The version that the changes lead to.
     pub ring_version: RingVersion,
-    /// The changes begin after a version that the caller named. This is the id of the change that
-    /// led to that version; `None` if the store no longer knows it.
+    /// The id of the change that led to the version after which the caller asked for changes.
+    /// `None` if the store does not know that id.
     pub since_change_id: Option<String>,
     /// The changed accounts.
     pub accounts: Vec<AccountRow>,
@@ -171,9 +176,10 @@ pub struct RingChanges {
 }
 
 impl RingChanges {
-    /// Keeps only what differs from these rows and concerns a key or an account that they have, and
-    /// revoked keys, which may be keys of the key file. The changes then lead to no later version.
-    pub fn keep_known(&mut self, rows: &RingRows) {
+    /// Reduces the changes to those of keys and accounts that `rows` has with other values. Revoked
+    /// keys that `rows` lacks stay, because the key file may have these keys. The changes then lead
+    /// to the version of `rows`.
+    pub fn keep_changes_of_known_rows(&mut self, rows: &RingRows) {
         let changed: HashSet<&str> = self.keys.iter().map(|key| key.id.as_str()).collect();
         let known: HashMap<&str, &KeyRow> = rows
             .keys
@@ -288,18 +294,18 @@ impl DailyUsageRow {
     }
 }
 
-/// Where a row stands in the order of all rows: its account, day, route and key.
+/// Where a row of daily usage stands in the order of all rows: its account, day, route and key.
 pub type DailyUsageCursor = (String, u8, String, String);
 
-/// A request that can be repeated without a second effect: the creation or rotation of a key with
-/// an `Idempotency-Key`.
+/// What a store remembers of a request that can be repeated without a second effect: the creation
+/// or rotation of a key with an `Idempotency-Key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
     /// Identifies the request: a digest of the `Idempotency-Key` and the name of the admin token.
     pub id: String,
     /// The digest of what the request asks for.
     pub digest: String,
-    /// Random bytes and the prefix of the key, from which the text of the key was derived. Contains
+    /// Random bytes and the prefix of the key; the text of the key was derived from both. Contains
     /// no space.
     pub salt: String,
     /// The id of the key that the request added.
@@ -347,7 +353,7 @@ impl TopRow {
         row
     }
 
-    /// The count, decayed to the Unix second `at`.
+    /// The count, decayed to the Unix second `at`. Before the time of the row, nothing has decayed.
     pub fn count_at(&self, at: i64, half_life_seconds: f64) -> f64 {
         self.count * (-((at - self.at).max(0) as f64) / half_life_seconds).exp2()
     }
@@ -367,16 +373,15 @@ pub struct DnsFactRow {
 }
 
 impl DnsFactRow {
-    /// The text that a store keeps as the mail host: the host, and behind it each address, after a
-    /// space. A version of riskgate that does not know the addresses takes the text for a host that
-    /// no list has, which is what the host is: riskgate looks up only the addresses of such hosts.
+    /// The text that a store keeps as the mail host: the host, then each address after a space.
+    /// Earlier versions of riskgate take the whole text for a host that no list has. They judge the
+    /// host right even so, because riskgate looks up addresses only of hosts that no list has.
     pub(super) fn format_host_text(&self) -> String {
         let addresses = self.addresses.iter().map(|address| format!(" {address}"));
         std::iter::once(self.mx.clone()).chain(addresses).collect()
     }
 
-    /// The row with this text of [`DnsFactRow::format_host_text`]. A part that is no address is
-    /// skipped.
+    /// Parses a text of [`DnsFactRow::format_host_text`]. Skips a part that is no address.
     pub(super) fn from_host_text(name: String, host_text: &str, expires_at: i64) -> DnsFactRow {
         let (mx, addresses) = host_text.split_once(' ').unwrap_or((host_text, ""));
         let addresses = addresses.split(' ').filter_map(|text| text.parse().ok());

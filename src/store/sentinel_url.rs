@@ -37,7 +37,6 @@ impl SentinelUrl {
             Some((service, database)) => (service, Some(database.to_owned())),
             None => (path, None),
         };
-        let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let is_service = !service.is_empty() && service.bytes().all(is_name_byte);
         let url = SentinelUrl {
             has_tls,
@@ -102,9 +101,13 @@ pub(super) fn is_valid_for_redis_crate(text: &str) -> bool {
     redis::parse_redis_url(text).is_some() && redis::Client::open(text).is_ok()
 }
 
-/// Returns `HOST:PORT` for a host with or without a port.
+/// Returns true if the name of a host or of a service may contain the byte.
+pub(super) fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._".contains(&byte)
+}
+
+/// Returns `HOST:PORT` for a host with or without a port. `None` for any other text.
 fn parse_host(text: &str) -> Option<String> {
-    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let (host, port) = match text.rsplit_once(':') {
         // The colons of `[::1]` are no separators.
         Some((_, port)) if port.ends_with(']') => (text, None),

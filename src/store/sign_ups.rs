@@ -9,29 +9,29 @@ use super::audit::{AuditOperation, Change};
 use super::error::StoreError;
 use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry};
 
-/// The most sign-ups that a store keeps. Those written longest ago are deleted.
+/// The most sign-ups and deletions that a store keeps. The entries written longest ago are deleted.
 pub const MAX_SIGN_UPS: usize = 1_000_000;
 
-/// The most sign-ups written at once. The ledger waits while a page is written: on a server, some
-/// five milliseconds.
+/// The most sign-ups written at once. The ledger waits while a page is written: on a server, for
+/// some five milliseconds.
 pub(super) const SIGN_UPS_PER_WRITE: usize = 250;
 
 /// The most sign-ups read at once.
 pub(super) const SIGN_UPS_PER_PAGE: usize = 5_000;
 
-/// How many of the oldest sign-ups one write looks at, beside as many as it writes, to delete those
+/// A write of n sign-ups looks at the n plus this many oldest entries, and deletes those of them
 /// that are too old.
 pub(super) const OLDEST_SIGN_UPS_PER_WRITE: usize = 100;
 
 /// The length of a sign-up as bytes, without its time.
 pub(super) const SIGN_UP_BYTES: usize = 1 + 4 * 16;
 
-/// The most sign-ups of an inbox that are deleted at once.
+/// The most entries that one step of a deletion deletes.
 pub(super) const DELETIONS_PER_WRITE: usize = 1_000;
 
 const HAS_DOMAIN: u8 = 1;
 const HAS_CLIENT: u8 = 2;
-/// Stands alone: the entry is a deletion, and has no pseudonym but that of the inbox.
+/// The entry is a deletion, and has no pseudonym but that of the inbox. No other flag is set then.
 const IS_DELETION: u8 = 4;
 
 /// Up to where a caller has read the sign-ups of a store. The default is the beginning.
@@ -39,8 +39,8 @@ const IS_DELETION: u8 = 4;
 pub struct SignUpCursor {
     /// The number of the last entry that was read; 0 before the first one.
     number: u64,
-    /// That entry. If the store has another one of this number, the store was replaced or has lost
-    /// sign-ups.
+    /// The entry with this number. If the store has another entry with the number, the store was
+    /// replaced or has lost sign-ups.
     entry: Option<SignUpEntry>,
 }
 
@@ -59,14 +59,14 @@ impl NumberedEntry {
     }
 }
 
-/// What a store has of some inboxes.
+/// The sign-ups of some inboxes that a search found in a store.
 #[derive(Clone, Debug, Default)]
 pub struct FoundSignUps {
     /// How many sign-ups there are.
     pub count: usize,
-    /// The times of the earliest and of the latest of them, in seconds since 1970.
+    /// The times of the earliest and of the latest sign-up, in Unix seconds.
     pub times: Option<RangeInclusive<i64>>,
-    /// Those of the inboxes that the sign-ups are of.
+    /// The inboxes that have one of these sign-ups.
     pub inboxes: HashSet<Pseudonym>,
     /// The numbers of the sign-ups, and of earlier deletions of these inboxes.
     pub(super) numbers: Vec<u64>,
@@ -75,13 +75,13 @@ pub struct FoundSignUps {
 }
 
 impl FoundSignUps {
-    /// The numbers that are deleted in one step with the deletion, and before them those that are
-    /// deleted later.
-    pub(super) fn last_write(&self) -> (&[u64], &[u64]) {
+    /// Splits the numbers to delete. The store deletes the second part in the step that appends the
+    /// deletion, and the first part in later steps.
+    pub(super) fn split_numbers_to_delete(&self) -> (&[u64], &[u64]) {
         self.numbers.split_at(self.numbers.len().saturating_sub(DELETIONS_PER_WRITE))
     }
 
-    /// Adds those of a page that are of one of these inboxes.
+    /// Adds the entries of a page that are of one of these inboxes.
     pub(super) fn add_page(&mut self, page: &[NumberedEntry], inboxes: &HashSet<Pseudonym>) {
         for NumberedEntry { number, entry } in page {
             self.read_up_to = *number;
@@ -101,13 +101,14 @@ impl FoundSignUps {
 pub struct SignUpDeletion<'d> {
     /// The sign-ups to delete.
     pub found: &'d FoundSignUps,
-    /// The inboxes: those that the sign-ups are of, and others of which nodes may know sign-ups
-    /// that are not written yet. What was written of them since is deleted too.
+    /// The inboxes of these sign-ups, and further inboxes of which nodes may have sign-ups that
+    /// they have not written yet. The store also deletes what was written of all these inboxes
+    /// since the search.
     pub inboxes: &'d [Pseudonym],
 }
 
-/// The change that deletes so many sign-ups of an inbox. It names neither the inbox nor its domain,
-/// because the audit is kept for longer than sign-ups.
+/// The change that deletes so many sign-ups of an inbox. The change names neither the inbox nor its
+/// domain, because the audit is kept for longer than sign-ups.
 pub(super) fn change_of_deleted_sign_ups(count: usize) -> Change {
     Change {
         operation: AuditOperation::SignUpsDelete,
@@ -117,8 +118,9 @@ pub(super) fn change_of_deleted_sign_ups(count: usize) -> Change {
     }
 }
 
-/// Returns the page of entries after the cursor, and the cursor after the page. `read` returns the
-/// entries of a store from a number on, in the order of their numbers: at most so many.
+/// Returns the page of entries after the cursor, and the cursor after the page. `read` gets a
+/// number and a count. It returns up to that count of a store's entries, in the order of their
+/// numbers, from that number on.
 pub(super) fn read_sign_ups_after(
     cursor: SignUpCursor,
     mut read: impl FnMut(u64, usize) -> Result<Vec<NumberedEntry>, StoreError>,
@@ -142,8 +144,9 @@ pub(super) fn read_sign_ups_after(
     Ok((page.into_iter().filter_map(|it| it.entry).collect(), after))
 }
 
-/// The pseudonyms of a sign-up: a byte that says which of them there are; then those of the inbox,
-/// the address, the domain and the client, each of 16 bytes, or zeros.
+/// Encodes the pseudonyms of a sign-up. The first byte says whether there is a domain and a client.
+/// Then follow the inbox, the address, the domain and the client, 16 bytes each, with zeros for one
+/// that is missing.
 pub(super) fn encode_sign_up(sign_up: &SignUp) -> [u8; SIGN_UP_BYTES] {
     let SignUp { at: _, inbox, address, domain, client } = sign_up;
     let mut bytes = [0; SIGN_UP_BYTES];
@@ -156,8 +159,8 @@ pub(super) fn encode_sign_up(sign_up: &SignUp) -> [u8; SIGN_UP_BYTES] {
     bytes
 }
 
-/// The bytes of a deletion: those of a sign-up with another first byte, and without the pseudonyms
-/// of address, domain and client. Earlier versions of riskgate skip them.
+/// Encodes a deletion as a sign-up with another first byte, and with zeros for address, domain and
+/// client. Earlier versions of riskgate skip a deletion, because they can't read it.
 pub(super) fn encode_deletion(inbox: Pseudonym) -> [u8; SIGN_UP_BYTES] {
     let mut bytes = [0; SIGN_UP_BYTES];
     bytes[0] = IS_DELETION;
@@ -165,7 +168,7 @@ pub(super) fn encode_deletion(inbox: Pseudonym) -> [u8; SIGN_UP_BYTES] {
     bytes
 }
 
-/// The entry with these bytes of [`encode_sign_up`] or [`encode_deletion`]. `None` for other bytes.
+/// Decodes bytes of [`encode_sign_up`] or [`encode_deletion`]. `None` for any other bytes.
 fn decode_entry(at: i64, bytes: &[u8]) -> Option<SignUpEntry> {
     let (&flags, pseudonyms) = bytes.split_first()?;
     let ([inbox, address, domain, client], []) = pseudonyms.as_chunks::<16>() else { return None };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use siphasher::sip::SipHasher13;
 
 use super::error::StoreError;
-use super::sentinel_url::{SentinelUrl, is_valid_for_redis_crate};
+use super::sentinel_url::{SentinelUrl, is_name_byte, is_valid_for_redis_crate};
 
 /// The accepted forms of `store.url`.
 pub const STORE_URL_SYNTAX: &str = "sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], \
@@ -25,9 +25,9 @@ pub enum StoreUrl {
 /// shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
-    /// As it is written in the config.
+    /// The address as the config has it.
     text: String,
-    /// The parts of the address of Sentinels; `None` if it is that of a server.
+    /// The parts of the address of Sentinels; `None` if this is the address of a server.
     sentinels: Option<SentinelUrl>,
 }
 
@@ -77,12 +77,12 @@ impl RedisUrl {
         self.sentinels.as_ref().map_or_else(|| redact_url(&self.text), SentinelUrl::to_string)
     }
 
-    /// The parts of the address of Sentinels; `None` if it is that of a server.
+    /// The parts of the address of Sentinels; `None` if this is the address of a server.
     pub fn sentinels(&self) -> Option<&SentinelUrl> {
         self.sentinels.as_ref()
     }
 
-    /// The address with user and password, for the redis crate. It is that of a server.
+    /// The address with user and password, for the redis crate. Only for the address of a server.
     pub(super) fn with_credentials(&self) -> &str {
         &self.text
     }
@@ -97,13 +97,13 @@ impl std::fmt::Debug for RedisUrl {
     }
 }
 
-/// Removes everything that may be a password from the address of a server: the text before the last
-/// `@` and after a `?` or `#`, and a port or database that is not a number. Malformed addresses are
-/// redacted too.
+/// Removes everything that may be a password from the address of a server, also from a malformed
+/// one: the text before the last `@`, the text after a `?` or `#`, and a port or a database that is
+/// not a number.
 pub fn redact_url(text: &str) -> String {
     let (user_info, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
-    // A password may contain `://` too. So the text before `://` is shown only if it consists of
-    // ASCII letters and digits, like a scheme.
+    // A password may contain `://`. So the text before `://` is shown only if it consists of ASCII
+    // letters and digits, as a scheme does.
     let (scheme, rest) = match (scheme_prefix(user_info), scheme_prefix(rest)) {
         (Some(scheme), _) => (scheme, rest),
         (None, Some(scheme)) if user_info.is_empty() => (scheme, &rest[scheme.len()..]),
@@ -126,7 +126,6 @@ fn scheme_prefix(text: &str) -> Option<&str> {
 fn redact_authority(authority: &str) -> String {
     let is_name = |host: &str| {
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let is_name_byte = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
         match inner {
             Some(inner) => inner.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
             None => host.bytes().all(is_name_byte),

@@ -59,7 +59,7 @@ fn check_overrides(store: &mut Store) -> Finding {
 
 /// Compares the clock of a server with the clock of this machine. `None` for a file.
 fn check_clock(store: &mut Store) -> Result<Option<Finding>, StoreError> {
-    let Some(of_server) = store.unix_now()? else { return Ok(None) };
+    let Some(of_server) = store.server_unix_now()? else { return Ok(None) };
     let difference = of_server.abs_diff(machine_unix_now());
     let found = format!("differs from the clock of this machine by {difference} s");
     Ok(Some(match difference > MAX_CLOCK_DIFFERENCE_SECONDS {

@@ -329,7 +329,7 @@ impl KeyRingUpdater {
         if let (Err(_), Some(rows)) = (&refused_keys, &self.rows) {
             // The memory sufficed to read the new keys, but does not suffice to serve them. The
             // changes of known keys, such as revocations, still take effect.
-            changes.keep_known(rows);
+            changes.keep_changes_of_known_rows(rows);
             if changes.is_empty() {
                 return refused_keys.map(|()| false);
             }

@@ -22,8 +22,8 @@ pub trait AuditBackend {
         count: usize,
     ) -> Result<Vec<AuditRecord>, StoreError>;
 
-    /// Reads up to `count` records after the record `after_id`, the oldest first; from the first
-    /// record on if it is `None`.
+    /// Reads up to `count` records, the oldest first: those after the record `after_id`, or the
+    /// first ones.
     fn read_audit_after(
         &mut self,
         after_id: Option<&str>,

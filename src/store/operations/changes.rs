@@ -1,7 +1,7 @@
 //! Changes of keys, accounts and overrides, deletions of sign-ups, and their records in the audit.
 //!
-//! Each change and its record are one atomic step, so there is no change without its record. A
-//! server records a deletion of sign-ups before the step.
+//! Each change and its record are one atomic step, so there is no change without its record. Only a
+//! deletion of sign-ups on a server is recorded before its step.
 
 use super::open::Store;
 use crate::model::month::Month;
@@ -31,17 +31,22 @@ impl Store {
 }
 
 impl StoreChanges<'_> {
-    /// Gives an empty server a store id and a version, so that it is a store without keys. Does
-    /// nothing to a store. Every operation that writes keys or accounts does the same first.
+    /// Makes an empty server a store without keys: gives the server a store id and a version. Does
+    /// nothing if the server is a store already. A command that changes keys, accounts or overrides
+    /// does the same first.
     pub fn mark_as_store(&mut self) -> Result<(), StoreError> {
         self.store.mark_as_store(self.author)
     }
 
     /// Adds all keys or none. Creates the accounts that don't exist yet. A plan that is given with
-    /// a key becomes the plan of a new account. Fails if another account has another plan.
+    /// a key becomes the plan of a new account. If the keys are added for a `request` that can be
+    /// repeated, the store remembers the request.
     ///
-    /// If the keys are added for a `request` that can be repeated, the store remembers the request.
-    /// Fails if the store knows the request already: see [`Store::find_request`].
+    /// # Errors
+    /// If the store fails, or
+    /// - has the id or the digest of a key already;
+    /// - has an account whose present plan is not the plan that is given with its key;
+    /// - knows the request already: see [`Store::find_request`].
     pub fn add_keys(
         &mut self,
         keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
@@ -53,8 +58,9 @@ impl StoreChanges<'_> {
         self.store.add_keys(self.author, keys_with_plans, request, &change)
     }
 
-    /// Revokes a key that only the key file has: adds a revoked row of the key, because a key that
-    /// is revoked in either source is revoked. `declared` is the key as the file has it.
+    /// Revokes a key that only the key file has, by adding a revoked row of the key to the store: a
+    /// key that is revoked in file or store counts as revoked. `declared` is the key as the file
+    /// has it.
     pub fn revoke_declared_key(
         &mut self,
         declared: &KeyRow,
@@ -68,7 +74,8 @@ impl StoreChanges<'_> {
 
     /// Lowers the expiry of a key to `expires_at`, unless the key expires earlier. Sets its
     /// revocation time to `revoked_at`, unless the key is revoked already. `None` leaves the expiry
-    /// or the revocation as it is. Both are Unix seconds.
+    /// or the revocation as it is. Both are Unix seconds. Fails if the store has no key with this
+    /// id.
     pub fn expire_or_revoke_key(
         &mut self,
         id: &str,
@@ -78,9 +85,12 @@ impl StoreChanges<'_> {
         self.store.expire_or_revoke_key(self.author, id, expires_at, revoked_at)
     }
 
-    /// In one step, adds the new key and lowers the expiry of the old one. The caller gives both
-    /// keys the same account. Fails if the old key is revoked or has expired. Remembers the
-    /// `request` as [`StoreChanges::add_keys`] does.
+    /// In one step, adds the new key and lowers the expiry of the old key. The caller gives both
+    /// keys the same account. Remembers the `request` as [`StoreChanges::add_keys`] does.
+    ///
+    /// # Errors
+    /// If the store fails, has no old key with this id, has the new key or the request already, or
+    /// if the old key is revoked or has expired.
     pub fn rotate_key(
         &mut self,
         rotation: &Rotation<'_>,
@@ -90,8 +100,9 @@ impl StoreChanges<'_> {
     }
 
     /// Undoes a rotation in one step: revokes the new key at `rotation.unix_now`, and sets the
-    /// expiry of the old key back to `former_expires_at`. If that expiry is no longer
-    /// `rotation.old_expires_at`, another command has changed it, and it stays.
+    /// expiry of the old key back to `former_expires_at`. If the old key's expiry is no longer
+    /// `rotation.old_expires_at`, another command has changed it, and the present expiry stays.
+    /// Fails if the store lacks one of the keys.
     pub fn undo_rotation(
         &mut self,
         rotation: &Rotation<'_>,
@@ -112,9 +123,10 @@ impl StoreChanges<'_> {
         self.store.set_account(self.author, name, new_plan, new_limit)
     }
 
-    /// Writes back rows that the store had acknowledged and lost. Adds missing keys and accounts.
-    /// If the store ends a key later than `keys` does, gives the key the earlier end. All other
-    /// rows stay as they are. If there is nothing to write, the version stays the same.
+    /// Writes back rows that the store had acknowledged and lost. Adds missing keys and accounts,
+    /// but no key whose id another key has. If the store ends a key later than `keys` does, gives
+    /// the key the earlier end. All other rows stay as they are. If there is nothing to write, the
+    /// version stays the same.
     ///
     /// Returns how many of the `store.wait_replicas` replicas lack the rows; a repeated call counts
     /// them again.
@@ -127,28 +139,30 @@ impl StoreChanges<'_> {
     }
 
     /// Fills an empty store with the contents of another store. Fails if the store to fill holds
-    /// keys, accounts or totals. Gateways see its keys and accounts only once all contents are
-    /// written.
+    /// keys, accounts, overrides, totals or sign-ups. Gateways see its keys and accounts only once
+    /// all contents are written.
     pub fn fill_empty_store(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
         self.store.fill_empty_store(self.author, contents)
     }
 
-    /// Lowers the store's latest month to `month`, and deletes the totals of later months. If the
-    /// latest month is `month` or an earlier one, it stays. Use this only while no node runs.
+    /// Lowers the store's latest month to `month`, unless it is `month` or an earlier one. Deletes
+    /// the totals, the usage by day and the quota events of later months. Call it only while no
+    /// node runs.
     pub fn repair_month(&mut self, month: Month) -> Result<MonthRepair, StoreError> {
         self.store.repair_month(self.author, month)
     }
 
-    /// Changes the overrides of a domain. Returns false and changes nothing if they are no longer
-    /// as the caller has read them. Fails if the store would have more than
-    /// [`MAX_STORED_OVERRIDES`](crate::store::MAX_STORED_OVERRIDES).
+    /// Changes the overrides of a domain. Returns false and changes nothing if the store's
+    /// overrides of the domain are not `update.before`. Fails if the store would then have more
+    /// than [`MAX_STORED_OVERRIDES`](crate::store::MAX_STORED_OVERRIDES).
     pub fn update_overrides(&mut self, update: &OverrideUpdate<'_>) -> Result<bool, StoreError> {
         self.store.update_overrides(self.author, update)
     }
 
-    /// Adds the rows of a file in one step, and remembers the file. An override that the store has
-    /// of the same name and scope stays. Returns how many rows were added; `None` if the store
-    /// remembers the file already.
+    /// Adds the rows of a file in one step, and remembers the file. If the store has an override of
+    /// the same name and scope, that override stays. Returns how many rows were added; `None` if
+    /// the store remembers the file already. Fails if the store would then have more than
+    /// [`MAX_STORED_OVERRIDES`](crate::store::MAX_STORED_OVERRIDES).
     pub fn take_over_overrides(
         &mut self,
         take_over: &OverrideTakeOver<'_>,
@@ -156,20 +170,22 @@ impl StoreChanges<'_> {
         self.store.take_over_overrides(self.author, take_over)
     }
 
-    /// Deletes the sign-ups of some inboxes, and appends a deletion for each inbox that nodes shall
-    /// forget. The deletion is what counts: in one step with it, what the store has of these
-    /// inboxes counts no more, although the rows of a thousand and more sign-ups go later. Returns
-    /// how many sign-ups were deleted.
+    /// Appends a deletion for each of some inboxes, and deletes their sign-ups. Once the deletions
+    /// are appended, no node counts an earlier sign-up of these inboxes. The step that appends them
+    /// also deletes up to a thousand sign-ups; later steps delete the others. Returns how many
+    /// sign-ups were deleted.
     ///
     /// On a server, the record of the audit is written first, because it is in another hash slot.
-    /// If the server fails then, the record stands alone, and the caller repeats the deletion.
+    /// If the server fails after that, there is a record without a deletion, and the caller repeats
+    /// the deletion.
     pub fn delete_sign_ups(&mut self, deletion: &SignUpDeletion<'_>) -> Result<usize, StoreError> {
         self.store.delete_sign_ups(self.author, deletion)
     }
 
     /// Remembers the state of a source, and appends a record of what differs from the state before.
-    /// Returns true if a record was appended. The state before is that of another machine if this
-    /// machine has none. The very first state of a source is no change.
+    /// Returns true if a record was appended. If the store has no state of the source on this
+    /// machine, the state before is the latest one on any machine. The first state of a source
+    /// differs from nothing.
     pub fn record_source_state(
         &mut self,
         operation: AuditOperation,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
+use crate::store::told_time::ToldTime;
 
 /// The connection to a store of either kind.
 pub trait ConnectionBackend {
@@ -12,10 +12,10 @@ pub trait ConnectionBackend {
     fn is_server(&self) -> bool;
 
     /// The time that the operations work by.
-    fn clock(&mut self) -> &mut StoreClock;
+    fn told_time(&mut self) -> &mut ToldTime;
 
     /// Fails if riskgate must not use the store: its file is damaged or read-only, or its server
-    /// may evict acknowledged data. Succeeds if the server does not answer.
+    /// may evict acknowledged data. A server that does not answer is no failure.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError>;
 
     /// Fails if an open store can't be used any more: its file was moved, deleted or replaced, or
@@ -32,8 +32,9 @@ pub trait ConnectionBackend {
         Ok(())
     }
 
-    /// Moves SQLite's write-ahead log into the database file. Once no process has the store open,
-    /// this file alone can be moved or backed up. Does nothing if the store is in Redis.
+    /// Moves SQLite's write-ahead log into the database file. If no process has the store open
+    /// after that, the database file alone can be moved or backed up. Does nothing if the store is
+    /// in Redis.
     fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -43,7 +44,8 @@ pub trait ConnectionBackend {
         Ok(())
     }
 
-    /// Begins to read one state of the store, whatever others change. Does nothing on a server.
+    /// From now on, reads see the store as it is at one moment, whatever others change. Does
+    /// nothing on a server.
     fn begin_snapshot(&mut self) -> Result<(), StoreError> {
         Ok(())
     }

@@ -8,18 +8,15 @@ use crate::model::sign_up::{SignUp, apply_deletions};
 use crate::store::audit::AuditRecord;
 use crate::store::contents::{RingSnapshot, StoreContents};
 use crate::store::error::StoreError;
-use crate::store::rows::KeyRow;
+use crate::store::rows::{KEPT_PAST_MONTHS, KeyRow};
 use crate::store::sign_ups::SignUpCursor;
 
-/// The usage by day is read for the present month and for this many months before.
-const KEPT_MONTHS_OF_DAILY_USAGE: u16 = 13;
-
 impl Store {
-    /// Reads what [`super::changes::StoreChanges::fill_empty_store`] writes, while others change
-    /// the store. Keys, accounts, overrides and the audit are of one moment: the audit has the
-    /// record of each change that the rows show, and of no other. With SQLite, the other contents
-    /// are of the same moment too; on a server they may be newer. Damaged rows are named, not read.
-    /// `None` if the store is not initialized.
+    /// Reads what [`super::changes::StoreChanges::fill_empty_store`] writes, while others may
+    /// change the store. Keys, accounts, overrides and the audit are of one moment: the audit has
+    /// the record of each change that the rows show, and of no other. The other contents are of the
+    /// same moment with SQLite; on a server, they may be newer. Of damaged keys and accounts, only
+    /// the names are read. `None` if the store is not initialized.
     pub fn read_contents(&mut self) -> Result<Option<StoreContents>, StoreError> {
         self.begin_snapshot()?;
         let contents = self.read_contents_of_snapshot();
@@ -36,13 +33,13 @@ impl Store {
         // other store to a wrong month.
         let mut usage_month = self.latest_month()?.unwrap_or(Month::FIRST);
         if usage_month == Month::FIRST {
-            // No node has believed the server's clock yet. Then nodes count in the month by the
-            // clocks of their machines, and don't tell it to the store.
+            // No node has accepted the server's clock yet. Such nodes count in the month that the
+            // clocks of their machines show, and don't tell the store that month.
             usage_month = self.latest_month_with_totals()?.unwrap_or(usage_month);
         }
         let usage = self.read_usage(usage_month, None)?;
         let mut daily_usage = Vec::new();
-        for age in (0..=KEPT_MONTHS_OF_DAILY_USAGE).rev() {
+        for age in (0..=KEPT_PAST_MONTHS).rev() {
             let number = usage_month.number().checked_sub(age);
             let Some(month) = number.and_then(Month::from_number) else { continue };
             let rows = self.read_daily_usage(month, None, None, usize::MAX)?;
@@ -64,8 +61,8 @@ impl Store {
         }))
     }
 
-    /// Reads the sign-ups that are not deleted. The deletions stay behind: they are for the memory
-    /// of nodes that run, and none runs on the store that is filled.
+    /// Reads the sign-ups that no deletion covers. The deletions stay behind: they are for running
+    /// nodes, and no node runs on the store that is filled.
     fn read_all_sign_ups(&mut self) -> Result<Vec<SignUp>, StoreError> {
         let (mut sign_ups, mut cursor) = (Vec::<SignUp>::new(), SignUpCursor::default());
         loop {

@@ -10,10 +10,10 @@ pub trait DnsFactBackend {
     fn save_dns_facts(&mut self, facts: &[DnsFactRow]) -> Result<(), StoreError>;
 
     /// Returns a page of the DNS facts that were written after version `after_version`, in the
-    /// order of writing. The number is the version up to which the page reads. To read all facts,
-    /// repeat the call with the returned version until the version stays the same. If
-    /// `after_version` is higher than the store's version, the store was replaced or restored from
-    /// a backup, and the pages start from the oldest fact.
+    /// order of writing, and the version of the page's last fact. To read all facts, repeat the
+    /// call with the returned version until the version stays the same. If `after_version` is
+    /// higher than the store's version, the store was replaced or restored from a backup, and the
+    /// pages start from the oldest fact.
     fn read_dns_facts_page(
         &mut self,
         after_version: u64,

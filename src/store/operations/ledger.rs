@@ -8,11 +8,11 @@ use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 /// What both kinds of store do with the ledger. The callers of [`Store`](crate::store::Store) get
 /// checked values.
 pub trait LedgerBackend {
-    /// Asks the store for its identity and its clock; connects first if there is no connection.
+    /// Asks a server for its identity and its clock; connects first if there is no connection.
     /// `previous_probe` is this node's last probe. If the server was restarted, replaced or emptied
-    /// since then, it grants nothing for a few seconds, while all nodes report their totals again.
-    /// The probe also raises the server's latest month to `latest_begun_month`. With SQLite, there
-    /// is nothing to probe.
+    /// since then, the server grants nothing for a few seconds, while all nodes report their totals
+    /// again. The probe also raises the server's latest month to `latest_begun_month`. With SQLite,
+    /// the probe does nothing and succeeds.
     fn probe(
         &mut self,
         latest_begun_month: Month,
@@ -42,8 +42,8 @@ pub trait LedgerBackend {
         node_id: &[u8; 16],
     ) -> Result<u64, StoreError>;
 
-    /// The latest month that has totals. On a server, it may be later than the store's latest
-    /// month, which no node raises by the clock of its machine alone.
+    /// The latest month that has totals. On a server, this month may be later than the store's
+    /// latest month, because no node raises the latest month by the clock of its machine alone.
     fn latest_month_with_totals(&mut self) -> Result<Option<Month>, StoreError>;
 
     /// Reads the spent and leased calls of a month by account: of all accounts, or of

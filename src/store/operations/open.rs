@@ -47,7 +47,7 @@ pub trait Backend:
 impl Backend for Sqlite {}
 impl Backend for Redis {}
 
-/// An open store. It has one connection, so each thread opens its own.
+/// An open store, with one connection. Each thread opens a store of its own.
 pub struct Store {
     backend: Box<dyn Backend>,
 }
@@ -81,8 +81,8 @@ impl DerefMut for Store {
 impl Store {
     /// Opens a store. Creates the SQLite file if there is none. A server need not answer yet.
     ///
-    /// With Redis, `timeout` limits each exchange with the server. With SQLite, it limits how long
-    /// an operation waits while another process holds the lock.
+    /// With Redis, `timeout` limits each exchange with the server. With SQLite, `timeout` limits
+    /// how long an operation waits while another process holds the lock.
     pub fn open(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -106,8 +106,8 @@ impl Store {
         }
     }
 
-    /// Opens a store to check it, and never creates one. Returns `None` if the SQLite file does not
-    /// exist but could be created. Fails if it could not be created.
+    /// Opens a store to check it, and never creates one. If the SQLite file does not exist, returns
+    /// `None`, or fails if the file could not be created.
     pub fn open_to_check(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -119,16 +119,16 @@ impl Store {
         }
     }
 
-    /// Tells the store the believed time. All later operations on this connection use this time and
-    /// the seconds that have passed since. Before the first call, no time is known: nothing is
-    /// deleted, and a new record gets the time of the latest one.
+    /// Tells the store the believed time. All later operations on this connection use this time
+    /// plus the seconds that have passed since. Before the first call, no time is known: nothing is
+    /// deleted because of its age, and a new record gets the time of the latest record.
     pub fn set_time(&mut self, time: BelievedTime) {
-        self.backend.clock().set(time);
+        self.backend.told_time().set(time);
     }
 
     /// The believed time of this connection.
     pub fn now(&mut self) -> BelievedTime {
-        self.backend.clock().now()
+        self.backend.told_time().now()
     }
 
     /// The time of the latest record in the audit; `None` if there is no record.

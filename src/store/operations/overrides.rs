@@ -9,11 +9,12 @@ use crate::store::overrides::{
 /// What both kinds of store do with overrides.
 pub trait OverrideBackend {
     /// The version of the overrides. This read is cheap enough to be made several times a second.
-    /// `None` if the store is not initialized, or has lost its id.
+    /// `None` if the store is not initialized, or has lost its id. On a server, fails if the store
+    /// has lost some overrides.
     fn overrides_version(&mut self) -> Result<Option<OverridesVersion>, StoreError>;
 
-    /// Reads all overrides. `None` if the store is not initialized. Fails if the store has lost
-    /// some.
+    /// Reads all overrides. `None` if the store is not initialized. On a server, fails if the store
+    /// has lost some overrides.
     fn stored_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError>;
 
     /// Reads the overrides that the store has, even if it has lost others.

@@ -9,11 +9,11 @@ use crate::store::quota_events::{
 /// What both kinds of store do with quota events, which webhooks deliver.
 pub trait QuotaEventBackend {
     /// Records events that the store does not have, in one step. An event that the store has stays
-    /// as it is, whether it is pending or finished. Also forgets events that were finished before
-    /// `forgotten_before`.
+    /// as it is, whether it is pending or finished. Forgets events that were finished before
+    /// `forgotten_before`; SQLite does so only if one of `events` is new.
     ///
-    /// Returns how many of the first `events` the store now has. These are fewer than all events if
-    /// [`MAX_PENDING_QUOTA_EVENTS`] are pending.
+    /// Returns n if the store now has the first n of `events`. If [`MAX_PENDING_QUOTA_EVENTS`] are
+    /// pending, the store does not take the others.
     ///
     /// [`MAX_PENDING_QUOTA_EVENTS`]: crate::store::MAX_PENDING_QUOTA_EVENTS
     fn record_quota_events(
@@ -24,8 +24,8 @@ pub trait QuotaEventBackend {
 
     /// Claims up to `max` pending events that are due, in the order in which they became due.
     /// Counts an attempt for each, and makes each due again at `times.claimed_until`. Until then,
-    /// no other caller gets the event. Also claims events that are due only after
-    /// `times.latest_due`: their times were written while a clock was ahead.
+    /// no other caller gets the event. An event that is due after `times.latest_due` counts as due
+    /// now: its time was written while a clock was ahead.
     fn claim_quota_events(
         &mut self,
         times: ClaimTimes,

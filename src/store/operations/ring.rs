@@ -12,7 +12,7 @@ pub trait RingBackend {
     /// be made several times a second. `None` if the store is not initialized, or has lost its id.
     fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError>;
 
-    /// How many keys there are to read. A server may count a few that are not in effect.
+    /// How many keys the store has. A server counts also the keys of an import that has not ended.
     fn count_keys(&mut self) -> Result<u64, StoreError>;
 
     /// Reads all keys, all accounts, and the version of the ring. A row may already be newer than
@@ -37,8 +37,9 @@ pub trait RingBackend {
     /// Finds an account by its name. `None` if there is none, or if its row can't be read.
     fn find_account(&mut self, name: &str) -> Result<Option<AccountRow>, StoreError>;
 
-    /// Lines about the entries that riskgate did not write and that the latest read found among the
-    /// keys and accounts on a server. riskgate ignores such entries. Always empty with SQLite.
+    /// Describes the entries among the keys and accounts on a server that riskgate did not write,
+    /// as the latest read found them: one line each. riskgate ignores such entries. Always empty
+    /// with SQLite.
     fn describe_foreign_entries(&self) -> Vec<String> {
         Vec::new()
     }

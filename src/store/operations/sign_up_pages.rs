@@ -9,11 +9,11 @@ use crate::store::sign_ups::{FoundSignUps, SIGN_UPS_PER_PAGE, SignUpCursor, read
 
 impl Store {
     /// Returns a page of the entries that were written after the cursor, in the order of writing,
-    /// and the cursor after this page. To read all of them, begin with the default cursor, and
-    /// repeat the call with the returned cursor until the cursor stays the same. If the entry of
-    /// the cursor is not the one that the store has, the store was emptied, replaced or restored
-    /// from a backup, and the pages start from the oldest entry. So a caller may get an entry
-    /// twice.
+    /// and the cursor after this page. To read all entries, begin with the default cursor, and
+    /// repeat the call with the returned cursor until the cursor stays the same. If the store has
+    /// another entry than the cursor at the cursor's number, or no entry so late, the store was
+    /// emptied, replaced or restored from a backup. Then the pages start from the oldest entry, and
+    /// the caller may get an entry twice.
     pub fn read_sign_ups_page(
         &mut self,
         after: SignUpCursor,

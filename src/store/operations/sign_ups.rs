@@ -9,11 +9,12 @@ use crate::store::sign_ups::{NumberedEntry, SignUpDeletion};
 pub trait SignUpBackend {
     /// Appends sign-ups in pages. The store keeps the [`MAX_SIGN_UPS`](crate::store::MAX_SIGN_UPS)
     /// entries that were written last. If the time of this connection is settled, each call also
-    /// deletes some of those older than 30 days. Without sign-ups, a call only deletes; it is cheap
-    /// enough to be made each second. The entry that was written last stays.
+    /// deletes some entries that are older than 30 days or that a clock which was ahead has
+    /// written. A call without sign-ups only deletes, and is cheap enough to be made each second.
+    /// The entry that was written last always stays.
     fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError>;
 
-    /// Returns the entries from a number on, in the order of their numbers: at most so many.
+    /// Returns up to `count` entries from the number `from` on, in the order of their numbers.
     fn read_sign_up_entries(
         &mut self,
         from: u64,

@@ -11,15 +11,15 @@ pub trait TimeBackend {
     /// The latest month that any node has reported to the store; `None` if there is none.
     fn latest_month(&mut self) -> Result<Option<Month>, StoreError>;
 
-    /// The server's clock in Unix seconds; `None` with SQLite, which uses this machine's clock.
-    fn unix_now(&mut self) -> Result<Option<i64>, StoreError> {
+    /// The server's clock in Unix seconds; `None` with SQLite, which has no clock of its own.
+    fn server_unix_now(&mut self) -> Result<Option<i64>, StoreError> {
         Ok(None)
     }
 
-    /// The latest believed time that a gateway has told this store; `None` if there is none.
+    /// The believed time that a gateway told this store last; `None` if no gateway told one.
     fn time_anchor(&mut self) -> Result<Option<TimeAnchor>, StoreError>;
 
-    /// Remembers the believed time of a gateway. It is no change that the audit records.
+    /// Remembers the believed time of a gateway. The audit does not record this.
     fn remember_time(&mut self, anchor: &TimeAnchor) -> Result<(), StoreError>;
 
     /// As in [`StoreChanges`](super::changes::StoreChanges).

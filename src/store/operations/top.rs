@@ -8,8 +8,8 @@ pub trait TopListBackend {
     /// The rows of the top list.
     fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError>;
 
-    /// The rows of the top list, and the dedup hashes of the look-ups that were counted on the day
-    /// `unix_day` (days since 1970). A dedup hash is the hash of account, row and day.
+    /// Reads the rows of the top list, and the dedup hashes of the look-ups that were counted on
+    /// the day `unix_day` (days since 1970). A dedup hash is the hash of account, row and day.
     fn top_rows_and_dedup_hashes(
         &mut self,
         unix_day: i64,

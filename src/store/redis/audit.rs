@@ -1,8 +1,9 @@
 //! The audit on a server, which is a stream; the states of sources; and requests that can be
 //! repeated.
 //!
-//! Each script appends a record in the same step as its change. A record of a key or an account has
-//! the texts of the rows before and after, so that a script need not understand them.
+//! A script that changes keys, accounts or overrides appends the record in the same step. A record
+//! of a key or an account has the texts of the rows before and after, so that a script need not
+//! understand them.
 
 use redis::Value as Reply;
 use serde_json::Value;
@@ -23,7 +24,7 @@ use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
 
 const READ_OPERATION: &str = "reading the audit";
 const RECORD_OPERATION: &str = "recording a change";
-/// How often riskgate reads the state of a source again if another node changes it meanwhile.
+/// How often riskgate tries to record a source whose state another node changes at the same time.
 const MAX_SOURCE_STATE_TRIES: usize = 8;
 
 /// A record as a stream has it: its id, and its fields with their values.
@@ -104,7 +105,7 @@ impl AuditBackend for Redis {
         read.cmd("HGET").arg(REQUESTS).arg(id);
         let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
         let value: Option<String> = self.parse_reply(OPERATION, reply)?;
-        let forgotten_at = self.clock.now().unix_now.saturating_sub(REQUEST_RETENTION_SECONDS);
+        let forgotten_at = self.told_time.now().unix_now.saturating_sub(REQUEST_RETENTION_SECONDS);
         Ok(value.and_then(|value| {
             let mut parts = value.splitn(4, ' ').map(str::to_owned);
             let (at, digest, salt, key_id) =
@@ -125,7 +126,7 @@ impl Redis {
         Ok(self.parse_reply::<u64>(RECORD_OPERATION, reply)? == 1)
     }
 
-    /// Appends a record of a change that is not made by a script of the ring.
+    /// Appends a record of a change that no script of the ring makes.
     pub(super) fn record_change(
         &mut self,
         author: &ChangeAuthor,
@@ -148,7 +149,6 @@ impl Redis {
         Ok(self.read_audit_before(None, 1)?.pop().map(|record| record.id))
     }
 
-    /// Writes the records of another store into an empty one. Their times become their new ids.
     /// Stages the states of sources of another store.
     pub(super) fn stage_source_states(
         &mut self,
@@ -158,8 +158,8 @@ impl Redis {
         self.stage_hash(staging, SOURCE_STATES, OnExisting::MergeHash, states)
     }
 
-    /// Stages the records of another store together with those that this store has, in the order of
-    /// their times. Returns the id of the last one that this store has.
+    /// Stages the records of another store together with the records of this store, in the order of
+    /// their times. Returns the id of this store's last record.
     pub(super) fn stage_audit(
         &mut self,
         staging: &mut Staging,
@@ -169,7 +169,7 @@ impl Redis {
         let last_own = own.last().map(|record| record.id.clone());
         let mut latest = 0;
         let copied = contents.audit.iter().map(|record| {
-            // The id must not go back, even if a clock did. So the time has a field of its own.
+            // Ids only grow, even if a clock went back. So the time has a field of its own.
             latest = latest.max(u64::try_from(record.at).unwrap_or(0).saturating_mul(1_000));
             ((latest, 0), record)
         });

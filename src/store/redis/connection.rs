@@ -1,36 +1,36 @@
 //! The connection to a server, and its timeouts.
 //!
-//! If sending or receiving fails in any way, the connection is dropped, because it may still
-//! deliver replies to earlier commands.
+//! If sending or receiving fails in any way, riskgate drops the connection, because the connection
+//! may still deliver replies to earlier commands.
 
 use std::time::{Duration, Instant};
 
 use redis::{Connection, ConnectionLike, FromRedisValue, Pipeline, ServerErrorKind, Value};
 
-use super::connector::{Connected, Connector};
+use super::connector::{Connector, OpenConnection};
 use super::foreign::ForeignEntries;
 use super::key_names::RING_META_KEY;
-use super::last_charges::LastCharges;
 use super::options::RedisOptions;
+use super::rate_charge_state::RateChargeState;
 use super::reply::{error_reply_text, info_field, reply_text_or_empty};
 use super::scripts::Script;
 use super::sentinels::NamedServer;
-use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
 use crate::store::operations::connection::ConnectionBackend;
+use crate::store::told_time::ToldTime;
 use crate::store::url::RedisUrl;
 
-/// The shortest timeout for connecting, with TLS and authentication. If the timeout of operations
-/// is longer, it applies instead.
+/// The timeout for connecting, with TLS and authentication, unless the timeout of operations is
+/// longer.
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most rows in one exchange.
 pub(super) const CHUNK_ROWS: usize = 1_000;
 
-/// How often scripts are sent to a server that has forgotten them: somebody may flush them again
-/// while riskgate loads them.
+/// How often riskgate tries to run scripts that a server has forgotten: somebody may flush the
+/// scripts again after riskgate has loaded them.
 const MAX_SCRIPT_TRIES: usize = 5;
 
 /// A server, and the connection to it if there is one.
@@ -52,9 +52,9 @@ pub struct Redis {
     pub(super) missing_replicas: usize,
     /// Entries that riskgate did not write, among those of the keys and accounts.
     pub(super) foreign_entries: ForeignEntries,
-    /// The last charges of shared rates.
-    pub(super) last_charges: LastCharges,
-    pub(in crate::store) clock: StoreClock,
+    /// What the next charge of shared rates needs.
+    pub(super) rate_charge_state: RateChargeState,
+    pub(in crate::store) told_time: ToldTime,
 }
 
 impl ConnectionBackend for Redis {
@@ -62,8 +62,8 @@ impl ConnectionBackend for Redis {
         true
     }
 
-    fn clock(&mut self) -> &mut StoreClock {
-        &mut self.clock
+    fn told_time(&mut self) -> &mut ToldTime {
+        &mut self.told_time
     }
 
     fn check_takes_writes(&mut self) -> Result<(), StoreError> {
@@ -78,7 +78,7 @@ impl ConnectionBackend for Redis {
     }
 
     fn check_deployment(&mut self, deadline: Duration) -> Result<Vec<Finding>, StoreError> {
-        self.find_in_deployment(deadline)
+        self.collect_deployment_findings(deadline)
     }
 
     /// Fails if the server may evict keys when its memory is full. A server that does not answer
@@ -120,8 +120,8 @@ impl Redis {
             script_digests: Vec::new(),
             missing_replicas: 0,
             foreign_entries: ForeignEntries::default(),
-            last_charges: LastCharges::default(),
-            clock: StoreClock::new(),
+            rate_charge_state: RateChargeState::default(),
+            told_time: ToldTime::unknown(),
         })
     }
 
@@ -144,7 +144,7 @@ impl Redis {
         }
         self.connection = None;
         let connected = self.connector.connect(timeout);
-        let Connected { connection, named } =
+        let OpenConnection { connection, named } =
             connected.map_err(|error| self.unavailable_error("connecting", error))?;
         if named != self.connected_to {
             // Another server may not have the scripts.
@@ -176,8 +176,7 @@ impl Redis {
 
     /// Sends idempotent commands and returns their replies; connects first if needed. If the
     /// connection fails, connects again and sends the commands once more, within the time that is
-    /// left: a process that is stopped and continued loses what it waits for. If one reply is an
-    /// error, fails as a whole.
+    /// left. If one reply is an error, the whole query fails.
     pub(super) fn query_with_retry(
         &mut self,
         operation: &'static str,
@@ -222,9 +221,9 @@ impl Redis {
         self.parse_reply(operation, last.unwrap_or(Value::Nil))
     }
 
-    /// Parses a reply as `T`. If this fails, drops the connection, because further replies on it
-    /// may belong to other commands. The error is logged and the reply may hold secrets, so the
-    /// error never quotes the reply.
+    /// Parses a reply as `T`. If the reply has another form, drops the connection, because further
+    /// replies on it may belong to other commands. The error does not quote the reply, because
+    /// errors are logged and the reply may hold secrets.
     pub(super) fn parse_reply<T: FromRedisValue>(
         &mut self,
         operation: &'static str,
@@ -236,19 +235,10 @@ impl Redis {
         })
     }
 
-    /// Runs scripts. `build_pipeline` gets the digests of the scripts and returns the commands. If
-    /// the server no longer has the scripts, none of them ran: riskgate loads them and sends all
-    /// commands again.
+    /// Runs scripts; connects first if needed. `build_pipeline` gets the digests of the scripts and
+    /// returns the commands. If the server does not have the scripts, none of them ran: riskgate
+    /// then loads the scripts and sends all commands again.
     pub(super) fn run_scripts(
-        &mut self,
-        operation: &'static str,
-        build_pipeline: impl Fn(&[String]) -> Pipeline,
-    ) -> Result<Vec<Value>, StoreError> {
-        self.run_scripts_within(operation, self.timeout, build_pipeline)
-    }
-
-    /// Like [`Redis::run_scripts`], with another timeout.
-    pub(super) fn run_scripts_within(
         &mut self,
         operation: &'static str,
         timeout: Duration,
@@ -276,6 +266,32 @@ impl Redis {
         Err(self.unavailable_error(operation, "a server that forgets loaded scripts at once"))
     }
 
+    /// Runs one script and returns its reply, without waiting for replicas. `add_arguments` adds
+    /// the script's arguments. If the reply is an error, drops the connection.
+    pub(super) fn run_script(
+        &mut self,
+        operation: &'static str,
+        timeout: Duration,
+        (script, redis_keys): (Script, &[&str]),
+        add_arguments: impl Fn(&mut Pipeline),
+    ) -> Result<Value, StoreError> {
+        let mut replies = self.run_scripts(operation, timeout, |scripts| {
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(redis_keys.len());
+            pipeline.arg(redis_keys);
+            add_arguments(&mut pipeline);
+            pipeline
+        })?;
+        let reply = replies.pop().unwrap_or(Value::Nil);
+        match error_reply_text(&reply) {
+            Some(found) => {
+                self.connection = None;
+                Err(self.unavailable_error(operation, found))
+            }
+            None => Ok(reply),
+        }
+    }
+
     /// Sends all commands and reads all replies within `timeout`, without a retry. Any failure
     /// drops the connection.
     pub(super) fn send_once_and_read_replies(
@@ -293,8 +309,8 @@ impl Redis {
             connection.send_packed_command(&commands.get_packed_pipeline())?;
             let mut replies = Vec::with_capacity(commands.len());
             for _ in 0..commands.len() {
-                // The crate applies its timeout to each reply, so a silent server could exceed the
-                // total.
+                // The redis crate applies its timeout to each reply, and `timeout` is for all
+                // replies.
                 let time_left = deadline.saturating_duration_since(Instant::now());
                 connection.set_read_timeout(Some(time_left.max(Duration::from_millis(1))))?;
                 replies.push(connection.recv_response()?);
@@ -308,8 +324,8 @@ impl Redis {
             };
             self.unavailable_error(operation, found)
         })?;
-        // A server that has become a replica is no longer the one to ask: the name in the address,
-        // or the Sentinels, may lead to another one by now.
+        // If the server has become a replica, riskgate connects anew: the host name in the address,
+        // or the Sentinels, may lead to another server by now.
         let is_read_only = |value: &Value| {
             matches!(value, Value::ServerError(error)
                 if error.kind() == Some(ServerErrorKind::ReadOnly))

@@ -1,5 +1,4 @@
-//! Connects to the server of an address: to the one that it names, or to the one that Sentinels
-//! name.
+//! Connects to the server that an address names, or that the Sentinels of the address name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::options::RedisOptions;
-use super::protocol_probe::{MIN_PATIENCE, find_other_protocol};
+use super::protocol_probe::{MIN_TIMEOUT_FOR_PROBE, find_other_protocol};
 use super::reply::info_field;
 use super::sentinels::{NamedServer, Sentinels};
 use crate::store::error::StoreError;
@@ -26,9 +25,9 @@ pub(super) enum Connector {
 }
 
 /// An open connection, and the server that Sentinels named for it.
-pub(super) struct Connected {
+pub(super) struct OpenConnection {
     pub connection: Connection,
-    /// `None` if the address is that of the server.
+    /// `None` if the address names no Sentinels but the server itself.
     pub named: Option<NamedServer>,
 }
 
@@ -41,7 +40,7 @@ impl Connector {
             false => None,
         };
         if url.has_tls() {
-            // Fails if a provider is installed already, which is fine.
+            // An error means that a provider is installed already.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let unusable = |found: redis::RedisError| StoreError::Unusable {
@@ -76,16 +75,16 @@ impl Connector {
             }
         });
         let clients: Vec<Client> = clients.collect::<Result<_, _>>().map_err(unusable)?;
-        let sentinels = Sentinels::shared(url, sentinel_url, options, clients);
+        let sentinels = Sentinels::find_or_watch(url, sentinel_url, options, clients);
         Ok(Connector::Sentinels { url: sentinel_url.clone(), tls, sentinels })
     }
 
     /// Connects within this time. The error says what failed.
-    pub fn connect(&self, timeout: Duration) -> Result<Connected, String> {
+    pub fn connect(&self, timeout: Duration) -> Result<OpenConnection, String> {
         match self {
             Connector::Server(client) => match client.get_connection_with_timeout(timeout) {
-                Ok(connection) => Ok(Connected { connection, named: None }),
-                Err(error) => Err(describe_with_probe(&error, client, timeout)),
+                Ok(connection) => Ok(OpenConnection { connection, named: None }),
+                Err(error) => Err(describe_error_and_protocol(&error, client, timeout)),
             },
             Connector::Sentinels { url, tls, sentinels } => {
                 let deadline = Instant::now() + timeout;
@@ -93,23 +92,23 @@ impl Connector {
                 let time_left = deadline.saturating_duration_since(Instant::now());
                 let connection = connect_to_primary(&url.server_url(&named.host), tls, time_left);
                 let connection = connection.map_err(|error| {
-                    let found = describe(&error, timeout);
+                    let found = describe_connection_error(&error, timeout);
                     format!("{}, which the Sentinels name: {found}", named.host)
                 })?;
-                Ok(Connected { connection, named: Some(named) })
+                Ok(OpenConnection { connection, named: Some(named) })
             }
         }
     }
 
-    /// What the Sentinels answer; nothing if the address is that of a server.
+    /// Checks what the Sentinels answer. No finding if the address names no Sentinels.
     pub fn check_sentinels(&self, timeout: Duration) -> Vec<Finding> {
         match self {
             Connector::Server(_) => Vec::new(),
-            Connector::Sentinels { sentinels, .. } => sentinels.check(timeout),
+            Connector::Sentinels { sentinels, .. } => sentinels.collect_findings(timeout),
         }
     }
 
-    /// Returns true if the Sentinels have named another server since.
+    /// Returns true if the Sentinels have named another server since they named `connected_to`.
     pub fn is_outdated(&self, connected_to: Option<&NamedServer>) -> bool {
         match (self, connected_to) {
             (Connector::Sentinels { sentinels, .. }, Some(server)) => sentinels.is_outdated(server),
@@ -118,20 +117,24 @@ impl Connector {
     }
 }
 
-/// Says why a connection failed. The text of the system for a timeout is of no use.
-fn describe(error: &redis::RedisError, timeout: Duration) -> String {
+/// Says why a connection failed. For a timeout, the text of the system says nothing useful.
+fn describe_connection_error(error: &redis::RedisError, timeout: Duration) -> String {
     match error.is_timeout() {
         true => format!("no answer within {} ms", timeout.as_millis()),
         false => error.to_string(),
     }
 }
 
-/// Says why the connection to a server failed, and whether the server speaks another protocol, if
-/// there is time to ask.
-fn describe_with_probe(error: &redis::RedisError, client: &Client, timeout: Duration) -> String {
-    let found = describe(error, timeout);
+/// Says why the connection to a server failed. If there is time to ask, also says whether the
+/// server speaks another protocol.
+fn describe_error_and_protocol(
+    error: &redis::RedisError,
+    client: &Client,
+    timeout: Duration,
+) -> String {
+    let found = describe_connection_error(error, timeout);
     let address = client.get_connection_info().addr();
-    let is_patient = timeout >= MIN_PATIENCE && !error.is_connection_refusal();
+    let is_patient = timeout >= MIN_TIMEOUT_FOR_PROBE && !error.is_connection_refusal();
     match is_patient.then(|| find_other_protocol(address)).flatten() {
         Some(other) => format!("{found}: {other}"),
         None => found,
@@ -145,7 +148,8 @@ fn open_client(url: &str, tls: Option<&TlsCertificates>) -> redis::RedisResult<C
     }
 }
 
-/// Connects to a server, which must be a primary: a Sentinel may not know yet that it is none.
+/// Connects to a server. Fails if the server is not a primary: a Sentinel may name a server that is
+/// a primary no longer.
 fn connect_to_primary(
     url: &str,
     tls: &Option<TlsCertificates>,
@@ -173,7 +177,7 @@ fn read_certificates(
     location: &str,
     options: &RedisOptions,
 ) -> Result<Option<TlsCertificates>, StoreError> {
-    // The redis crate would accept a file without certificates, and then trust no server.
+    // The redis crate accepts a file without certificates, and would then trust no server.
     let read = |path: &Path, expected| read_pem(location, path, expected);
     let root_cert = match &options.tls_ca {
         Some(path) => Some(read(path, "store.tls_ca to be a file of certificates in PEM form")?),

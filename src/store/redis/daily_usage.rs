@@ -92,7 +92,8 @@ impl Redis {
                     if staged_key.0 != Some(account) {
                         let key = daily_usage_key(account, *month);
                         let ttl = Some(DAILY_USAGE_TTL_SECONDS);
-                        staged_key = (Some(account), staging.add(&key, OnExisting::MergeHash, ttl));
+                        staged_key =
+                            (Some(account), staging.add_move(&key, OnExisting::MergeHash, ttl));
                     }
                     let field = format!("{day} {route} {COPY_NODE_ID} {key_id}");
                     write.cmd("HSET").arg(&staged_key.1).arg(field).arg(calls);

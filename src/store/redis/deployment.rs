@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redis::{Pipeline, ServerErrorKind, Value};
 
 use super::connection::Redis;
-use super::reply::{error_reply_text, info_field, reply_text_or_empty};
+use super::reply::{error_reply_text, info_field, replica_lines, reply_text_or_empty};
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
 
@@ -13,17 +13,17 @@ const OPERATION: &str = "checking the deployment";
 /// The oldest version of Redis with all commands and options that riskgate uses. All versions of
 /// Valkey have them.
 const OLDEST_REDIS: (u32, u32) = (6, 2);
-/// How often the server is asked for its answer's latency.
+/// How many answers the latency check measures.
 const LATENCY_SAMPLES: usize = 50;
-/// The share of `maxmemory` in percent from which on writes will soon be refused.
+/// If the server uses this share of `maxmemory` or more, in percent, the check warns.
 const HIGH_MEMORY_PERCENT: u64 = 80;
 /// A Redis key that the check sets for a few seconds.
 const PROBE_KEY: &str = "riskgate:{check}:probe";
 /// The SHA-1 digest of the script `return 1`.
 const PROBE_SCRIPT_DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 
-/// Commands by what needs them, as docs/redis.md lists them. They are sent about a text, so those
-/// for other types change nothing. `KEY` stands for its Redis key.
+/// The commands of each use, as docs/redis.md lists them. `KEY` stands for [`PROBE_KEY`]. The value
+/// of that Redis key is a text, so commands for other types fail and change nothing.
 const COMMANDS_BY_USE: [(&str, &[&[&str]]); 5] = [
     (
         "rights of a gateway",
@@ -66,7 +66,7 @@ const COMMANDS_BY_USE: [(&str, &[&[&str]]); 5] = [
 impl Redis {
     /// Checks everything that a gateway relies on. `deadline` is how long a call waits for the
     /// store.
-    pub(super) fn find_in_deployment(
+    pub(super) fn collect_deployment_findings(
         &mut self,
         deadline: Duration,
     ) -> Result<Vec<Finding>, StoreError> {
@@ -106,7 +106,7 @@ impl Redis {
         Ok(check_latency(times, deadline))
     }
 
-    /// Sends commands that change nothing, and finds those that the server does not run for this
+    /// Sends commands that change nothing, and reports those that the server does not run for this
     /// user.
     fn check_rights(
         &mut self,
@@ -246,11 +246,7 @@ fn check_replicas(info: &str, wait_replicas: usize) -> Finding {
         let advice = "set store.url to the primary server";
         return Finding::fault(SUBJECT, "the server is a replica itself", advice);
     }
-    let lines = info.lines().filter(|line| {
-        line.strip_prefix("slave")
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    });
-    let online = lines.filter(|line| line.contains("state=online")).count();
+    let online = replica_lines(info).filter(|line| line.contains("state=online")).count();
     let found = format!("{online} in sync, store.wait_replicas = {wait_replicas}");
     match (online < wait_replicas, online > 0 && wait_replicas == 0) {
         (true, _) => {

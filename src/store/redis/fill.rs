@@ -1,15 +1,15 @@
 //! Fills an empty server with the contents of another store.
 //!
-//! Everything is staged under temporary names, and one script at the end gives the Redis keys their
-//! final names. So if a copy is interrupted, the store is as it was before, and what was staged
-//! expires.
+//! riskgate stages the contents under temporary Redis keys. At the end, one script gives these
+//! Redis keys their final names. So if a copy is interrupted, the store is as it was before, and
+//! the staged Redis keys expire.
 
 use redis::Pipeline;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{
-    ACCOUNTS, AUDIT, CHANGES, DIGESTS, KEYS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_REDIS_KEYS,
-    TOP_ROWS_KEY, ledger_key,
+    ACCOUNTS, API_KEYS, AUDIT, CHANGES, DIGESTS, LEDGER_PREFIX, LEDGER_TTL_SECONDS,
+    RING_REDIS_KEYS, TOP_ROWS_KEY, ledger_key,
 };
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
@@ -21,12 +21,12 @@ use crate::store::error::StoreError;
 
 /// The node id of copied totals; no running node has it.
 pub(super) const COPY_NODE_ID: &str = "00000000000000000000000000000000";
-/// What an interrupted copy has staged expires after this many seconds.
+/// The Redis keys that an interrupted copy has staged expire after this many seconds.
 pub(super) const STAGED_TTL_SECONDS: u64 = 3_600;
 const OPERATION: &str = "filling the store";
 
-/// What the last step of a copy does with a staged Redis key, if there is one of its final name
-/// already.
+/// What the last step of a copy does with a staged Redis key if the server has a Redis key of the
+/// final name already.
 #[derive(Clone, Copy)]
 pub(super) enum OnExisting {
     /// The copy fails: the store is not empty.
@@ -40,10 +40,11 @@ pub(super) enum OnExisting {
 /// The Redis keys that a copy has staged.
 pub(super) struct Staging {
     id: String,
-    /// A hash: the staged Redis keys, each with what the last step does with it. See
+    /// The name of a hash: the staged Redis keys, each with what the last step does with it. See
     /// `fill_ring.lua`.
     moves_key: String,
-    /// The staged Redis keys of the last chunk that have no entry in `moves_key` yet.
+    /// The entries of that hash that are still to write: staged Redis keys, and what the last step
+    /// does with each.
     moves: Vec<(String, String)>,
     move_count: usize,
 }
@@ -54,15 +55,15 @@ impl Staging {
         Staging { id, moves_key, moves: Vec::new(), move_count: 0 }
     }
 
-    /// Returns the temporary name of a Redis key. It is in the same hash slot.
+    /// Returns the temporary name of a Redis key. Both names are in the same hash slot.
     pub(super) fn staged_name(&self, final_name: &str) -> String {
         let rest = final_name.strip_prefix("riskgate:").unwrap_or(final_name);
         format!("riskgate:staged:{}:{rest}", self.id)
     }
 
-    /// Returns the temporary name of a Redis key that the last step gives its final name. With
-    /// `ttl_seconds`, the Redis key then expires.
-    pub(super) fn add(
+    /// Lets the last step give a staged Redis key its final name, and returns the temporary name.
+    /// With `ttl_seconds`, the Redis key expires so long after the last step.
+    pub(super) fn add_move(
         &mut self,
         final_name: &str,
         on_existing: OnExisting,
@@ -80,7 +81,8 @@ impl Staging {
         staged
     }
 
-    /// Lets everything that was staged expire, unless the last step comes first.
+    /// Lets the staged Redis keys expire, unless the last step comes first, and writes the entries
+    /// of `moves_key`.
     fn push_expiry_and_moves(&mut self, staging: &mut Pipeline) {
         for (staged, step) in self.moves.drain(..) {
             staging.cmd("EXPIRE").arg(&staged).arg(STAGED_TTL_SECONDS);
@@ -98,7 +100,7 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let not_empty = error::store_not_empty_error(&self.location);
         let mut count = redis::pipe();
-        count.cmd("EXISTS").arg(&[KEYS, ACCOUNTS, CHANGES]);
+        count.cmd("EXISTS").arg(&[API_KEYS, ACCOUNTS, CHANGES]);
         let existing: u64 = self.query_last_reply(OPERATION, &count)?;
         let has_sign_ups = self.has_sign_ups(OPERATION)?;
         let Some(leftovers) = self
@@ -139,32 +141,21 @@ impl Redis {
         self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &commands).map(drop)
     }
 
-    /// The Redis keys of the totals that an interrupted copy of an earlier riskgate left behind,
-    /// which wrote them under their final names. `None` if a node has
+    /// Finds the totals that an interrupted copy of an earlier riskgate left behind: earlier
+    /// versions wrote them under their final names. Returns their Redis keys. `None` if a node has
     /// written totals, so that the store is not empty.
     fn find_leftover_ledger_keys(&mut self) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
-        let mut leftovers = Vec::new();
-        let mut cursor = 0u64;
-        loop {
-            let mut scan = redis::pipe();
-            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{LEDGER_PREFIX}*"));
-            scan.arg("COUNT").arg(CHUNK_ROWS);
-            let (next, keys): (u64, Vec<Vec<u8>>) = self.query_last_reply(OPERATION, &scan)?;
-            for key in keys {
-                let mut read = redis::pipe();
-                read.cmd("HKEYS").arg(&key);
-                let fields: Vec<Vec<u8>> = self.query_last_reply(OPERATION, &read)?;
-                let copy_id = COPY_NODE_ID.as_bytes();
-                if fields.iter().any(|field| field.len() == copy_id.len() && field != copy_id) {
-                    return Ok(None);
-                }
-                leftovers.push(key);
-            }
-            cursor = next;
-            if cursor == 0 {
-                return Ok(Some(leftovers));
+        let leftovers = self.find_redis_keys(OPERATION, &format!("{LEDGER_PREFIX}*"))?;
+        for key in &leftovers {
+            let mut read = redis::pipe();
+            read.cmd("HKEYS").arg(key);
+            let fields: Vec<Vec<u8>> = self.query_last_reply(OPERATION, &read)?;
+            let copy_id = COPY_NODE_ID.as_bytes();
+            if fields.iter().any(|field| field.len() == copy_id.len() && field != copy_id) {
+                return Ok(None);
             }
         }
+        Ok(Some(leftovers.into_iter().collect()))
     }
 
     fn stage_ledger(
@@ -177,7 +168,7 @@ impl Redis {
             let mut write = redis::pipe();
             for row in chunk {
                 let key = ledger_key(&row.account, month);
-                let key = staging.add(&key, OnExisting::Fail, Some(LEDGER_TTL_SECONDS));
+                let key = staging.add_move(&key, OnExisting::Fail, Some(LEDGER_TTL_SECONDS));
                 write.cmd("HSET").arg(&key).arg(COPY_NODE_ID);
                 write.arg(format!("1 {} {}", row.leased, row.spent));
                 write.arg("leased").arg(row.leased).arg("spent").arg(row.spent);
@@ -209,7 +200,7 @@ impl Redis {
         if fields.is_empty() {
             return Ok(());
         }
-        let staged = staging.add(final_name, on_existing, None);
+        let staged = staging.add_move(final_name, on_existing, None);
         for chunk in fields.chunks(CHUNK_ROWS) {
             let mut write = redis::pipe();
             let hash = write.cmd("HSET").arg(&staged);
@@ -232,7 +223,7 @@ impl Redis {
         if members.is_empty() {
             return Ok(());
         }
-        let staged = staging.add(final_name, on_existing, None);
+        let staged = staging.add_move(final_name, on_existing, None);
         for chunk in members.chunks(CHUNK_ROWS) {
             let mut write = redis::pipe();
             let set = write.cmd("ZADD").arg(&staged);
@@ -244,7 +235,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Stages the keys and accounts. The last step lets none of their Redis keys exist before.
+    /// Stages the keys and accounts. The last step fails if one of their final Redis keys exists.
     fn stage_ring(
         &mut self,
         staging: &mut Staging,
@@ -253,7 +244,7 @@ impl Redis {
         let (keys, accounts) = (&contents.ring.keys, &contents.ring.accounts);
         let rows: Vec<_> =
             keys.iter().map(|key| (&key.id, format!("- {}", format_key(key)))).collect();
-        self.stage_hash(staging, KEYS, OnExisting::Fail, &rows)?;
+        self.stage_hash(staging, API_KEYS, OnExisting::Fail, &rows)?;
         let digests: Vec<_> = keys.iter().map(|key| (hex::encode(key.digest), &key.id)).collect();
         self.stage_hash(staging, DIGESTS, OnExisting::Fail, &digests)?;
         let rows: Vec<_> = accounts
@@ -261,7 +252,7 @@ impl Redis {
             .map(|account| (&account.name, format!("- {}", format_account(account))))
             .collect();
         self.stage_hash(staging, ACCOUNTS, OnExisting::Fail, &rows)?;
-        // The last step changes all scores to the version that it leads to.
+        // The last step replaces all scores by the new version of the ring.
         let members: Vec<(i64, String)> = keys
             .iter()
             .map(|key| (1, format!("key:{}", key.id)))
@@ -270,7 +261,7 @@ impl Redis {
         self.stage_sorted_set(staging, CHANGES, OnExisting::Fail, &members)
     }
 
-    /// Gives everything that was staged its final name, in one step. Returns the new version of the
+    /// Gives all staged Redis keys their final names, in one step. Returns the new version of the
     /// ring, or 0 if the store is no longer empty.
     fn finish_copy(
         &mut self,

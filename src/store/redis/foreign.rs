@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, IMPORTS, KEYS};
+use super::key_names::{ACCOUNTS, API_KEYS, CHANGES, DIGESTS, IMPORTS};
 
 /// The most foreign entries that are listed; the rest are only counted.
 const MAX_LISTED_ENTRIES: usize = 3;
@@ -22,8 +22,8 @@ pub(super) struct ForeignEntries {
     pub(super) collections_and_names: BTreeSet<(&'static str, Vec<u8>)>,
     /// Imports whose entries can't be read.
     unreadable_imports: BTreeSet<Vec<u8>>,
-    /// The entry counts that still disagreed after the latest scan, without the foreign entries:
-    /// rows were lost. While the counts are these, there is no further scan.
+    /// The entry counts that disagreed even without the foreign entries, so that rows were lost.
+    /// While the counts stay the same, there is no further scan.
     pub(super) inconsistent_counts: Option<EntryCounts>,
 }
 
@@ -36,7 +36,7 @@ impl ForeignEntries {
                 .filter(|(collection, _)| *collection == wanted)
                 .count() as u64
         };
-        let foreign = [KEYS, DIGESTS, ACCOUNTS, CHANGES].map(count_in);
+        let foreign = [API_KEYS, DIGESTS, ACCOUNTS, CHANGES].map(count_in);
         let [keys, digests, accounts, changed] =
             [0, 1, 2, 3].map(|at| counts[at].checked_sub(foreign[at]));
         keys.is_some()
@@ -50,7 +50,8 @@ impl ForeignEntries {
             && self.collections_and_names.contains(&(collection, name.to_owned()))
     }
 
-    /// Replaces the unreadable imports, which [`ForeignEntries::describe_entries`] lists too.
+    /// Replaces the unreadable imports, which [`ForeignEntries::describe_entries`] lists beside the
+    /// foreign entries.
     pub(super) fn set_unreadable_imports(&mut self, imports: BTreeSet<Vec<u8>>) {
         self.unreadable_imports = imports;
     }

@@ -4,13 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::connection::Redis;
 use super::foreign::EntryCounts;
-use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READ_RING_OPERATION};
+use super::key_names::{ACCOUNTS, API_KEYS, CHANGES, DIGESTS, READ_RING_OPERATION};
 use super::rows::{parse_account, parse_digest, parse_key};
 use crate::store::error::StoreError;
 
 impl Redis {
-    /// Scans the collections for foreign entries, and records them. Call it if the entry counts
-    /// disagree. Returns false, without a scan, if the last scan found exactly these counts.
+    /// Scans the collections for foreign entries, and records them. Called if the entry counts
+    /// disagree. Returns false without a scan if the counts are those that the last scan could not
+    /// explain.
     pub(super) fn scan_foreign_entries(
         &mut self,
         counts: &EntryCounts,
@@ -20,8 +21,10 @@ impl Redis {
         }
         let mut rows = Vec::new();
         // Rows are read before changes, so that the change of every row that was read is read too.
-        for hash in [KEYS, DIGESTS, ACCOUNTS] {
-            self.scan_hash_fields(hash, |name, value| rows.push((hash, name, value)))?;
+        for hash in [API_KEYS, DIGESTS, ACCOUNTS] {
+            self.scan_hash_fields(READ_RING_OPERATION, hash, |name, value| {
+                rows.push((hash, name, value))
+            })?;
         }
         let mut read = redis::pipe();
         read.cmd("ZRANGEBYSCORE").arg(CHANGES).arg("-inf").arg("+inf");
@@ -31,7 +34,7 @@ impl Redis {
         for (hash, name, value) in rows {
             let is_ours = match hash {
                 // A row that can't be read but has a change may be a damaged row of riskgate.
-                KEYS => {
+                API_KEYS => {
                     is_readable_row(&name, &value, parse_key)
                         || members.contains(&with_prefix("key:", &name))
                 }

@@ -3,8 +3,8 @@
 //! An import adds the keys in pages, so that no script blocks the server for long. Each row names
 //! its import. One short script at the end commits the import, and all its rows take effect at
 //! once. If an import fails, riskgate undoes it. If the process is killed, its import reserves the
-//! names for up to ten more seconds. After that, the next process that writes one of these names
-//! clears the import.
+//! names of its keys and accounts for up to ten more seconds. After that, the next process that
+//! writes one of these names clears the import.
 
 use super::audit::format_request;
 use super::connection::{CHUNK_ROWS, Redis};
@@ -54,8 +54,8 @@ impl Redis {
         let commit = ImportEnd::Commit(author, change);
         let result = result.and_then(|()| self.run_end_import_script(&import, commit).map(drop));
         if result.is_err() {
-            // If this fails, the next process that meets the import clears it. A committed import
-            // stays.
+            // If clearing fails, the next process that meets the import clears it. If the import is
+            // committed after all, it stays.
             let _ = self.clear_uncommitted_import(&import);
         }
         result

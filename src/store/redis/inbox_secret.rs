@@ -12,7 +12,7 @@ use crate::store::operations::inbox_secret::InboxSecretBackend;
 const INBOX_KEY: &str = "riskgate:{inbox}:secret";
 const SECRET_FIELD: &str = "secret";
 const ID_MARK_FIELD: &str = "inbox_id_mark";
-/// How often riskgate reads the secret again if another node changes it meanwhile.
+/// How often riskgate tries to replace a secret that another node changes at the same time.
 const MAX_SECRET_TRIES: usize = 8;
 const KEEP_OPERATION: &str = "keeping the inbox secret";
 

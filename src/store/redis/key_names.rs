@@ -1,9 +1,10 @@
-//! The names of all Redis keys. The Redis keys that one script touches share a hash tag.
+//! The names of the Redis keys that several files use. The Redis keys that a script touches share a
+//! hash tag, except those of `fill_ring.lua`.
 
 use crate::model::month::Month;
 
 /// A hash: the rows of API keys by id.
-pub(super) const KEYS: &str = "riskgate:{ring}:keys";
+pub(super) const API_KEYS: &str = "riskgate:{ring}:keys";
 
 /// A hash: the ids of API keys by digest in hexadecimal.
 pub(super) const DIGESTS: &str = "riskgate:{ring}:digests";
@@ -12,7 +13,8 @@ pub(super) const DIGESTS: &str = "riskgate:{ring}:digests";
 pub(super) const ACCOUNTS: &str = "riskgate:{ring}:accounts";
 
 /// A sorted set with a member for each key and account. The score is the version at which the key
-/// or account last changed, or the negated number of the import that added it.
+/// or account last changed. If it has not changed since an import added it, the score is the
+/// negated number of the import.
 pub(super) const CHANGES: &str = "riskgate:{ring}:changed";
 
 /// A hash: the state of each import by its id, see `ring_common.lua`.
@@ -29,7 +31,7 @@ pub(super) const OVERRIDES: &str = "riskgate:{ring}:overrides";
 
 /// The Redis keys that every script of the ring gets, in this order.
 pub(super) const RING_REDIS_KEYS: [&str; 7] =
-    [RING_META_KEY, KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS, AUDIT];
+    [RING_META_KEY, API_KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS, AUDIT];
 
 /// The operation in errors about reading keys and accounts.
 pub(super) const READ_RING_OPERATION: &str = "reading the keys";
@@ -45,16 +47,17 @@ pub(super) const REPLICATED_KEY: &str = "riskgate:{ring}:replicated";
 /// Exists while all accounts recover from a data loss.
 pub(super) const ALL_RECOVERING_KEY: &str = "riskgate:{ring}:recovering";
 
-/// How long an account's totals of a month are kept after the first report about them, in seconds.
-/// As this is more than a year, no totals in use expire if the server's clock is wrong by less than
-/// a year.
+/// For how many seconds a server keeps an account's totals of a month after the first report about
+/// them. This is more than a year, so no totals in use expire while the server's clock is wrong by
+/// less than a year. A report after the end of the month shortens the time: see
+/// `PAST_MONTH_TTL_SECONDS`.
 pub(super) const LEDGER_TTL_SECONDS: i64 = 400 * 86_400;
 
 /// The prefix of all ledger keys.
 pub(super) const LEDGER_PREFIX: &str = "riskgate:ledger:{";
 
-/// The Redis key of an account's totals of a month. Because of the braces, this key is in the same
-/// hash slot as [`account_recovering_key`] of the same account.
+/// The Redis key of an account's totals of a month. Because of the braces, this Redis key is in the
+/// same hash slot as [`account_recovering_key`] of the same account.
 pub(super) fn ledger_key(account: &str, month: Month) -> String {
     format!("{LEDGER_PREFIX}{account}}}:{month}")
 }
@@ -70,16 +73,16 @@ pub(super) const TOP_ROWS_KEY: &str = "riskgate:{top}:rows";
 /// A hash: the requests that can be repeated, by their ids.
 pub(super) const REQUESTS: &str = "riskgate:{ring}:requests";
 
-/// For how many seconds after the latest report about it a server keeps the usage by day of a
-/// month: for the month itself and thirteen more.
+/// For how many seconds a server keeps the usage by day of a month after the latest report about
+/// it. So the usage is kept in that month and the next
+/// [`KEPT_PAST_MONTHS`](crate::store::rows::KEPT_PAST_MONTHS).
 pub(super) const DAILY_USAGE_TTL_SECONDS: i64 = 430 * 86_400;
 
 /// The prefix of all Redis keys of usage by day.
 pub(super) const DAILY_USAGE_PREFIX: &str = "riskgate:usage:{";
 
-/// A hash: an account's calls of a month by day, route, node and key. It is in the same hash slot
-/// as
-/// [`ledger_key`] of the same account.
+/// The name of a hash: an account's calls of a month by day, route, node and key. Because of the
+/// braces, this Redis key is in the same hash slot as [`ledger_key`] of the same account.
 pub(super) fn daily_usage_key(account: &str, month: Month) -> String {
     format!("{DAILY_USAGE_PREFIX}{account}}}:{month}")
 }

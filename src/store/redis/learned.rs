@@ -1,10 +1,7 @@
 //! DNS facts on a server, in two Redis keys. A hash holds the facts by name. A sorted set holds the
 //! names by the version at which each fact was written.
 
-use redis::Pipeline;
-
 use super::connection::{BULK_TIMEOUT, Redis};
-use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::operations::learned::DnsFactBackend;
@@ -19,20 +16,14 @@ impl DnsFactBackend for Redis {
     fn save_dns_facts(&mut self, facts: &[DnsFactRow]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving DNS facts";
         for chunk in facts.chunks(DNS_FACTS_PER_PAGE) {
-            let replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
-                let mut pipeline = Pipeline::new();
-                pipeline.cmd("EVALSHA").arg(&scripts[Script::SaveDnsFacts as usize]).arg(2);
-                pipeline.arg(DNS_FACTS_KEY).arg(DNS_NAMES_BY_VERSION_KEY).arg(MAX_DNS_FACTS);
+            let script = (Script::SaveDnsFacts, &[DNS_FACTS_KEY, DNS_NAMES_BY_VERSION_KEY][..]);
+            self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
+                pipeline.arg(MAX_DNS_FACTS);
                 for fact in chunk {
                     let (until, host_text) = (fact.expires_at, fact.format_host_text());
                     pipeline.arg(&fact.name).arg(format!("{until} {host_text}"));
                 }
-                pipeline
             })?;
-            if let Some(found) = replies.iter().find_map(error_reply_text) {
-                self.connection = None;
-                return Err(self.unavailable_error(OPERATION, found));
-            }
         }
         Ok(())
     }

@@ -11,7 +11,9 @@ use super::key_names::{
     ALL_RECOVERING_KEY, DAILY_USAGE_TTL_SECONDS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_META_KEY,
     account_recovering_key, daily_usage_key, ledger_key,
 };
-use super::reply::{error_reply_text, info_field, reply_number_or_zero, reply_text_or_empty};
+use super::reply::{
+    error_reply_text, info_field, replica_lines, reply_number_or_zero, reply_text_or_empty,
+};
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
@@ -19,14 +21,15 @@ use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, Report
 use crate::store::operations::ledger::LedgerBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
-/// For how long the store recovers, and so grants nothing, after a data loss. Nodes probe the store
-/// once a second, so all of them notice the loss and report their totals again in this time.
+/// For how long the store recovers after a data loss. In this time the store grants nothing. Nodes
+/// probe the store once a second, so all of them notice the loss and report their totals again.
 const RECOVERY_PERIOD: Duration = Duration::from_secs(3);
 /// Replicas acknowledge their offset once a second. A replica that has acknowledged nothing for
 /// more than this many seconds counts as missing.
 const MAX_REPLICA_LAG_SECONDS: i64 = 2;
-/// How long an account's totals of a past month are kept after each report about them, in seconds.
-/// Two months, because the reporting node's clock may be wrong, so that the month is not over yet.
+/// For how many seconds a server keeps an account's totals of a month after a report that the node
+/// sends when the month is past. Two months, because that node's clock may be wrong and the month
+/// not over.
 const PAST_MONTH_TTL_SECONDS: i64 = 62 * 86_400;
 
 /// Counts the connected replicas that acknowledged recently, from `INFO replication`.
@@ -40,11 +43,7 @@ fn count_live_replicas(replication_info: &str) -> usize {
         field("state") == Some("online")
             && lag.is_some_and(|lag| (0..=MAX_REPLICA_LAG_SECONDS).contains(&lag))
     };
-    let is_replica = |line: &&str| {
-        line.strip_prefix("slave")
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    replication_info.lines().filter(is_replica).filter(is_connected).count()
+    replica_lines(replication_info).filter(is_connected).count()
 }
 
 impl LedgerBackend for Redis {
@@ -73,26 +72,11 @@ impl LedgerBackend for Redis {
         let known_beginning = known.split(' ').nth(1).unwrap_or("");
         let new_beginning = format!("{run_id}@{}.{:06}", unix_now.0, unix_now.1);
         let recovery_ms = RECOVERY_PERIOD.as_millis() as u64;
-        let mut replies = self.run_scripts(OPERATION, |scripts| {
-            let mut run_probe = redis::pipe();
-            run_probe
-                .cmd("EVALSHA")
-                .arg(&scripts[Script::Probe as usize])
-                .arg(2)
-                .arg(RING_META_KEY);
-            run_probe
-                .arg(ALL_RECOVERING_KEY)
-                .arg(&incarnation)
-                .arg(known_beginning)
-                .arg(&new_beginning);
-            run_probe.arg(latest_begun_month.number()).arg(recovery_ms);
-            run_probe
+        let script = (Script::Probe, &[RING_META_KEY, ALL_RECOVERING_KEY][..]);
+        let reply = self.run_script(OPERATION, self.timeout, script, |arguments| {
+            arguments.arg(&incarnation).arg(known_beginning).arg(&new_beginning);
+            arguments.arg(latest_begun_month.number()).arg(recovery_ms);
         })?;
-        let reply = replies.pop().unwrap_or(Value::Nil);
-        if let Some(found) = error_reply_text(&reply) {
-            self.connection = None;
-            return Err(self.unavailable_error(OPERATION, found));
-        }
         let (store_id, began, recovering, refusal): (String, String, u64, String) =
             self.parse_reply(OPERATION, reply)?;
         self.update_missing_replicas(count_live_replicas(&replication));
@@ -126,7 +110,7 @@ impl LedgerBackend for Redis {
         // grants until its timeout. A later probe notices when the replicas are back.
         let must_wait = replicas > 0 && self.missing_replicas == 0;
         let wait_ms = self.replica_wait_ms();
-        let mut replies = self.run_scripts(OPERATION, |scripts| {
+        let mut replies = self.run_scripts(OPERATION, self.timeout, |scripts| {
             let mut pipeline = redis::pipe();
             for report in reports {
                 let script = &scripts[Script::ReportLease as usize];
@@ -144,8 +128,8 @@ impl LedgerBackend for Redis {
                 return Err(self.too_few_replicas_error(OPERATION));
             }
         }
-        // An unreadable key concerns one account. Any other error concerns the server, so the whole
-        // batch fails.
+        // An unreadable Redis key concerns one account. Any other error concerns the server, so the
+        // whole batch fails.
         let is_server_error = |found: &String| !is_error_of_one_account(found);
         if let Some(found) = replies.iter().filter_map(error_reply_text).find(is_server_error) {
             self.connection = None;
@@ -158,7 +142,7 @@ impl LedgerBackend for Redis {
                 continue;
             }
             let Some(grant) = parse_grant(report.sequence, reply) else {
-                // The connection is closed, because it may hold more replies to other requests.
+                // The connection may hold more replies to other requests.
                 self.connection = None;
                 return Err(self.unavailable_error(OPERATION, "an answer to another request"));
             };
@@ -225,6 +209,7 @@ impl LedgerBackend for Redis {
         rows.sort_by(|a, b| a.account.cmp(&b.account));
         Ok(rows)
     }
+
     fn read_daily_usage(
         &mut self,
         month: Month,
@@ -238,8 +223,8 @@ impl LedgerBackend for Redis {
 
 impl Redis {
     /// The timeout of WAIT in milliseconds: three quarters of the operation's timeout, so that the
-    /// reply arrives in time even if no replica acknowledges. Never 0, because WAIT takes 0 as no
-    /// timeout.
+    /// reply arrives in time even if no replica acknowledges. Never 0, because 0 means to WAIT that
+    /// there is no timeout.
     pub(super) fn replica_wait_ms(&self) -> u64 {
         (self.timeout * 3 / 4).as_millis().max(1) as u64
     }
@@ -254,37 +239,25 @@ impl Redis {
         self.unavailable_error(operation, format!("only {present} of {wanted} replicas have it"))
     }
 
-    /// The name of every account that has a Redis key of the month with this prefix, in order.
-    /// Names are bytes, because another program may have written keys that are not UTF-8.
+    /// Finds the accounts that have a Redis key of the month with this prefix. Returns their names
+    /// in order, as bytes: another program may have written names that are not UTF-8.
     pub(super) fn find_accounts_of_month(
         &mut self,
         prefix: &str,
         month: Month,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
-        const OPERATION: &str = "reading usage";
         let tail = format!("}}:{month}");
-        let mut accounts = std::collections::BTreeSet::new();
-        let mut cursor = 0u64;
-        loop {
-            let mut scan = redis::pipe();
-            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{prefix}*{tail}"));
-            scan.arg("COUNT").arg(1_000);
-            let reply = self.query_with_retry(OPERATION, &scan)?.pop().unwrap_or(Value::Nil);
-            let (next, keys): (u64, Vec<Vec<u8>>) = self.parse_reply(OPERATION, reply)?;
-            let name = |key: &Vec<u8>| {
-                Some(key.strip_prefix(prefix.as_bytes())?.strip_suffix(tail.as_bytes())?.to_owned())
-            };
-            accounts.extend(keys.iter().filter_map(name));
-            cursor = next;
-            if cursor == 0 {
-                return Ok(accounts.into_iter().collect());
-            }
-        }
+        let keys = self.find_redis_keys("reading usage", &format!("{prefix}*{tail}"))?;
+        let name = |key: &Vec<u8>| {
+            Some(key.strip_prefix(prefix.as_bytes())?.strip_suffix(tail.as_bytes())?.to_owned())
+        };
+        let accounts: BTreeSet<Vec<u8>> = keys.iter().filter_map(name).collect();
+        Ok(accounts.into_iter().collect())
     }
 }
 
-/// Returns true if an error reply concerns the Redis key of one account only: the key is of another
-/// type, or its contents can't be read.
+/// Returns true if an error reply concerns the Redis key of one account only: that Redis key is of
+/// another type, or its contents can't be read.
 fn is_error_of_one_account(found: &str) -> bool {
     found.starts_with("WRONGTYPE") || found.starts_with("DAMAGED")
 }
@@ -305,8 +278,8 @@ fn parse_usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
     let claimed = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
     Some(UsageRow {
         account,
-        // After a data loss, `claim` holds the totals that nodes knew before the loss. They count
-        // here at once, although only the next report after the recovery raises `spent` and
+        // After a data loss, `claim` holds the totals that nodes knew before the loss. These totals
+        // count here at once, although only the next report after the recovery raises `spent` and
         // `leased` to them.
         spent: spent.max(claimed(claim.map(|claim| claim.1))),
         leased: leased.max(claimed(claim.map(|claim| claim.0))),
@@ -344,7 +317,7 @@ fn push_report_command(
         .arg(DAILY_USAGE_TTL_SECONDS);
     for count in usage {
         let index = usage_months.iter().position(|usage_month| *usage_month == count.month);
-        // The first two keys are those of the totals, and Lua counts from 1.
+        // The first two Redis keys are about the totals, and Lua counts from 1.
         let number = index.map_or(0, |index| index + 3);
         pipeline.arg(number).arg(format_usage_field(count, node_id)).arg(count.calls);
     }

@@ -16,7 +16,7 @@ use crate::store::operations::time::TimeBackend;
 use crate::store::rows::MonthRepair;
 
 const REPAIR_OPERATION: &str = "repairing the month";
-/// The field of the believed time of a gateway.
+/// The field of [`RING_META_KEY`] that has the believed time of a gateway.
 const BELIEVED_TIME_FIELD: &str = "time";
 
 impl TimeBackend for Redis {
@@ -28,7 +28,7 @@ impl TimeBackend for Redis {
         Ok(number.and_then(Month::from_number))
     }
 
-    fn unix_now(&mut self) -> Result<Option<i64>, StoreError> {
+    fn server_unix_now(&mut self) -> Result<Option<i64>, StoreError> {
         const OPERATION: &str = "reading its clock";
         let mut read = redis::pipe();
         read.cmd("TIME");
@@ -83,7 +83,7 @@ impl TimeBackend for Redis {
 }
 
 impl Redis {
-    /// The Redis keys with this prefix that are about a later month than `month`.
+    /// Finds the Redis keys with this prefix that are about a later month than `month`.
     fn find_keys_of_later_months(
         &mut self,
         prefix: &str,
@@ -94,28 +94,19 @@ impl Redis {
         Ok(found.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// The Redis keys with this prefix that are about a month, each once, with that month.
+    /// Finds the Redis keys with this prefix that are about a month, and returns each with its
+    /// month.
     pub(super) fn find_keys_by_month(
         &mut self,
         operation: &'static str,
         prefix: &str,
     ) -> Result<BTreeSet<(Month, Vec<u8>)>, StoreError> {
-        let mut found = BTreeSet::new();
-        let mut cursor = 0u64;
-        loop {
-            let mut scan = redis::pipe();
-            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{prefix}*}}:*")).arg("COUNT");
-            scan.arg(CHUNK_ROWS);
-            let (next, names): (u64, Vec<Vec<u8>>) = self.query_last_reply(operation, &scan)?;
-            for name in names {
-                let text = String::from_utf8_lossy(&name);
-                let month = text.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
-                found.extend(month.map(|month| (month, name.clone())));
-            }
-            cursor = next;
-            if cursor == 0 {
-                return Ok(found);
-            }
-        }
+        let names = self.find_redis_keys(operation, &format!("{prefix}*}}:*"))?;
+        let with_month = |name: Vec<u8>| {
+            let text = String::from_utf8_lossy(&name);
+            let month = text.rsplit_once("}:").and_then(|(_, text)| Month::parse(text))?;
+            Some((month, name))
+        };
+        Ok(names.into_iter().filter_map(with_month).collect())
     }
 }

@@ -19,7 +19,7 @@ use crate::store::overrides::{
 
 const READ_OPERATION: &str = "reading the overrides";
 const WRITE_OPERATION: &str = "changing overrides";
-/// How often a read begins again because a change came between.
+/// How often `stored_overrides` reads at most until nothing changes during a read.
 const MAX_READS: u32 = 8;
 
 impl OverrideBackend for Redis {
@@ -152,7 +152,7 @@ impl Redis {
         }
     }
 
-    /// The two fields of a domain, that of the exact override first, and their values.
+    /// Reads the two fields of a domain, that of the exact override first, and their values.
     fn read_fields(
         &mut self,
         domain: &str,
@@ -166,7 +166,7 @@ impl Redis {
     /// Reads all overrides, sorted, and the fields that can't be read.
     fn scan_overrides(&mut self) -> Result<(Vec<StoredOverride>, Vec<String>), StoreError> {
         let (mut rows, mut damaged) = (BTreeMap::new(), Vec::new());
-        self.scan_hash_fields(OVERRIDES, |field, text| {
+        self.scan_hash_fields(READ_OPERATION, OVERRIDES, |field, text| {
             let (field, text) =
                 (String::from_utf8_lossy(&field).into_owned(), String::from_utf8(text).ok());
             match text.and_then(|text| parse_row(&field, &text)) {

@@ -1,7 +1,7 @@
-//! Asks why a server does not answer: whether it speaks TLS.
+//! Finds out whether a server does not answer because it speaks TLS, or because it speaks none.
 //!
-//! Sends one PING without user and password, and only while a person waits: a node that connects
-//! again has no time for it.
+//! Sends one PING without user and password. riskgate does this only for a command, where a person
+//! waits; a node that connects again has no time for it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,8 +11,9 @@ use redis::ConnectionAddr;
 
 /// How long the probe may take for each step.
 const STEP_TIMEOUT: Duration = Duration::from_millis(300);
-/// The shortest time limit of a connection that a person waits for.
-pub(super) const MIN_PATIENCE: Duration = Duration::from_secs(5);
+/// riskgate asks only if the time limit of the connection is at least this long: then a person
+/// waits.
+pub(super) const MIN_TIMEOUT_FOR_PROBE: Duration = Duration::from_secs(5);
 
 /// Returns what is wrong with the scheme of the address, if the server shows it.
 pub(super) fn find_other_protocol(address: &ConnectionAddr) -> Option<&'static str> {

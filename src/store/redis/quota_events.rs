@@ -4,11 +4,10 @@
 //! A pending event is `p ATTEMPTS CREATED MONTH JSON`, with account and body in the JSON. A
 //! finished event is `delivered ATTEMPTS CREATED MONTH FINISHED`, or begins with `given_up`.
 
-use redis::{Pipeline, Value};
+use redis::Value;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::fill::{OnExisting, Staging};
-use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
@@ -18,6 +17,7 @@ use crate::store::quota_events::{
     QuotaEventRow, QuotaEventState,
 };
 
+const READ_OPERATION: &str = "reading the quota events";
 /// A hash: the text of each event by its key.
 const EVENTS_KEY: &str = "riskgate:{webhook}:events";
 /// A sorted set: the pending events, with the Unix second at which each is due.
@@ -88,7 +88,7 @@ impl QuotaEventBackend for Redis {
     fn count_pending_quota_events(&mut self) -> Result<u64, StoreError> {
         let mut count = redis::pipe();
         count.cmd("ZCARD").arg(DUE_KEY);
-        self.query_last_reply("reading the quota events", &count)
+        self.query_last_reply(READ_OPERATION, &count)
     }
 
     fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError> {
@@ -151,7 +151,7 @@ impl Redis {
     /// Reads all readable events, in the order of their keys.
     fn read_quota_events(&mut self) -> Result<Vec<QuotaEventRow>, StoreError> {
         let mut events = std::collections::BTreeMap::new();
-        self.scan_hash_fields(EVENTS_KEY, |key, text| {
+        self.scan_hash_fields(READ_OPERATION, EVENTS_KEY, |key, text| {
             let (key, text) = (String::from_utf8(key), String::from_utf8(text));
             let event = key.ok().zip(text.ok()).and_then(|(key, text)| parse_event(&key, &text));
             events.extend(event.map(|event| (event.key.clone(), event)));
@@ -159,8 +159,8 @@ impl Redis {
         Ok(events.into_values().collect())
     }
 
-    /// Runs a script, and does not wait for replicas: a failover that loses its change costs a
-    /// repeat of the message, which the receiver recognizes.
+    /// Runs a script without waiting for replicas. If a failover then loses the change, riskgate
+    /// sends a message twice, and the receiver recognizes the repeat.
     fn run_event_script(
         &mut self,
         operation: &'static str,
@@ -168,17 +168,9 @@ impl Redis {
         redis_keys: &[&str],
         arguments: &[String],
     ) -> Result<Value, StoreError> {
-        let mut replies = self.run_scripts_within(operation, BULK_TIMEOUT, |scripts| {
-            let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(redis_keys.len());
-            pipeline.arg(redis_keys).arg(arguments);
-            pipeline
-        })?;
-        if let Some(found) = replies.iter().find_map(error_reply_text) {
-            self.connection = None;
-            return Err(self.unavailable_error(operation, found));
-        }
-        Ok(replies.pop().unwrap_or(Value::Nil))
+        self.run_script(operation, BULK_TIMEOUT, (script, redis_keys), |pipeline| {
+            pipeline.arg(arguments);
+        })
     }
 }
 

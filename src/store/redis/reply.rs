@@ -22,6 +22,14 @@ pub(super) fn reply_number_or_zero(value: Value) -> u64 {
     redis::from_redis_value::<i64>(value).map_or(0, |number| u64::try_from(number).unwrap_or(0))
 }
 
+/// The lines of `INFO replication` about the replicas: one for each.
+pub(super) fn replica_lines(info: &str) -> impl Iterator<Item = &str> {
+    info.lines().filter(|line| {
+        line.strip_prefix("slave")
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    })
+}
+
 /// A field of an INFO reply.
 pub(super) fn info_field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))

@@ -1,18 +1,16 @@
 //! Writes rows back to a server that had acknowledged and lost them, in pages.
 
-use redis::Pipeline;
-
 use super::connection::Redis;
 use super::key_names::{REPLICATED_KEY, RING_REDIS_KEYS};
-use super::reply::{error_reply_text, reply_number_or_zero};
+use super::reply::reply_number_or_zero;
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow};
 
-/// The most rows in one script. For each row, the script passes two arguments to one Redis command,
-/// and Lua limits how many arguments one call can pass.
+/// The most rows in one script. The script passes two arguments for each row to one Redis command,
+/// and Lua limits the arguments of a call.
 const MAX_ROWS_PER_SCRIPT: usize = 1_000;
 const OPERATION: &str = "restoring lost rows";
 /// How long [`REPLICATED_KEY`] is kept, in seconds.
@@ -48,31 +46,23 @@ impl Redis {
             arguments.extend([account.name.clone(), format_account(account)]);
         }
         arguments.extend(self.time_arguments());
-        let replies = self.run_scripts(OPERATION, |scripts| {
-            let mut pipeline = Pipeline::new();
-            pipeline
-                .cmd("EVALSHA")
-                .arg(&scripts[Script::RestoreRows as usize])
-                .arg(RING_REDIS_KEYS.len());
-            pipeline.arg(&RING_REDIS_KEYS).arg(&arguments);
-            pipeline
-        })?;
-        match replies.iter().find_map(error_reply_text) {
-            Some(found) => Err(self.unavailable_error(OPERATION, found)),
-            None => Ok(()),
-        }
+        let script = (Script::RestoreRows, &RING_REDIS_KEYS[..]);
+        let restored = self.run_script(OPERATION, self.timeout, script, |pipeline| {
+            pipeline.arg(&arguments);
+        });
+        restored.map(drop)
     }
 
-    /// Waits for `wait_replicas` replicas to get the latest write of this connection, and returns
+    /// Waits until `wait_replicas` replicas have the latest write of this connection, and returns
     /// how many lack it. Waits no longer than for a report of the ledger, because the caller can't
-    /// read changes of keys while it waits.
+    /// read changes of keys meanwhile.
     fn wait_counting_missing_replicas(&mut self) -> Result<usize, StoreError> {
         if self.wait_replicas == 0 {
             return Ok(0);
         }
         let mut wait = redis::pipe();
-        // Valkey counts a replica that has not got its first copy yet, unless something was written
-        // since. The scripts write nothing if all rows are there.
+        // If nothing was written since a replica connected, Valkey counts the replica even before
+        // it has its first copy. The scripts write nothing if the store has all rows.
         wait.cmd("SET").arg(REPLICATED_KEY).arg(1).arg("EX").arg(REPLICATED_SECONDS);
         wait.cmd("WAIT").arg(self.wait_replicas).arg(self.replica_wait_ms());
         let reached =

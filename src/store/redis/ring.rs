@@ -1,19 +1,21 @@
 //! Keys and accounts on a server.
 //!
 //! Two hashes hold the rows: keys by id, accounts by name. Committed rows are never deleted. A
-//! sorted set holds the version at which each row last changed, so the changes after any version
-//! can always be read. A server may lose a change and then reach the same version by another
-//! change. The ids of the latest changes show such a loss.
+//! sorted set holds the version at which each row last changed, so riskgate can always read the
+//! changes after any version. A server may lose a change and then reach the same version by another
+//! change. The ids of the latest thousand changes show such a loss.
 //!
-//! Every write is one script, except that many keys are added with several scripts: see `import`. A
-//! read gets the version before and after it reads the rows, and so notices a change in between. A
-//! damaged row or a foreign entry does not affect other rows: see `foreign`.
+//! Every write is one script, except that riskgate adds many keys with several scripts: see
+//! `import`. A read reads the version before and after the rows, and so notices a change in
+//! between. A damaged row or a foreign entry does not affect other rows: see `foreign`.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READ_RING_OPERATION, RING_REDIS_KEYS};
+use super::key_names::{
+    ACCOUNTS, API_KEYS, CHANGES, DIGESTS, READ_RING_OPERATION, RING_REDIS_KEYS,
+};
 use super::ring_state::{ImportedRow, RingState};
 use super::rows::{format_own_limit, format_plan_or_empty, parse_account, parse_digest, parse_key};
 use super::scripts::Script;
@@ -29,11 +31,11 @@ use crate::store::overrides::StoredOverrides;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
 
 /// How often one call of `ring_changes` reads the changes at most. If the version changes during a
-/// read, the call reads again. It returns what it read last, even if the version changed again.
+/// read, the call reads again. The last read counts, even if the version changed during it.
 const MAX_READS_PER_RING_CHANGES: u32 = 8;
 
-/// A backup needs a moment in which no key or account changes while a few rows are read. It waits
-/// this long for such a moment.
+/// A backup needs a moment in which no key, account or record changes while it reads a few rows.
+/// The backup waits this long for such a moment.
 const QUIET_MOMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl RingBackend for Redis {
@@ -43,14 +45,14 @@ impl RingBackend for Redis {
 
     fn count_keys(&mut self) -> Result<u64, StoreError> {
         let mut count = redis::pipe();
-        count.cmd("HLEN").arg(KEYS);
+        count.cmd("HLEN").arg(API_KEYS);
         self.query_last_reply("counting the keys", &count)
     }
 
     fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         let Some(state) = self.read_checked_ring_state(0, BULK_TIMEOUT)? else { return Ok(None) };
         // Keys first, so that every key that is read has its account.
-        let keys = self.scan_rows(&state, KEYS, parse_key)?;
+        let keys = self.scan_rows(&state, API_KEYS, parse_key)?;
         let accounts = self.scan_rows(&state, ACCOUNTS, parse_account)?;
         let (accounts, keys, damaged) = self.separate_damaged_rows(accounts, keys)?;
         let is_unchanged = self.is_unchanged_since(&state.ring_version)?;
@@ -62,8 +64,8 @@ impl RingBackend for Redis {
         Ok(Some(rows))
     }
 
-    /// Reads keys and accounts, and the id of the last record that the audit had at that moment.
-    /// Reads again whatever changes meanwhile, until nothing has changed while it was read.
+    /// Reads keys, accounts, overrides, states of sources, and the id of the audit's last record.
+    /// Repeats the read until nothing has changed during it.
     fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
         let Some(mut rows) = self.ring_rows()? else { return self.snapshot_without_ring() };
         let deadline = Instant::now() + QUIET_MOMENT_TIMEOUT;
@@ -88,8 +90,8 @@ impl RingBackend for Redis {
         let mut reads = 1;
         loop {
             let changes = self.read_changes(after_version)?;
-            // If the version changed during the read, the rows may include a later change. If the
-            // server then lost that change, nobody would notice.
+            // If the version changed during the read, the rows may have a later change than the
+            // version. If the server then lost that change, no node would notice.
             if self.is_unchanged_since(&changes.ring_version)?
                 || reads == MAX_READS_PER_RING_CHANGES
             {
@@ -142,7 +144,7 @@ impl RingBackend for Redis {
     }
 
     fn find_key(&mut self, id: &str) -> Result<Option<KeyRow>, StoreError> {
-        self.find_row(KEYS, id, parse_key)
+        self.find_row(API_KEYS, id, parse_key)
     }
 
     fn find_key_by_digest(&mut self, digest: &[u8; 32]) -> Result<Option<KeyRow>, StoreError> {
@@ -165,8 +167,8 @@ impl RingBackend for Redis {
 }
 
 impl Redis {
-    /// What a copy reads of a server without a store id. A gateway without keys and accounts writes
-    /// none, but its server may have the inbox secret and sign-ups.
+    /// Reads what a copy needs of a server without a store id. A gateway without keys and accounts
+    /// writes no store id, but may have written the inbox secret and sign-ups.
     fn snapshot_without_ring(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
         if self.read_inbox_secret()?.is_none() && !self.has_sign_ups(READ_RING_OPERATION)? {
             return Ok(None);
@@ -184,7 +186,7 @@ impl Redis {
             state.committed_imports.values().filter(|(_, version)| *version > after_version);
         let import_ranges = later.map(|(number, _)| (format!("-{number}"), format!("-{number}")));
         // Imports are read first. If a key of an import changes in between, the key moves to the
-        // range of versions, which is read later.
+        // range of versions, and that range is read last.
         for (from, to) in import_ranges.chain([(format!("({after_version}"), "+inf".to_owned())]) {
             let mut read = redis::pipe();
             read.cmd("ZRANGEBYSCORE").arg(CHANGES).arg(from).arg(to);
@@ -194,7 +196,7 @@ impl Redis {
         let members_of = |prefix: &str| -> Vec<&str> {
             texts.clone().filter_map(|member| member.strip_prefix(prefix)).collect()
         };
-        let keys = self.read_rows_by_name(&state, KEYS, &members_of("key:"), parse_key)?;
+        let keys = self.read_rows_by_name(&state, API_KEYS, &members_of("key:"), parse_key)?;
         let accounts =
             self.read_rows_by_name(&state, ACCOUNTS, &members_of("account:"), parse_account)?;
         let (accounts, keys, damaged) = self.separate_damaged_rows(accounts, keys)?;
@@ -237,7 +239,7 @@ impl Redis {
         damaged.account_names.extend(accounts.damaged_names);
         damaged.key_digests_by_id.extend(keys.damaged_names.into_iter().map(|id| (id, None)));
         if !damaged.key_digests_by_id.is_empty() {
-            self.scan_hash_fields(DIGESTS, |hex, id| {
+            self.scan_hash_fields(READ_RING_OPERATION, DIGESTS, |hex, id| {
                 if let (Ok(hex), Ok(id)) = (String::from_utf8(hex), String::from_utf8(id))
                     && let Some(found) = damaged.key_digests_by_id.get_mut(&id)
                 {
@@ -257,7 +259,8 @@ impl Redis {
     ) -> Result<ParsedRows<R>, StoreError> {
         // A scan may return a row twice.
         let mut texts: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
-        self.scan_hash_fields(hash_key, |name, text| drop(texts.insert(name, text)))?;
+        let insert = |name, text| drop(texts.insert(name, text));
+        self.scan_hash_fields(READ_RING_OPERATION, hash_key, insert)?;
         let mut read = ParsedRows::with_capacity(texts.len());
         let own_rows =
             texts.into_iter().filter(|(name, _)| !self.foreign_entries.contains(hash_key, name));
@@ -326,7 +329,7 @@ impl Redis {
         else {
             return Ok(None);
         };
-        // Read after the row, so that the import of the row is known if it was committed.
+        // The state is read after the row: then it has the row's import if that was committed.
         let state = self.read_checked_ring_state(0, BULK_TIMEOUT)?;
         Ok(match state.as_ref().map(|state| state.imported_row(&text)) {
             Some(ImportedRow::Committed(text)) => parse_row(name, text),

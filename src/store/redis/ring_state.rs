@@ -9,15 +9,15 @@ use redis::Value;
 use super::connection::{BULK_TIMEOUT, Redis};
 use super::foreign::EntryCounts;
 use super::key_names::RING_META_KEY;
-use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, IMPORTS, KEYS};
+use super::key_names::{ACCOUNTS, API_KEYS, CHANGES, DIGESTS, IMPORTS};
 use crate::store::error::StoreError;
 use crate::store::rows::RingVersion;
 
 /// The state of the ring at one moment.
 pub(super) struct RingState {
     pub(super) ring_version: RingVersion,
-    /// The caller asked for the changes after a version. This is the id of the change that led to
-    /// that version; `None` if the server no longer knows it.
+    /// The id of the change that led to the version after which the caller asked for changes.
+    /// `None` if the server does not know that id.
     pub(super) since_change_id: Option<String>,
     /// Committed imports by id: the number of each, and the version that its commit led to.
     pub(super) committed_imports: HashMap<String, (u64, u64)>,
@@ -28,8 +28,8 @@ pub(super) struct RingState {
 
 impl Redis {
     /// Reads the state of the ring; `None` if the server is not initialized. Fails if rows were
-    /// lost. As riskgate deletes no committed row, a loss shows in the entry counts, which then
-    /// disagree.
+    /// lost: riskgate deletes no committed row, so the entry counts disagree only after a loss or
+    /// because of foreign entries.
     pub(super) fn read_checked_ring_state(
         &mut self,
         after_version: u64,
@@ -82,7 +82,7 @@ impl Redis {
         read.cmd("MULTI");
         read.cmd("HMGET").arg(RING_META_KEY).arg("store_id").arg("version").arg("history");
         read.arg(format!("change:{after_version}"));
-        read.cmd("HLEN").arg(KEYS).cmd("HLEN").arg(DIGESTS).cmd("HLEN").arg(ACCOUNTS);
+        read.cmd("HLEN").arg(API_KEYS).cmd("HLEN").arg(DIGESTS).cmd("HLEN").arg(ACCOUNTS);
         read.cmd("ZCARD").arg(CHANGES).cmd("HGETALL").arg(IMPORTS);
         read.cmd("EXEC");
         let reply =
@@ -116,7 +116,7 @@ impl Redis {
     }
 }
 
-/// A row by the import that wrote it.
+/// A row, by the state of the import that added it.
 pub(super) enum ImportedRow<'t> {
     /// The row is in effect: its text without the import id.
     Committed(&'t str),
@@ -149,8 +149,8 @@ fn is_random_id(text: &str) -> bool {
 }
 
 /// Parses the field `history`, and returns the id of the change that led to `version`. `None` if
-/// the field is about an earlier version: then a riskgate version that writes no change ids made
-/// the latest change.
+/// the field is about an earlier version: then an early version of riskgate, which writes no change
+/// ids, made the latest change.
 fn parse_history_field(history: Option<String>, version: u64) -> Option<String> {
     let history = history?;
     let (change_version, id) = history.split_once(' ')?;

@@ -3,7 +3,7 @@
 //! A key is `IMPORT EXPIRY REVOKED DIGEST JSON`. The fields that scripts need come before the JSON,
 //! because Lua would not write JSON back unchanged. An account is `IMPORT LIMIT PLAN`, with the
 //! plan in JSON. `IMPORT` is the id of the import that added the row. A field without a value is
-//! `-`.
+//! `-`; a plan without a value is `null`.
 
 use serde::Deserialize;
 use serde_json::json;

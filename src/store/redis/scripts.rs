@@ -1,6 +1,6 @@
 //! The Lua scripts that a server runs.
 
-/// A Lua script. riskgate loads the scripts if the server does not have them. The number of a
+/// A Lua script. If the server does not have the scripts, riskgate loads them. The number of a
 /// variant is its index in `Redis::script_digests`.
 #[derive(Clone, Copy)]
 pub(super) enum Script {

@@ -1,9 +1,9 @@
 //! Asks Sentinels which server is the primary of a service.
 //!
-//! All of them are asked at once. Once more than half have answered, the answer of the latest
-//! failover counts: a Sentinel that was cut off from the others names an old server. While there is
-//! a store with this address, they are asked each second, so that a node leaves a server that only
-//! it can still reach.
+//! riskgate asks all Sentinels of an address at once. Once more than half have named a server, or
+//! after a timeout, the answer of the latest failover counts: a Sentinel that was cut off from the
+//! others names an old server. While the process has a store with this address, it asks the
+//! Sentinels each second, so that a node leaves a server that nobody else can reach.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -18,13 +18,13 @@ use crate::store::finding::Finding;
 use crate::store::sentinel_url::SentinelUrl;
 use crate::store::url::RedisUrl;
 
-/// How often the Sentinels are asked.
-const PERIOD: Duration = Duration::from_secs(1);
-/// How long an answer may take when they are asked each second.
+/// How often riskgate asks the Sentinels.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the answers may take when riskgate asks each second.
 const WATCH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most threads that wait for one Sentinel.
-const MAX_THREADS: usize = 8;
+const MAX_WAITING_THREADS: usize = 8;
 
 /// The server that the Sentinels name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) struct NamedServer {
 pub(super) struct Sentinels {
     service: String,
     members: Vec<Arc<Sentinel>>,
-    /// What they named last.
+    /// The server that the Sentinels named last.
     latest: Mutex<Option<NamedServer>>,
 }
 
@@ -48,11 +48,11 @@ struct Sentinel {
     client: Client,
     /// `None` until the first question, and after a failure.
     connection: Mutex<Option<Connection>>,
-    /// How many threads wait for its answer.
-    threads: AtomicUsize,
+    /// How many threads wait for this Sentinel's answer.
+    waiting_threads: AtomicUsize,
 }
 
-/// The Sentinels that are asked each second. All stores of a process with the same address and
+/// The Sentinels that riskgate asks each second. All stores of a process with the same address and
 /// options share them.
 static WATCHED: LazyLock<Mutex<Vec<Watched>>> = LazyLock::new(Mutex::default);
 
@@ -63,9 +63,9 @@ struct Watched {
 }
 
 impl Sentinels {
-    /// Returns the Sentinels of this address, which are asked each second from now on. `clients`
-    /// has one for each host.
-    pub fn shared(
+    /// Returns the Sentinels of this address. If no store of this process asks them yet, starts a
+    /// thread that asks them each second. `clients` has one client for each host.
+    pub fn find_or_watch(
         url: &RedisUrl,
         parts: &SentinelUrl,
         options: &RedisOptions,
@@ -79,7 +79,8 @@ impl Sentinels {
         }
         let members = parts.hosts().iter().zip(clients).map(|(host, client)| {
             let connection = Mutex::default();
-            Arc::new(Sentinel { host: host.clone(), client, connection, threads: 0.into() })
+            let (host, waiting_threads) = (host.clone(), 0.into());
+            Arc::new(Sentinel { host, client, connection, waiting_threads })
         });
         let sentinels = Arc::new(Sentinels {
             service: parts.service().to_owned(),
@@ -95,9 +96,9 @@ impl Sentinels {
         let watch = std::thread::Builder::new().name("sentinels".to_owned());
         let spawned = watch.spawn(move || {
             loop {
-                std::thread::sleep(PERIOD);
+                std::thread::sleep(ASK_INTERVAL);
                 let Some(sentinels) = weak.upgrade() else { return };
-                // Who connects next is told why they don't answer.
+                // If this fails, the next connection fails as well and gives the reason.
                 let _ = sentinels.ask(WATCH_TIMEOUT);
             }
         });
@@ -107,10 +108,10 @@ impl Sentinels {
         sentinels
     }
 
-    /// Asks all Sentinels at once, and waits for their answers at most this long. The error says
-    /// what each answered.
+    /// Asks all Sentinels at once, and waits for their answers at most this long. If none names a
+    /// server, the error says what each answered.
     pub fn ask(&self, timeout: Duration) -> Result<NamedServer, String> {
-        // More than half have agreed on each failover.
+        // More than half of the Sentinels have agreed on each failover.
         let majority = self.members.len() / 2 + 1;
         let has_majority = |answers: &[Result<NamedServer, String>]| {
             answers.iter().filter(|answer| answer.is_ok()).count() >= majority
@@ -126,7 +127,7 @@ impl Sentinels {
         };
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         match latest.as_ref() {
-            // Only a Sentinel that was cut off has answered.
+            // Only Sentinels that were cut off have answered.
             Some(known) if known.epoch > named.epoch => return Ok(known.clone()),
             Some(known) if known.host != named.host => {
                 let service = &self.service;
@@ -138,8 +139,8 @@ impl Sentinels {
         Ok(named)
     }
 
-    /// Asks all Sentinels at once. Returns their answers in the order of the address, once all have
-    /// answered, or as many as `is_enough` wants, or after this time.
+    /// Asks all Sentinels at once. Returns their answers in the order of the address: once all have
+    /// answered, once `is_enough` says so, or after this time.
     fn ask_each(
         &self,
         timeout: Duration,
@@ -152,7 +153,7 @@ impl Sentinels {
         for (index, member) in self.members.iter().enumerate() {
             let (member, service) = (Arc::clone(member), self.service.clone());
             let sender = sender.clone();
-            // Nobody waits for a Sentinel that hangs.
+            // Each Sentinel gets a thread, so that one that hangs holds up no other.
             let spawned = std::thread::Builder::new().spawn(move || {
                 let _ = sender.send((index, member.ask(&service, timeout)));
             });
@@ -171,8 +172,8 @@ impl Sentinels {
         answers
     }
 
-    /// What is wrong with the Sentinels.
-    pub fn check(&self, timeout: Duration) -> Vec<Finding> {
+    /// Asks all Sentinels, and says what is wrong with their answers.
+    pub fn collect_findings(&self, timeout: Duration) -> Vec<Finding> {
         const SUBJECT: &str = "sentinels";
         let answers = self.ask_each(timeout, |_| false);
         let latest = answers.iter().flatten().max_by_key(|server| server.epoch);
@@ -213,20 +214,20 @@ impl Sentinels {
 }
 
 impl Sentinel {
-    /// Asks this Sentinel. The error says what it answered.
+    /// Asks this Sentinel. The error says what it answered, or why there is no answer.
     fn ask(&self, service: &str, timeout: Duration) -> Result<NamedServer, String> {
-        if self.threads.fetch_add(1, Ordering::Relaxed) >= MAX_THREADS {
-            self.threads.fetch_sub(1, Ordering::Relaxed);
+        if self.waiting_threads.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING_THREADS {
+            self.waiting_threads.fetch_sub(1, Ordering::Relaxed);
             return Err("earlier questions have no answer yet".to_owned());
         }
         let answer = self.ask_once_or_twice(service, timeout);
-        self.threads.fetch_sub(1, Ordering::Relaxed);
+        self.waiting_threads.fetch_sub(1, Ordering::Relaxed);
         answer
     }
 
     fn ask_once_or_twice(&self, service: &str, timeout: Duration) -> Result<NamedServer, String> {
         let deadline = Instant::now() + timeout;
-        // Who asks meanwhile opens another connection, and need not wait for this answer.
+        // A thread that asks at the same time opens a connection of its own, and does not wait.
         let kept = self.connection.try_lock().ok().and_then(|mut kept| kept.take());
         let answered = match kept {
             Some(kept) => {

@@ -1,10 +1,7 @@
 //! Sign-ups on a server: a stream.
 
-use redis::Pipeline;
-
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::fill::{OnExisting, Staging};
-use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::model::sign_up::{SignUp, times_of_kept_sign_ups};
 use crate::store::audit::ChangeAuthor;
@@ -27,7 +24,7 @@ type StreamEntry = (String, Vec<(String, Vec<u8>)>);
 
 impl SignUpBackend for Redis {
     fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
-        if sign_ups.is_empty() && self.clock.now().allows_deletion() {
+        if sign_ups.is_empty() && self.told_time.now().allows_deletion() {
             return self.append_page_and_delete_old(&[]);
         }
         sign_ups
@@ -54,11 +51,11 @@ impl SignUpBackend for Redis {
     ) -> Result<usize, StoreError> {
         let SignUpDeletion { found, inboxes } = deletion;
         self.record_change(author, &change_of_deleted_sign_ups(found.count))?;
-        let (earlier, last) = found.last_write();
+        let (earlier, last) = found.split_numbers_to_delete();
         let deletions = inboxes.iter().map(|inbox| hex::encode(encode_deletion(*inbox)));
         let mut arguments = vec![
             MAX_SIGN_UPS.to_string(),
-            self.clock.now().unix_now.to_string(),
+            self.told_time.now().unix_now.to_string(),
             found.read_up_to.to_string(),
             inboxes.len().to_string(),
             last.len().to_string(),
@@ -79,32 +76,23 @@ impl SignUpBackend for Redis {
 }
 
 impl Redis {
-    /// Appends a page of sign-ups, and deletes some by time.
+    /// Appends a page of sign-ups. If the time is settled, deletes some old entries.
     fn append_page_and_delete_old(&mut self, page: &[SignUp]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
-        let (now, max_deleted) = (self.clock.now(), page.len() + OLDEST_SIGN_UPS_PER_WRITE);
+        let (now, max_deleted) = (self.told_time.now(), page.len() + OLDEST_SIGN_UPS_PER_WRITE);
         let kept_times = now.allows_deletion().then(|| times_of_kept_sign_ups(now.unix_now));
         let [earliest, latest] = match kept_times {
             Some(times) => [times.start().to_string(), times.end().to_string()],
             None => [String::new(), String::new()],
         };
-        let replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
-            let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[Script::AppendSignUps as usize]).arg(1);
-            pipeline.arg(SIGN_UPS_KEY).arg(MAX_SIGN_UPS);
-            pipeline.arg(&earliest).arg(&latest).arg(max_deleted);
+        let script = (Script::AppendSignUps, &[SIGN_UPS_KEY][..]);
+        let appended = self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
+            pipeline.arg(MAX_SIGN_UPS).arg(&earliest).arg(&latest).arg(max_deleted);
             for sign_up in page {
                 pipeline.arg(sign_up.at).arg(&encode_sign_up(sign_up)[..]);
             }
-            pipeline
-        })?;
-        match replies.iter().find_map(error_reply_text) {
-            Some(found) => {
-                self.connection = None;
-                Err(self.unavailable_error(OPERATION, found))
-            }
-            None => Ok(()),
-        }
+        });
+        appended.map(drop)
     }
 
     pub(super) fn has_sign_ups(&mut self, operation: &'static str) -> Result<bool, StoreError> {
@@ -123,7 +111,7 @@ impl Redis {
         if sign_ups.is_empty() {
             return Ok(());
         }
-        let staged = staging.add(SIGN_UPS_KEY, OnExisting::Fail, None);
+        let staged = staging.add_move(SIGN_UPS_KEY, OnExisting::Fail, None);
         let mut number = 0;
         for page in sign_ups.chunks(CHUNK_ROWS) {
             let mut write = redis::pipe();

@@ -38,13 +38,13 @@ fn a_retried_query_keeps_its_total_timeout() {
     let timeout = Duration::from_millis(100);
     let mut store = Redis::new(&url, &RedisOptions::default(), timeout).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
-    while store.unix_now().is_err() {
+    while store.server_unix_now().is_err() {
         assert!(Instant::now() < deadline, "the server did not answer in time");
     }
     cut_now.send(()).unwrap();
     cut_done.recv().unwrap();
     let started = Instant::now();
-    store.unix_now().unwrap_err();
+    store.server_unix_now().unwrap_err();
     assert!(started.elapsed() < MIN_CONNECT_TIMEOUT, "{:?}", started.elapsed());
 }
 
@@ -55,7 +55,7 @@ fn an_unexpected_reply_is_not_quoted_and_disconnects() {
         panic!("{}", server.url())
     };
     let mut store = Redis::new(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap();
-    store.unix_now().unwrap();
+    store.server_unix_now().unwrap();
     assert!(store.is_connected());
     let reply = Value::Array(vec![Value::BulkString(b"somebody@example.com".to_vec())]);
     let error = store.parse_reply::<(u64, u64)>("reading", reply).unwrap_err().to_string();

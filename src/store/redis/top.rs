@@ -1,10 +1,7 @@
 //! Top counts in Redis: one hash of rows, and for each day a set of dedup hashes.
 
-use redis::{Pipeline, Value};
-
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::TOP_ROWS_KEY;
-use super::reply::error_reply_text;
 use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::operations::top::TopListBackend;
@@ -12,8 +9,10 @@ use crate::store::rows::{MAX_TOP_ROW_ACCOUNTS, TopCredit, TopRow};
 
 /// How long the dedup hashes of a day are kept, in seconds.
 const DEDUP_SETS_TTL_SECONDS: u64 = 2 * 86_400;
-/// The most dedup hashes in one script, so that it does not block the server for long.
+/// The most dedup hashes in one script, so that the script does not block the server for long.
 const MAX_HASHES_PER_SCRIPT: usize = 2_000;
+
+const READ_OPERATION: &str = "reading the top counts";
 
 fn dedup_hashes_key(unix_day: i64) -> String {
     format!("riskgate:{{top}}:marks:{unix_day}")
@@ -24,23 +23,28 @@ impl TopListBackend for Redis {
         &mut self,
         unix_day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
-        let dedup_hashes: Vec<Vec<u8>> =
-            self.scan_collection("SSCAN", &dedup_hashes_key(unix_day))?;
-        let parse_hash = |text: Vec<u8>| std::str::from_utf8(&text).ok()?.parse().ok();
-        Ok((self.top_rows()?, dedup_hashes.into_iter().filter_map(parse_hash).collect()))
+        let parse_hash = |text: Vec<u8>| std::str::from_utf8(&text).ok()?.parse::<u64>().ok();
+        let mut dedup_hashes = Vec::new();
+        self.scan_set_members(READ_OPERATION, &dedup_hashes_key(unix_day), |text| {
+            dedup_hashes.extend(parse_hash(text));
+        })?;
+        Ok((self.top_rows()?, dedup_hashes))
     }
 
     fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
-        let pairs: Vec<(Vec<u8>, Vec<u8>)> = self.scan_collection("HSCAN", TOP_ROWS_KEY)?;
         // A row that can't be read is skipped; its count starts again from zero.
-        let row = |(domain, text): (Vec<u8>, Vec<u8>)| {
+        let parse = |domain: Vec<u8>, text: Vec<u8>| {
             parse_top_row(String::from_utf8(domain).ok()?, std::str::from_utf8(&text).ok()?)
         };
-        Ok(pairs.into_iter().filter_map(row).collect())
+        let mut rows = Vec::new();
+        self.scan_hash_fields(READ_OPERATION, TOP_ROWS_KEY, |domain, text| {
+            rows.extend(parse(domain, text));
+        })?;
+        Ok(rows)
     }
 
-    /// Each dedup hash counts once. So a script that runs twice adds nothing the second time, and
-    /// many credits can be split over several scripts.
+    /// Splits the credits over several scripts. If a script runs twice, it adds nothing the second
+    /// time, because each dedup hash counts once.
     fn add_credits(
         &mut self,
         credits: &[TopCredit],
@@ -81,17 +85,10 @@ impl Redis {
         half_life_seconds: f64,
     ) -> Result<Vec<TopRow>, StoreError> {
         const OPERATION: &str = "saving the top counts";
-        let mut replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
-            let mut pipeline = Pipeline::new();
-            pipeline
-                .cmd("EVALSHA")
-                .arg(&scripts[Script::CreditTop as usize])
-                .arg(2)
-                .arg(TOP_ROWS_KEY);
-            pipeline
-                .arg(dedup_hashes_key(unix_day))
-                .arg(half_life_seconds.to_string())
-                .arg(DEDUP_SETS_TTL_SECONDS);
+        let dedup_hashes_key = dedup_hashes_key(unix_day);
+        let script = (Script::CreditTop, &[TOP_ROWS_KEY, &dedup_hashes_key][..]);
+        let reply = self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
+            pipeline.arg(half_life_seconds.to_string()).arg(DEDUP_SETS_TTL_SECONDS);
             pipeline.arg(MAX_TOP_ROW_ACCOUNTS).arg(evicted_domains.len()).arg(evicted_domains);
             for credit in credits {
                 pipeline.arg(&credit.domain).arg(credit.initial_count.to_string()).arg(credit.at);
@@ -100,40 +97,13 @@ impl Redis {
                     pipeline.arg(dedup_hash.to_string()).arg(account.to_string());
                 }
             }
-            pipeline
         })?;
-        let reply = replies.pop().unwrap_or(Value::Nil);
-        if let Some(found) = error_reply_text(&reply) {
-            self.connection = None;
-            return Err(self.unavailable_error(OPERATION, found));
-        }
         let texts: Vec<String> = self.parse_reply(OPERATION, reply)?;
         let row = |(credit, text): (&TopCredit, String)| {
             parse_top_row(credit.domain.clone(), &text)
                 .ok_or_else(|| self.unavailable_error(OPERATION, format!("{text:?}")))
         };
         credits.iter().zip(texts).map(row).collect()
-    }
-
-    /// Returns all elements of a Redis set or hash, read in chunks. An element may come twice.
-    fn scan_collection<T: redis::FromRedisValue>(
-        &mut self,
-        scan_command: &str,
-        redis_key: &str,
-    ) -> Result<Vec<T>, StoreError> {
-        const OPERATION: &str = "reading the top counts";
-        let mut all = Vec::new();
-        let mut cursor = 0u64;
-        loop {
-            let mut scan = redis::pipe();
-            scan.cmd(scan_command).arg(redis_key).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
-            let (next, chunk): (u64, Vec<T>) = self.query_last_reply(OPERATION, &scan)?;
-            all.extend(chunk);
-            cursor = next;
-            if cursor == 0 {
-                return Ok(all);
-            }
-        }
     }
 }
 

@@ -16,8 +16,8 @@ use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::operations::rows::RowsBackend;
 use crate::store::rows::{AccountRow, KeyRow, RequestRecord, Rotation};
 
-/// How long a writer waits for an import that reserves the same names. An import whose process was
-/// killed is abandoned earlier, after ten seconds.
+/// How long a writer waits for an import that reserves the same names. If the process of an import
+/// was killed, the import counts as abandoned after ten seconds.
 const MAX_IMPORT_WAIT: Duration = Duration::from_secs(15);
 
 const IMPORT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -27,7 +27,7 @@ pub(super) const ADD_KEYS_OPERATION: &str = "adding keys";
 
 /// The reply of a script that writes to the ring.
 enum WriteReply {
-    /// The script has written, and the ring is at this version. For 0, see the script.
+    /// The script has written, and the ring is at this version. The script says what 0 means.
     Version(u64),
     /// The new key `id` exists already, under the id `existing_id`.
     Taken { id: String, existing_id: String },
@@ -35,7 +35,7 @@ enum WriteReply {
     OtherPlan { account: String, present: String, found: String },
     /// The key to rotate is revoked or has expired.
     Ended,
-    /// A running import reserves one of the names.
+    /// An import that may still be running reserves one of the names.
     Busy,
     /// An import that was abandoned reserves one of the names, and must be cleared.
     Abandoned { import: String },
@@ -45,15 +45,15 @@ enum WriteReply {
 
 /// How an import ends.
 pub(super) enum ImportEnd<'c> {
-    /// Its rows take effect, with this record.
+    /// The rows of the import take effect, with this record.
     Commit(&'c ChangeAuthor, &'c Change),
-    /// A page of its rows is deleted.
+    /// A page of the import's rows is deleted.
     Clear,
 }
 
 impl Redis {
-    /// Runs a script that writes, and waits until `wait_replicas` replicas have its changes. If too
-    /// few replicas get the changes in time, fails, although the server keeps the changes.
+    /// Runs a script that writes, and waits until `wait_replicas` replicas have the changes. If too
+    /// few replicas get the changes in time, the call fails, although the server keeps the changes.
     pub(super) fn run_write_script(
         &mut self,
         operation: &'static str,
@@ -63,7 +63,7 @@ impl Redis {
     ) -> Result<Value, StoreError> {
         let (replicas, timeout) = (self.wait_replicas, self.write_script_timeout());
         let time_arguments = self.time_arguments();
-        let mut replies = self.run_scripts_within(operation, timeout, |scripts| {
+        let mut replies = self.run_scripts(operation, timeout, |scripts| {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(redis_keys.len());
             pipeline.arg(redis_keys).arg(arguments).arg(&time_arguments);
@@ -84,10 +84,10 @@ impl Redis {
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
-    /// The last arguments of each script of the ring: the believed time, and how it may be used.
-    /// See `ring_common.lua`.
+    /// The last two arguments of each script that writes: the believed time, and how far to trust
+    /// it. See `ring_common.lua`.
     pub(super) fn time_arguments(&self) -> [String; 2] {
-        let now = self.clock.now();
+        let now = self.told_time.now();
         let trust = match now.trust {
             TimeTrust::Settled => "settled",
             TimeTrust::Known => "known",
@@ -110,8 +110,8 @@ impl Redis {
     }
 
     /// Runs a script that writes keys or accounts, and returns the new version. If an import
-    /// reserves one of their names, waits until the import ends. If that import was abandoned,
-    /// clears it.
+    /// reserves one of their names, waits until the import ends, at most [`MAX_IMPORT_WAIT`]. If
+    /// the import was abandoned, clears it.
     pub(super) fn run_write_script_after_imports(
         &mut self,
         operation: &'static str,
@@ -175,9 +175,10 @@ impl Redis {
         Ok(())
     }
 
-    /// Ends an import. If it is committed, the rows take effect, and the new version is returned.
-    /// If it is cleared, at most [`CHUNK_ROWS`] rows of the import are deleted, and their number is
-    /// returned. The number is 0 once no row is left, or if the import was committed.
+    /// Ends an import.
+    /// - [`ImportEnd::Commit`]: the rows take effect. Returns the new version.
+    /// - [`ImportEnd::Clear`]: deletes at most [`CHUNK_ROWS`] rows of the import. Returns how many
+    ///   were deleted: 0 once no row is left, or if the import was committed.
     pub(super) fn run_end_import_script(
         &mut self,
         import_id: &str,

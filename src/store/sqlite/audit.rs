@@ -25,7 +25,7 @@ impl AuditBackend for Sqlite {
         operation: AuditOperation,
         state: &SourceState,
     ) -> Result<bool, StoreError> {
-        let (failed, now) = (self.error_while("recording a change"), self.clock.now());
+        let (failed, now) = (self.error_while("recording a change"), self.told_time.now());
         let transaction = self.begin_write_transaction("recording a change")?;
         let record = || -> rusqlite::Result<bool> {
             let text = state.to_stored_text();
@@ -88,7 +88,7 @@ impl AuditBackend for Sqlite {
         self.connection
             .query_row(
                 "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > ?2",
-                params![id, forgotten_requests_at(self.clock.now())],
+                params![id, forgotten_requests_at(self.told_time.now())],
                 |row| {
                     let (digest, salt, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
                     Ok(RequestRecord { id: id.to_owned(), digest, salt, key_id })
@@ -176,8 +176,8 @@ fn parse_record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
     })
 }
 
-/// Appends a record if something changed. Deletes some records that are older than the retention,
-/// if the time is settled.
+/// Appends a record if something changed. If the time is settled, also deletes up to
+/// [`MAX_DELETED_RECORDS`] records that are older than [`AUDIT_RETENTION_SECONDS`].
 pub(super) fn append_record(
     transaction: &Transaction<'_>,
     now: BelievedTime,
@@ -189,7 +189,7 @@ pub(super) fn append_record(
         return Ok(());
     }
     let (author, operation) = (author.to_json().to_string(), operation.as_str());
-    // A lower bound may be older than what other processes have recorded meanwhile.
+    // A lower bound may be older than the latest record.
     let at = match now.is_known() {
         true => now.unix_now,
         false => now.unix_now.max(latest_record_time(transaction)?),
@@ -236,13 +236,13 @@ fn latest_record_time(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     transaction.prepare_cached(select)?.query_row([], |row| row.get(0))
 }
 
-/// The store has forgotten the requests that were made at this time or before.
+/// The store has forgotten the requests that were made at this Unix second or before.
 fn forgotten_requests_at(now: BelievedTime) -> i64 {
     now.unix_now.saturating_sub(REQUEST_RETENTION_SECONDS)
 }
 
-/// Remembers a request, so that the store knows it when it is repeated. `Ok(Err)` if the store
-/// knows it already.
+/// Remembers a request, so that the store knows the request when it is repeated. `Ok(Err)` if the
+/// store knows the request already.
 pub(super) fn remember_request(
     transaction: &Transaction<'_>,
     now: BelievedTime,

@@ -6,20 +6,21 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::open;
-use crate::store::clock::StoreClock;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
 use crate::store::operations::connection::ConnectionBackend;
+use crate::store::told_time::ToldTime;
 use crate::support::regular_file::file_identity;
 
-/// An open store. It has one connection, so each thread opens its own.
+/// An open SQLite store, with one connection. Each thread opens a store of its own.
 pub struct Sqlite {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     /// Device and inode of the file that was opened.
     file_id: Option<(u64, u64)>,
-    pub(in crate::store) clock: StoreClock,
-    /// The same of the write-ahead log and of the shared memory, which SQLite has beside the file.
+    pub(in crate::store) told_time: ToldTime,
+    /// Device and inode of the write-ahead log and of the shared memory, which SQLite has beside
+    /// the file.
     ids_beside_file: [Option<(u64, u64)>; 2],
 }
 
@@ -31,8 +32,8 @@ impl ConnectionBackend for Sqlite {
         false
     }
 
-    fn clock(&mut self) -> &mut StoreClock {
-        &mut self.clock
+    fn told_time(&mut self) -> &mut ToldTime {
+        &mut self.told_time
     }
 
     fn check_still_usable(&mut self) -> Result<(), StoreError> {
@@ -53,9 +54,8 @@ impl ConnectionBackend for Sqlite {
         open::check_intact_and_writable(&self.connection, &self.path)
     }
 
-    /// Lets later statements try to get a lock every millisecond, for up to five seconds. A busy
-    /// gateway frees the lock only for short moments; a command that tries so often catches one of
-    /// them.
+    /// Lets later statements try to get a lock every millisecond, for up to five seconds. A command
+    /// has to try so often, because a busy gateway frees the lock only for moments.
     fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
         const MAX_LOCK_RETRIES: i32 = 5_000;
         let retry = |tries| {
@@ -66,13 +66,13 @@ impl ConnectionBackend for Sqlite {
         self.connection.busy_handler(Some(retry)).map_err(failed)
     }
 
-    /// Moves the write-ahead log into the database file. Once no process has the store open, this
-    /// file alone can be moved or backed up. The log may stay as long as another process reads the
-    /// store.
+    /// Moves the write-ahead log into the database file and empties the log. While another process
+    /// reads the store, the log may stay.
     fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
         let result = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         result.map_err(self.error_while("moving the log into the file"))
     }
+
     fn begin_snapshot(&mut self) -> Result<(), StoreError> {
         let failed = self.error_while("reading the whole store");
         // SQLite takes the snapshot at the first read.
@@ -87,7 +87,7 @@ impl ConnectionBackend for Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the store; creates it and its directory if there is none.
+    /// Opens the store. Creates the file, and its directory, if there is none.
     ///
     /// `busy_timeout` is how long a statement waits for another process's lock.
     pub fn open(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
@@ -95,7 +95,7 @@ impl Sqlite {
             open::create_store(path)?;
         }
         let store = Sqlite::open_with_retry(path, busy_timeout)?;
-        // Only now it is known that the file is a store, and not that of another program.
+        // The permissions change only now, when the file has proved to be a store.
         open::remove_others_read_permission(path);
         Ok(store)
     }
@@ -136,7 +136,7 @@ impl Sqlite {
         read.map_err(failed)?;
         let (path, file_id, ids_beside_file) =
             (path.to_owned(), file_identity(path), identities_beside(path));
-        Ok(Sqlite { connection, path, file_id, ids_beside_file, clock: StoreClock::new() })
+        Ok(Sqlite { connection, path, file_id, ids_beside_file, told_time: ToldTime::unknown() })
     }
 
     /// Opens a store that must exist already.
@@ -151,9 +151,9 @@ impl Sqlite {
         Sqlite::open(path, busy_timeout)
     }
 
-    /// Fails if the path no longer leads to the opened files: one was moved, deleted or replaced.
-    /// Further writes would go to the old files and be lost. If another process uses new files, the
-    /// two don't see each other's writes.
+    /// Fails if the path no longer leads to the opened files, because one was moved, deleted or
+    /// replaced. Further writes would go to the old files and be lost. Another process that uses
+    /// new files would not see these writes.
     pub(in crate::store) fn check_file_not_replaced(&self) -> Result<(), StoreError> {
         self.check_files_beside()?;
         if file_identity(&self.path) == self.file_id {
@@ -170,8 +170,9 @@ impl Sqlite {
         })
     }
 
-    /// Fails if the write-ahead log or the shared memory was moved, deleted or replaced. SQLite
-    /// itself does not notice that, and never does it while this process has the store open.
+    /// Fails if somebody moved, deleted or replaced the write-ahead log or the shared memory.
+    /// SQLite does not notice, and never removes these files itself while this process has the
+    /// store open.
     fn check_files_beside(&self) -> Result<(), StoreError> {
         let now = identities_beside(&self.path);
         let is_replaced = |at: &usize| {
@@ -201,8 +202,7 @@ impl Sqlite {
         operation: &'static str,
     ) -> Result<Transaction<'_>, StoreError> {
         let failed = self.error_while(operation);
-        // Before each write, because two processes with different logs could both grant the last
-        // calls of an account.
+        // Two processes with different logs could both grant the last calls of an account.
         self.check_files_beside()?;
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
     }

@@ -50,7 +50,7 @@ impl Sqlite {
     }
 }
 
-/// Writes the counts of a node. They are totals, so that writing them twice changes nothing.
+/// Writes the counts of a node. The counts are totals, so writing them twice changes nothing.
 pub(super) fn write_usage_counts(
     transaction: &Transaction<'_>,
     node_id: &[u8; 16],
@@ -66,8 +66,8 @@ pub(super) fn write_usage_counts(
     Ok(())
 }
 
-/// Writes the usage of another store into an empty store. It belongs to the node id 0, which no
-/// running node has.
+/// Writes the usage of another store into an empty store, under the node id 0, which no running
+/// node has.
 pub(super) fn fill_daily_usage(
     transaction: &Transaction<'_>,
     months: &[(Month, Vec<DailyUsageRow>)],

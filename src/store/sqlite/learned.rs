@@ -19,7 +19,7 @@ impl DnsFactBackend for Sqlite {
     fn save_dns_facts(&mut self, facts: &[DnsFactRow]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving DNS facts";
         let failed = self.error_while(OPERATION);
-        // The ledger needs the lock too, so each transaction writes one page only.
+        // The ledger waits for the lock, so each transaction writes only one page.
         for chunk in facts.chunks(DNS_FACTS_PER_PAGE) {
             let transaction = self.begin_write_transaction(OPERATION)?;
             write_dns_facts(&transaction, chunk).map_err(&failed)?;

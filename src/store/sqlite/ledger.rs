@@ -9,16 +9,16 @@ use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};
 use crate::store::operations::ledger::LedgerBackend;
-use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
+use crate::store::rows::{DailyUsageCursor, DailyUsageRow, KEPT_PAST_MONTHS, UsageRow};
 
 impl LedgerBackend for Sqlite {
     fn probe(&mut self, _: Month, _: Option<&Probe>) -> Result<Probe, StoreError> {
         Ok(Probe::default())
     }
 
-    /// Applies all reports in one commit. A report fails alone if another program has written
-    /// something else into the account's rows, or if the store has lost the row that it
-    /// acknowledged to this node, or has an older one.
+    /// Applies all reports in one commit. A report fails alone in two cases:
+    /// - Another program has written values into the account's rows that riskgate can't read.
+    /// - The store has lost the row that it acknowledged to this node, or has an older row.
     fn report_leases(
         &mut self,
         context: ReportBatchContext<'_>,
@@ -26,7 +26,7 @@ impl LedgerBackend for Sqlite {
     ) -> Result<Vec<ReportOutcome>, StoreError> {
         let failed = self.error_while("reporting leases");
         let location = self.path.display().to_string();
-        let may_delete = self.clock.now().allows_deletion();
+        let may_delete = self.told_time.now().allows_deletion();
         let transaction = self.begin_write_transaction("reporting leases")?;
         let month = context.latest_begun_month;
         if raise_latest_month(&transaction, month).map_err(&failed)? && may_delete {
@@ -99,6 +99,7 @@ impl LedgerBackend for Sqlite {
             .map_err(&failed)?;
         rows.collect::<Result<_, _>>().map_err(failed)
     }
+
     fn read_daily_usage(
         &mut self,
         month: Month,
@@ -119,8 +120,8 @@ fn is_unreadable_value(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Raises the store's latest month to `month`, unless it is `month` or a later one already. Returns
-/// true if it was raised.
+/// Raises the store's latest month to `month`, unless the latest month is `month` or later already.
+/// Returns true if the latest month was raised.
 pub(super) fn raise_latest_month(
     transaction: &Transaction<'_>,
     month: Month,
@@ -134,21 +135,17 @@ pub(super) fn raise_latest_month(
     Ok(raised > 0)
 }
 
-/// For how many months before its latest month the store keeps totals and usage by day. While a
-/// clock is suspect it keeps older ones too, until a later month begins.
-const KEPT_MONTHS_OF_TOTALS: u16 = 13;
-
-/// Deletes the totals of all months more than [`KEPT_MONTHS_OF_TOTALS`] before `month`.
+/// Deletes totals and usage by day of all months more than [`KEPT_PAST_MONTHS`] before `month`.
 fn delete_old_totals(transaction: &Transaction<'_>, month: Month) -> rusqlite::Result<()> {
-    let before = month.number().saturating_sub(KEPT_MONTHS_OF_TOTALS);
+    let before = month.number().saturating_sub(KEPT_PAST_MONTHS);
     transaction.execute("DELETE FROM ledger WHERE month < ?1", [before])?;
     transaction.execute("DELETE FROM daily_usage WHERE month < ?1", [before])?;
     Ok(())
 }
 
 /// Returns the calls that all nodes but `node_id` have leased and spent. A negative total, which
-/// riskgate never writes, becomes a number above `i64::MAX`. `check_total_below_2_to_63` or
-/// `check_grant` then refuses that number.
+/// riskgate never writes, becomes a number above `i64::MAX`, which `check_total_below_2_to_63` then
+/// refuses.
 fn leased_and_spent_by_others(
     connection: &Connection,
     account: &str,
@@ -166,7 +163,7 @@ fn leased_and_spent_by_others(
 }
 
 /// Applies a report. Returns `None` and changes nothing if the store has lost the row that it
-/// acknowledged to the node, or has an older one.
+/// acknowledged to the node, or has an older row.
 fn apply_report(
     transaction: &Transaction<'_>,
     node_id: &[u8; 16],
@@ -243,7 +240,7 @@ mod tests {
                 recovery_left: Duration::ZERO,
                 needs_replicas: true,
             };
-            store.clock.set(BelievedTime { unix_now: month(now).start(), trust });
+            store.told_time.set(BelievedTime { unix_now: month(now).start(), trust });
             store.report_leases(context, &[report]).unwrap();
         }
         [300, 312, 313, 325].map(|number| store.read_usage(month(number), None).unwrap().len())

@@ -1,5 +1,6 @@
-//! The table `meta`: the store id, the version and the change ids of the ring, the latest month,
-//! and the believed time of the gateway.
+//! Reads and writes rows of the table `meta`. Its rows are the store id, the version and the change
+//! ids of the ring, the latest month, the believed time of the gateway, the version of the
+//! overrides, the inbox secret and the mark of the inbox ids.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
@@ -36,8 +37,8 @@ pub(super) fn read_meta_value<T: rusqlite::types::FromSql>(
 const KEPT_CHANGE_IDS: i64 = 1_000;
 
 /// Increments the version of keys and accounts, and returns the new version. Each change gets a
-/// random id. Without it, two changes could not be told apart that lead to the same version, before
-/// and after the file was restored from a backup.
+/// random id, because two changes may lead to the same version: one before and one after the file
+/// was restored from a backup.
 pub(super) fn increment_ring_version(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     let version: i64 = transaction.query_row(
         "UPDATE meta SET value = value + 1 WHERE key = 'ring_version' RETURNING value",

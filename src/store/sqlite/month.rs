@@ -11,8 +11,8 @@ use crate::store::error::StoreError;
 use crate::store::operations::time::TimeBackend;
 use crate::store::rows::MonthRepair;
 
-/// The row of the gateway's believed time.
-const TIME_ANCHOR: &str = "time";
+/// The key of the row of `meta` that has the gateway's believed time.
+const TIME_ANCHOR_KEY: &str = "time";
 
 impl TimeBackend for Sqlite {
     fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
@@ -26,7 +26,7 @@ impl TimeBackend for Sqlite {
         author: &ChangeAuthor,
         month: Month,
     ) -> Result<MonthRepair, StoreError> {
-        let (failed, now) = (self.error_while("repairing the month"), self.clock.now());
+        let (failed, now) = (self.error_while("repairing the month"), self.told_time.now());
         let previous = self.latest_month()?;
         let transaction = self.begin_write_transaction("repairing the month")?;
         let after_month = [month.number()];
@@ -41,7 +41,7 @@ impl TimeBackend for Sqlite {
         }
         // The operator vouches for the clocks, and not for what the gateway believed.
         let forget_time = "DELETE FROM meta WHERE key = ?1";
-        transaction.execute(forget_time, [TIME_ANCHOR]).map_err(&failed)?;
+        transaction.execute(forget_time, [TIME_ANCHOR_KEY]).map_err(&failed)?;
         let dropped = to_u64_or_zero(dropped);
         if let Some(change) = change_of_repaired_month(previous, month, dropped) {
             append_record(&transaction, now, author, &change).map_err(&failed)?;
@@ -51,7 +51,7 @@ impl TimeBackend for Sqlite {
     }
 
     fn time_anchor(&mut self) -> Result<Option<TimeAnchor>, StoreError> {
-        let text: Option<String> = read_meta_value(&self.connection, TIME_ANCHOR)
+        let text: Option<String> = read_meta_value(&self.connection, TIME_ANCHOR_KEY)
             .map_err(self.error_while("reading the time"))?;
         Ok(text.and_then(|text| TimeAnchor::parse(&text)))
     }
@@ -60,7 +60,7 @@ impl TimeBackend for Sqlite {
         const OPERATION: &str = "remembering the time";
         let failed = self.error_while(OPERATION);
         let transaction = self.begin_write_transaction(OPERATION)?;
-        let values = [TIME_ANCHOR, &anchor.to_string()];
+        let values = [TIME_ANCHOR_KEY, &anchor.to_string()];
         transaction
             .execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", values)
             .map_err(&failed)?;

@@ -1,5 +1,5 @@
-//! Opens a store's file if it is a riskgate store, intact and of a known version; leaves any other
-//! file unchanged.
+//! Creates a store's file, opens it, and checks it. A file that is no riskgate store of a known
+//! version stays unchanged.
 
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -22,9 +22,9 @@ const SHARED_MEMORY_BYTES: u64 = 32 * 1024;
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
 const CORRUPTION_ADVICE: &str = "restore a backup, or move the file away to start afresh";
 
-/// Creates a store under a temporary name, and then gives it its name. So other processes see
-/// either a complete store or none. Only the owner may read the store, and the directory if it is
-/// created too.
+/// Creates a store under a temporary name, then gives the file the store's name. So other processes
+/// see either a complete store or none. The mode of the file is 0600. If riskgate creates the
+/// directory, the mode of the directory is 0700.
 pub(super) fn create_store(path: &Path) -> Result<(), StoreError> {
     let mut builder = DirBuilder::new();
     builder
@@ -47,7 +47,7 @@ pub(super) fn create_store(path: &Path) -> Result<(), StoreError> {
             found: error.to_string(),
         }),
     });
-    // Removes the leftovers of a failed attempt too.
+    // After a failed attempt nothing stays behind.
     for suffix in ["", "-wal", "-shm", LONGEST_SQLITE_SUFFIX] {
         let _ = std::fs::remove_file(format!("{}{suffix}", temporary.display()));
     }
@@ -65,7 +65,7 @@ fn link_or_rename(temporary: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// Returns true for the errors with which kernels and file systems refuse what they do not support.
-/// EPERM and EMLINK are what Linux answers where there are no hard links.
+/// Linux answers EPERM or EMLINK if a file system has no hard links.
 fn is_unsupported(error: &io::Error) -> bool {
     let errors = [Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL];
     error.raw_os_error().is_some_and(|code| errors.contains(&Errno::from_raw_os_error(code)))
@@ -94,8 +94,8 @@ fn create_temporary_store(temporary: &Path, path: &Path) -> Result<(), StoreErro
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         create_schema(&transaction)?;
         transaction.commit()?;
-        // SQLite ignores errors of the checkpoint that it makes when a connection closes, and only
-        // the file itself gets the store's name: after such an error it lacks pages.
+        // Only the file itself gets the store's name, so the file needs all pages of the log.
+        // SQLite moves them when a connection closes, but ignores errors then.
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)
     };
@@ -120,7 +120,7 @@ pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            // The link may lead to a disk that is mounted later, with the store on it.
+            // The link may lead to a disk that has the store and is mounted later.
             return match path.symlink_metadata() {
                 Ok(_) => Err(unusable("a store", "a link that leads nowhere".to_owned())),
                 Err(_) => check_path_of_new_store(path).map(|()| false),
@@ -143,8 +143,8 @@ const LONGEST_SQLITE_SUFFIX: &str = "-journal";
 const MAX_SQLITE_PATH_BYTES: usize = 512;
 
 /// Fails if the file system or SQLite does not accept the path of a store that does not exist yet.
-/// The file system can't check a name in a directory that is missing. So each missing part of the
-/// path is looked up in the nearest existing directory.
+/// The file system can't check a name in a directory that does not exist. So riskgate looks up the
+/// name of each missing directory, and that of the file, in the nearest existing directory.
 fn check_path_of_new_store(path: &Path) -> Result<(), StoreError> {
     let folder = nearest_existing_folder(path);
     let missing_part = path.strip_prefix(folder).unwrap_or(path);
@@ -205,8 +205,9 @@ pub(super) fn check_migrate_and_configure(
     }
     override_table::add_table(connection).map_err(failed)?;
     enable_wal(connection).map_err(failed)?;
-    // What is deleted is overwritten. Each connection needs it, because SQLite moves rows to other
-    // pages when it adds some, and would leave copies of them behind.
+    // SQLite overwrites what is deleted. Every connection needs this setting, also one that only
+    // adds rows: SQLite then moves other rows to new pages, and would leave copies in the old
+    // pages.
     connection.pragma_update(None, "secure_delete", true).map_err(failed)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)
 }
@@ -276,9 +277,9 @@ fn read_checked_schema_version(connection: &Connection, path: &Path) -> Result<i
     Ok(version)
 }
 
-/// Fails if the file is damaged or read-only. Checks every page, so that damage is found at start
-/// and not during a request. If riskgate may not write the file, SQLite opens it read-only, and
-/// would report this only at the first write.
+/// Fails if the file is damaged or read-only. Checks every page, so that riskgate finds damage at
+/// its start and not during a request. If riskgate may not write the file, SQLite opens the file
+/// read-only, and would report that only at the first write.
 pub(super) fn check_intact_and_writable(
     connection: &Connection,
     path: &Path,

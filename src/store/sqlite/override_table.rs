@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
-/// The table of overrides. A store of an earlier riskgate gets it when it is opened, and has the
-/// same version with it, so that the earlier riskgate still opens the store.
+/// The schema version of the store stays the same with this table, so that an earlier riskgate can
+/// still open the store.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS domain_override (
     domain TEXT NOT NULL, scope TEXT NOT NULL, text TEXT NOT NULL, author TEXT NOT NULL,
@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS domain_override (
 /// Adds the table, unless the store has it.
 pub(super) fn add_table(connection: &Connection) -> rusqlite::Result<()> {
     let select = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'domain_override'";
-    // The statement that adds a table waits for a lock even if it adds none.
+    // `CREATE TABLE IF NOT EXISTS` waits for a lock even if the table exists.
     match connection.prepare(select)?.exists([])? {
         true => Ok(()),
         false => connection.execute_batch(SCHEMA),

@@ -46,7 +46,7 @@ impl OverrideBackend for Sqlite {
         author: &ChangeAuthor,
         update: &OverrideUpdate<'_>,
     ) -> Result<bool, StoreError> {
-        let (failed, now) = (self.error_while(WRITE_OPERATION), self.clock.now());
+        let (failed, now) = (self.error_while(WRITE_OPERATION), self.told_time.now());
         let transaction = self.begin_write_transaction(WRITE_OPERATION)?;
         let write = || -> rusqlite::Result<Option<u64>> {
             let (known, _) =
@@ -78,7 +78,7 @@ impl OverrideBackend for Sqlite {
         author: &ChangeAuthor,
         take_over: &OverrideTakeOver<'_>,
     ) -> Result<Option<usize>, StoreError> {
-        let (failed, now) = (self.error_while(WRITE_OPERATION), self.clock.now());
+        let (failed, now) = (self.error_while(WRITE_OPERATION), self.told_time.now());
         let transaction = self.begin_write_transaction(WRITE_OPERATION)?;
         let write = || -> rusqlite::Result<Option<(usize, u64)>> {
             let [content, _] = &take_over.subjects;

@@ -68,7 +68,7 @@ impl RingBackend for Sqlite {
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("ending a key"), self.clock.now());
+        let (failed, now) = (self.error_while("ending a key"), self.told_time.now());
         let transaction = self.begin_write_transaction("ending a key")?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let before = read_key_for_audit(&transaction, id).map_err(&failed)?;
@@ -96,7 +96,7 @@ impl RingBackend for Sqlite {
         new_plan: Option<&str>,
         new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("setting an account"), self.clock.now());
+        let (failed, now) = (self.error_while("setting an account"), self.told_time.now());
         let transaction = self.begin_write_transaction("setting an account")?;
         let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
             let version = increment_ring_version(transaction)?;
@@ -129,6 +129,7 @@ impl RingBackend for Sqlite {
     fn find_account(&mut self, name: &str) -> Result<Option<AccountRow>, StoreError> {
         find_account(&self.connection, name).map_err(self.error_while("looking for an account"))
     }
+
     fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
         let Some(ring) = self.ring_rows()? else { return Ok(None) };
         let last_record_id = self.read_audit_before(None, 1)?.pop().map(|record| record.id);
@@ -146,11 +147,11 @@ impl RowsBackend for Sqlite {
         request: Option<&RequestRecord>,
         change: &Change,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("adding keys"), self.clock.now());
+        let (failed, now) = (self.error_while("adding keys"), self.told_time.now());
         let transaction = self.begin_write_transaction("adding keys")?;
         remember_request(&transaction, now, request).map_err(&failed)??;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
-        // An account that is created here gets the plan of any of its keys.
+        // A new account gets the plan that one of its keys names.
         let mut new_accounts = HashSet::new();
         for (key, plan) in keys_with_plans {
             let stored = read_plan_of_account(&transaction, &key.account).map_err(&failed)?;
@@ -159,9 +160,10 @@ impl RowsBackend for Sqlite {
             }
             let has_row = !new_accounts.contains(key.account.as_str());
             if let Some(plan) = plan {
-                plan.check(&key.account, stored.flatten().as_deref(), has_row)?;
+                plan.check_plan_of_account(&key.account, stored.flatten().as_deref(), has_row)?;
             }
-            // The default plan of an account stays the default: the key file may come to name one.
+            // An account without a plan in its row keeps none, because the key file may name a plan
+            // for the account later.
             let plan = plan.as_ref().filter(|_| !has_row).and_then(NewKeyPlan::plan_to_store);
             if let Some(id) = find_conflicting_key_id(&transaction, key).map_err(&failed)? {
                 return Err(error::key_exists_error(&key.id, &id));
@@ -196,7 +198,7 @@ impl RowsBackend for Sqlite {
         keys: &[KeyRow],
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
-        let (failed, now) = (self.error_while("restoring lost rows"), self.clock.now());
+        let (failed, now) = (self.error_while("restoring lost rows"), self.told_time.now());
         let transaction = self.begin_write_transaction("restoring lost rows")?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let restored =
@@ -214,7 +216,7 @@ impl RowsBackend for Sqlite {
         author: &ChangeAuthor,
         contents: &StoreContents,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("filling the store"), self.clock.now());
+        let (failed, now) = (self.error_while("filling the store"), self.told_time.now());
         let location = self.path.display().to_string();
         let transaction = self.begin_write_transaction("filling the store")?;
         let is_empty = rows::is_store_empty(&transaction).map_err(&failed)?

@@ -23,7 +23,7 @@ impl Sqlite {
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "rotating a key";
         let &Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;
-        let (failed, now) = (self.error_while(OPERATION), self.clock.now());
+        let (failed, now) = (self.error_while(OPERATION), self.told_time.now());
         let transaction = self.begin_write_transaction(OPERATION)?;
         remember_request(&transaction, now, request).map_err(&failed)??;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
@@ -71,7 +71,7 @@ impl Sqlite {
         const OPERATION: &str = "undoing a rotation";
         let &Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;
         let new_id = new_key.id.as_str();
-        let (failed, now) = (self.error_while(OPERATION), self.clock.now());
+        let (failed, now) = (self.error_while(OPERATION), self.told_time.now());
         let transaction = self.begin_write_transaction(OPERATION)?;
         let version = increment_ring_version(&transaction).map_err(&failed)?;
         let changes =

@@ -208,8 +208,8 @@ fn column_text(row: &Row<'_>, column: usize) -> String {
 
 /// Adds the keys and accounts that the store lacks. If the store ends a key later than `keys` does,
 /// gives the key the earlier end. Returns how many rows changed. A digest identifies a key,
-/// whatever its id in the store. If the store lacks the digest but another key has the id, the key
-/// is left out.
+/// whatever the key's id in the store. If the store lacks the digest of a key, and another key has
+/// the id, the key is not added.
 pub(super) fn restore_rows(
     transaction: &Transaction<'_>,
     keys: &[KeyRow],
@@ -282,7 +282,7 @@ pub(super) fn write_top_credits(
     for domain in evicted_domains {
         delete_row.execute([domain])?;
     }
-    // Look-ups of the previous day may be saved after midnight, so its hashes stay.
+    // Look-ups of the previous day may be saved after midnight, so the hashes of that day stay.
     transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1 - 1")?.execute([unix_day])?;
     let mut insert_hash =
         transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
@@ -309,12 +309,15 @@ pub(super) fn write_top_credits(
             })
             .optional()?;
         let row = TopRow::add_credit(known, credit, &accounts, half_life_seconds);
-        let accounts: Vec<u8> =
-            row.account_hashes.iter().flat_map(|account| account.to_le_bytes()).collect();
+        let accounts = encode_account_hashes(&row.account_hashes);
         write.execute(params![row.domain, row.count, row.at, accounts])?;
         rows.push(row);
     }
     Ok(rows)
+}
+
+fn encode_account_hashes(hashes: &[u64]) -> Vec<u8> {
+    hashes.iter().flat_map(|account| account.to_le_bytes()).collect()
 }
 
 fn decode_account_hashes(bytes: &[u8]) -> Vec<u64> {
@@ -358,8 +361,7 @@ pub(super) fn write_store_contents(
             ])?;
     }
     for row in &contents.top_rows {
-        let accounts: Vec<u8> =
-            row.account_hashes.iter().flat_map(|account| account.to_le_bytes()).collect();
+        let accounts = encode_account_hashes(&row.account_hashes);
         transaction
             .prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![row.domain, row.count, row.at, accounts])?;
@@ -376,8 +378,8 @@ pub(super) fn limit_to_columns(limit: Option<MonthlyLimit>) -> (Option<i64>, boo
     }
 }
 
-/// Converts a count for SQLite, which has only signed integers. A number above 2^63 - 1, which only
-/// a limit can be, becomes 2^63 - 1.
+/// Converts a count for SQLite, which has only signed integers. A number above 2^63 - 1 becomes
+/// 2^63 - 1.
 pub(super) fn to_i64_saturating(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

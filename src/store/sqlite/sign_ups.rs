@@ -31,7 +31,7 @@ const INSERT_ENTRY: &str = "INSERT INTO sign_up (at, pseudonyms) VALUES (?1, ?2)
 impl SignUpBackend for Sqlite {
     fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
-        let (failed, now) = (self.error_while(OPERATION), self.clock.now());
+        let (failed, now) = (self.error_while(OPERATION), self.told_time.now());
         if sign_ups.is_empty() && now.allows_deletion() {
             let transaction = self.begin_write_transaction(OPERATION)?;
             if sign_up_table_exists(&transaction).map_err(&failed)? {
@@ -40,7 +40,7 @@ impl SignUpBackend for Sqlite {
             }
             return transaction.commit().map_err(failed);
         }
-        // The ledger needs the lock too, so each transaction writes one page only.
+        // The ledger waits for the lock, so each transaction writes only one page.
         for page in sign_ups.chunks(SIGN_UPS_PER_WRITE) {
             let transaction = self.begin_write_transaction(OPERATION)?;
             write_sign_ups(&transaction, page).map_err(&failed)?;
@@ -66,13 +66,13 @@ impl SignUpBackend for Sqlite {
         deletion: &SignUpDeletion<'_>,
     ) -> Result<usize, StoreError> {
         const OPERATION: &str = "deleting sign-ups";
-        let (failed, now) = (self.error_while(OPERATION), self.clock.now());
+        let (failed, now) = (self.error_while(OPERATION), self.told_time.now());
         let mut found = deletion.found.clone();
         let deleted: HashSet<Pseudonym> = deletion.inboxes.iter().copied().collect();
         let transaction = self.begin_write_transaction(OPERATION)?;
         let written_since = read_entries_from(&transaction, found.read_up_to + 1, usize::MAX);
         found.add_page(&written_since.map_err(&failed)?, &deleted);
-        let (earlier, last) = found.last_write();
+        let (earlier, last) = found.split_numbers_to_delete();
         delete_numbers(&transaction, last).map_err(&failed)?;
         append_deletions(&transaction, deletion.inboxes, now.unix_now).map_err(&failed)?;
         let change = change_of_deleted_sign_ups(found.count);
@@ -83,8 +83,8 @@ impl SignUpBackend for Sqlite {
             delete_numbers(&transaction, numbers).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
         }
-        // SQLite overwrites the rows, but the log has them still. If another process reads, the log
-        // is emptied later.
+        // SQLite overwrites the rows in the file, but its write-ahead log still has them. If
+        // another process reads the store at this moment, the log keeps them for longer.
         let _ = self.checkpoint_wal();
         Ok(found.count)
     }
@@ -125,8 +125,9 @@ fn delete_numbers(transaction: &Transaction<'_>, numbers: &[u64]) -> rusqlite::R
     numbers.iter().try_for_each(|number| delete.execute([to_i64_saturating(*number)]).map(drop))
 }
 
-/// Deletes those of the sign-ups written first that are too many, too old, or of a clock that was
-/// ahead. The last one stays.
+/// Looks at the `max_deleted` oldest entries. Deletes those that exceed [`MAX_SIGN_UPS`] and, if
+/// the time is settled, those that are too old or that a clock which was ahead has written. The
+/// entry that was written last stays.
 fn delete_old_sign_ups(
     transaction: &Transaction<'_>,
     now: BelievedTime,

@@ -1,19 +1,19 @@
-//! What a connection remembers of the rates that it charged last.
+//! What a connection remembers from one charge of shared rates to the next.
 
 use std::time::Instant;
 
-/// The last charges of shared rates on a connection.
+/// How many statements a connection sent to charge shared rates, and the server's time at the last.
 #[derive(Default)]
-pub(super) struct LastCharges {
+pub(super) struct RateChargeState {
     /// The number of statements sent.
-    pub statements: u64,
+    pub statements_sent: u64,
     /// The server's time in microseconds, and when this process got to know it.
     server_time: Option<(u64, Instant)>,
 }
 
-impl LastCharges {
-    /// Takes note that the server shows this time now, in microseconds, or has just shown it. So
-    /// charges never seem to be sent later than they are.
+impl RateChargeState {
+    /// Remembers the time that the server showed in its latest reply, in microseconds, as its time
+    /// of this moment. The server is already later, so no charge seems to be sent later than it is.
     pub(super) fn set_server_time(&mut self, microseconds: u64) {
         self.server_time = Some((microseconds, Instant::now()));
     }
