@@ -68,8 +68,8 @@ for at, name in ipairs(names) do
     rows[name] = row
     is_new[name] = not known_accounts[at] or (import ~= '-' and row_import == import)
 end
--- A new key never changes the plan of an account: it is the plan of a new account only. A plan by
--- the key file stays with the file.
+-- The plan that a key names becomes the plan of a new account, and never changes that of another.
+-- If the key file names the account, its plan stays with the file.
 for at = FIRST_KEY, #ARGV, KEY_ARGUMENTS do
     local name, plan, by_key_file = unpack(ARGV, at + 3, at + 5)
     if plan ~= '' then

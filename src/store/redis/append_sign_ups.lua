@@ -1,15 +1,15 @@
 -- Appends sign-ups, and deletes old ones: the operation `append_sign_ups`.
 --
 -- KEYS 1 a stream: each sign-up with its time in the field `at`, and its `pseudonyms`
--- ARGV 1 how many sign-ups to keep: those written last,
---      2 and 3 sign-ups of an earlier and of a later Unix second are deleted; empty if none may be
---      deleted by time, 4 how many of those written first may be deleted by time; then the time and
---      pseudonyms of each sign-up
+-- ARGV 1 how many entries to keep: those written last,
+--      2 and 3 the earliest and the latest Unix second that an entry may have; empty if no entry may
+--      be deleted by time, 4 how many of the oldest entries may be deleted by time; then the time
+--      and pseudonyms of each sign-up
 --
 -- The id of an entry is the number of the sign-up, so no clock changes the order. The last entry
 -- stays, because the next number follows from it.
 
--- A user without this right fails here, where nothing was written. There is no entry 0-1.
+-- A user without the right to XDEL fails here, before anything is written. There is no entry 0-1.
 redis.call('XDEL', KEYS[1], '0-1')
 local stream, earliest, latest = KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]

@@ -20,15 +20,15 @@
 -- soonest is forgotten.
 
 local max_buckets = tonumber(ARGV[2])
--- For how long a bucket that is full is kept, in nanoseconds: another node may tell requests that
--- are older than that moment.
+-- For how long a full bucket is kept, in nanoseconds: another node may tell requests that came
+-- before the bucket was full.
 local kept_after_full = 2e9
 local second = 1e9
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local set_forms = {}
 for count = 0, max_buckets do set_forms[count] = '>d' .. string.rep('c8ddI4', count) end
--- A server that hangs runs a script late.
+-- The time since the caller knew the server's time: a server that hangs runs a script late.
 local told_at = tonumber(ARGV[3])
 local late = told_at > 0 and math.max(0, now - told_at) * 1000 or 0
 
@@ -71,16 +71,16 @@ local function find_or_add(buckets, id)
     return place
 end
 
--- Charges the bucket at this place, and returns the time until it is full, which may be too short,
--- and is never too long. `began_ago` is how long ago the requests began that the time left consists
--- of. Nodes tell their requests in any order. Each request after that moment adds the whole time
--- that it needs to refill. An earlier one refilled while the bucket was full, if it was, and adds
--- what was left of it then. No time counts twice: what refilled in it shortens `full_before`. So
--- the error is what refills in a second, however many requests come.
+-- Charges the bucket at this place, and returns the time until the bucket is full. This time may be
+-- too short, and is never too long. `began_ago` is how long ago the requests began that the time
+-- left consists of. Nodes tell their requests in any order. A request after that moment adds the
+-- whole time that it needs to refill. An earlier request refilled as long as the bucket was full,
+-- and adds what was left of it then. No time counts twice: what refilled in it shortens
+-- `full_before`. So the error is at most what refills in a second, however many requests come.
 local function charge_bucket(buckets, place, refill, first_age, node_left, node_not_full_for, most)
     local left, began_ago, full_before = unpack(buckets, place + 1, place + 3)
     first_age = first_age + late
-    -- What the node knows alone: also what the server has lost, or never got.
+    -- What only the node knows: the server has lost it, or never got it.
     local own_left, own_began_ago = node_left - late, node_not_full_for + late
     local own_not_full_for = own_began_ago
     if own_left <= 0 then
@@ -89,7 +89,7 @@ local function charge_bucket(buckets, place, refill, first_age, node_left, node_
     local new_left, new_began_ago, new_full_before = own_left, own_began_ago, second
     if left then
         local refilled = math.max(0, first_age - began_ago)
-        -- What is told later than after a second may have been full for longer.
+        -- If the requests are told later than a second, the bucket may have been full for longer.
         if first_age <= second then refilled = math.min(refilled, full_before) end
         local total = left + math.max(0, refill - refilled)
         if total >= own_left then

@@ -7,10 +7,10 @@
 --      3 the number of the last entry that the caller has read,
 --      4 how many deletions follow, 5 how many numbers follow behind them;
 --      then the `pseudonyms` of each deletion in hexadecimal, and the numbers to delete
--- Returns how many sign-ups of these inboxes were written after the caller had read, and are
--- deleted too.
+-- Returns how many sign-ups of these inboxes were written after the caller had read. The script
+-- deletes these sign-ups as well.
 
--- A user without this right fails here, where nothing was written. There is no entry 0-1.
+-- A user without the right to XDEL fails here, before anything is written. There is no entry 0-1.
 redis.call('XDEL', KEYS[1], '0-1')
 local stream, read_up_to = KEYS[1], tonumber(ARGV[3])
 local deletions, is_deleted, first_byte = {}, {}, nil
@@ -33,7 +33,7 @@ for _, entry in ipairs(redis.call('XRANGE', stream, after, '+')) do
 end
 local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
 if last then number = tonumber(string.match(last[1], '^%d+')) end
--- The deletions come first: then none of the numbers is that of the last entry.
+-- The deletions are appended first, so that none of the numbers is that of the last entry.
 for _, bytes in ipairs(deletions) do
     number = number + 1
     redis.call('XADD', stream, 'MAXLEN', ARGV[1], string.format('%.0f-0', number),

@@ -2,14 +2,14 @@
 -- `fill_empty_store`.
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
---      8 a hash: each staged Redis key with "KIND TTL NAME": what to do if there is one of the final
---        name, after how many seconds it expires (0: never), and its final name,
---      9 the staged counterpart of 5, 10 that of 7, which has the records of 7 too
+--      8 a hash: each staged Redis key with "KIND TTL NAME": what to do if the server has a key of
+--        the final name, after how many seconds it expires (0: never), and its final name,
+--      9 the staged counterpart of 5, 10 that of 7, which has the records of 7 as well
 -- ARGV 1 an id for the change, 2 the author, 3 the month of the totals,
 --      4 how many keys and accounts were staged, 5 how many Redis keys were staged,
 --      6 what the audit says of the copy, in JSON, 7 the id of the last record of 7 that 10 has,
 --      8 how many overrides were staged
--- Returns the version that it leads to; 0 if the store is no longer empty.
+-- Returns the new version of the ring; 0 if the store is no longer empty.
 
 local meta, moves, changes, audit = KEYS[1], KEYS[8], KEYS[9], KEYS[10]
 
@@ -36,7 +36,7 @@ local wrong_type
 visit_moves(function(staged, kind, _, name)
     is_complete = is_complete and redis.call('EXISTS', staged) == 1
     is_empty = is_empty and (kind ~= 'fail' or redis.call('EXISTS', name) == 0)
-    -- What is there already is merged into only if it is of the same type.
+    -- A Redis key is merged only into one of the same type.
     local length = kind == 'hash' and redis.pcall('HLEN', name)
         or kind == 'sorted_set' and redis.pcall('ZCARD', name)
     if type(length) == 'table' then wrong_type = name end

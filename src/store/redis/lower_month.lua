@@ -16,6 +16,6 @@ end
 if previous ~= '' and tonumber(previous) > tonumber(ARGV[2]) then
     redis.call('HSET', KEYS[1], 'month', ARGV[2])
 end
--- The operator vouches for the clocks, and not for what a gateway believed.
+-- The operator says that the clocks are right now. What a gateway believed may be wrong.
 redis.call('HDEL', KEYS[1], 'time')
 return 1

@@ -19,8 +19,8 @@ local was_restarted = life and life ~= ARGV[1]
 -- the same: another node, which knew no earlier data, may have probed first and set both.
 local was_replaced = ARGV[2] ~= '' and began ~= ARGV[2]
 if life and began then
-    -- The key exists, so this changes nothing. It fails if the server refuses writes: then nothing
-    -- else is written either.
+    -- The Redis key exists, so this write changes nothing. If the server refuses writes, it fails,
+    -- and the script writes nothing else.
     local written = redis.pcall('SET', KEYS[1], '', 'NX')
     if type(written) == 'table' and written.err then
         return {store_id, began, math.max(0, redis.call('PTTL', KEYS[2])), written.err}

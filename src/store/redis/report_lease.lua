@@ -60,7 +60,7 @@ local starts_recovery = lost or (recovery_wait > 0 and not recovering)
 
 if not recovering and claim_leased > 0 then
     -- The recovery is over. If the nodes knew a higher total before the loss than they reported
-    -- again, the difference belongs to dead nodes. It stays counted.
+    -- again, the difference belongs to dead nodes, and stays counted.
     all_leased = math.max(all_leased, claim_leased)
     all_spent = math.max(all_spent, claim_spent)
     claim_leased, claim_spent = 0, 0

@@ -3,13 +3,14 @@
 -- The last two arguments of each script are the believed time of the caller in Unix seconds, and how
 -- it may be used: 'settled' if old records may be deleted by it, 'bound' if it is only the latest
 -- time that the caller knows, else 'known'. They are taken off here, so that the scripts need not
--- count them. No script begins, ends or deletes anything by the server's clock, because it may jump.
+-- count them. No script begins, ends or deletes anything by the server's clock, because that clock
+-- may jump.
 --
 -- An import adds many keys in pages. Each row names its import, and takes effect once the import is
 -- committed. In the sorted set of changes, these rows have the negated number of the import as
 -- score, even after the commit, until another change. An import reserves its names until a time
--- that each of its pages moves. After that time it is abandoned, and the next script that writes
--- one of its names makes its caller clear the import.
+-- that each of its pages sets anew. After that time the import is abandoned, and the next script
+-- that writes one of its names makes its caller clear the import.
 --
 -- The entry of an import is "number until version": its number, the Unix second until which it
 -- reserves its names, and the version that its commit led to (0 before the commit).
@@ -48,8 +49,9 @@ local function next_record_id(audit)
 end
 
 -- Appends a record to the audit if something changed. Deletes some records older than 400 days, if
--- the caller allows it. `author` is JSON. `form` says what `before` and `after` are: 'key' or 'account' for the text of a row
--- without its import, 'json' for JSON. An empty text stands for no state.
+-- the caller allows it. `author` is JSON. `form` says what `before` and `after` are: 'key' or
+-- 'account' for the text of a row without its import, 'json' for JSON. An empty text stands for no
+-- state.
 local function record_change(audit, author, operation, target, form, before, after)
     if before == after and before ~= '' then return end
     local id, at = next_record_id(audit)

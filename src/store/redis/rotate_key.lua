@@ -42,7 +42,7 @@ else
     new_before = without_import(table.concat(row, ' '))
     if row[3] == '-' then row[3] = now end
     new_row = table.concat(row, ' ')
-    -- If another command has ended the old key sooner meanwhile, that end stays.
+    -- If another command has changed the end of the old key, that end stays.
     if old_row[2] == old_expires_at then old_row[2] = ARGV[8] end
 end
 

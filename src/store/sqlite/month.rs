@@ -39,7 +39,7 @@ impl TimeBackend for Sqlite {
             let delete = format!("DELETE FROM {table} WHERE month > ?1");
             transaction.execute(&delete, after_month).map_err(&failed)?;
         }
-        // The operator vouches for the clocks, and not for what the gateway believed.
+        // The operator says that the clocks are right now. What the gateway believed may be wrong.
         let forget_time = "DELETE FROM meta WHERE key = ?1";
         transaction.execute(forget_time, [TIME_ANCHOR_KEY]).map_err(&failed)?;
         let dropped = to_u64_or_zero(dropped);
