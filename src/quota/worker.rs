@@ -226,7 +226,7 @@ impl Worker {
     }
 
     /// Tells the store the believed time: each minute, and at once if the believed time has made a
-    /// step. Does nothing while [`Calendar::time_to_remember`] has no time.
+    /// step. Does nothing while `Calendar::time_to_remember` has no time.
     fn remember_time_if_due(&mut self) {
         if self.is_time_unread {
             // The store may know a better time, which this node has not read yet.

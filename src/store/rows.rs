@@ -67,8 +67,8 @@ impl KeyRow {
     }
 
     /// Gives this row the expiry and the revocation of `other` if `other` ends the key earlier: see
-    /// [`KeyRow::apply_earlier_end`]. Returns true if this row changed. If `other` is a row of
-    /// another key, nothing changes.
+    /// `apply_earlier_end`. Returns true if this row changed. If `other` is a row of another key,
+    /// nothing changes.
     pub fn merge_earlier_end(&mut self, other: &KeyRow) -> bool {
         self.digest == other.digest && self.apply_earlier_end(other.expires_at, other.revoked_at)
     }

@@ -6,8 +6,8 @@ use crate::store::inbox_secret::StoredInboxSecret;
 /// What both kinds of store do with the inbox secret.
 pub trait InboxSecretBackend {
     /// Gives the store the secret that the caller knows, unless the store has an older one (see
-    /// [`StoredInboxSecret::choose_kept`]). Returns the secret that the store has afterwards. So
-    /// all nodes come to know the same secret, and a store that has lost its secret gets it back.
+    /// `StoredInboxSecret::choose_kept`). Returns the secret that the store has afterwards. So all
+    /// nodes come to know the same secret, and a store that has lost its secret gets it back.
     /// Atomic. Fails if the store has a damaged secret.
     fn keep_inbox_secret(
         &mut self,

@@ -19,7 +19,8 @@ use crate::store::overrides::{
 
 const READ_OPERATION: &str = "reading the overrides";
 const WRITE_OPERATION: &str = "changing overrides";
-/// How often `stored_overrides` reads at most until nothing changes during a read.
+/// How often riskgate reads all overrides at most until none changes during the read. The last read
+/// counts in any case.
 const MAX_READS: u32 = 8;
 
 impl OverrideBackend for Redis {
