@@ -3,8 +3,8 @@
 //!
 //! Owns this process's node id, every account's [`Lease`] and the thread that reports to the store.
 //! While a lease holds calls and no call waits, charging one is a single atomic operation. The
-//! worker requests more calls from the store in the background; a lease of several calls is then
-//! still half full. This module sees no request, and of a key only its id.
+//! worker requests more calls from the store in the background: once half of a lease is spent, or
+//! all of a lease of one call. This module sees no request, and of a key only its id.
 //!
 //! A call is spent only if the store has granted it. *Unbacked* calls are the exception: while the
 //! store can't grant any, the ledger admits calls without a grant if the policy is open.

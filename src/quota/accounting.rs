@@ -60,8 +60,8 @@ pub(super) struct LeaseAccounting {
     pub(super) past_months_to_report: Vec<PastMonthTotals>,
     /// The calls of the batch that waits for the store; 0 if none waits.
     pub(super) wanted_calls: u64,
-    /// The store has answered since the batch began to wait, and fewer calls are left than it
-    /// needs.
+    /// The store has answered since the batch began to wait, and fewer calls are left than the
+    /// batch needs.
     pub(super) is_batch_denied: bool,
     /// This node's spent total at the last tick.
     pub(super) spent_at_last_tick: u64,
@@ -103,7 +103,7 @@ impl LeaseAccounting {
     }
 
     /// Calls that other nodes had spent of this month, from the latest grant; `None` before the
-    /// first.
+    /// first grant.
     pub(super) fn others_spent(&self) -> Option<u64> {
         (self.known.sequence > 0).then_some(self.others_spent)
     }

@@ -39,7 +39,8 @@ impl AtomicLease {
     }
 
     /// Withdraws the held calls above `keep`, so that no request can spend them. Returns how many
-    /// it withdrew. If `starts_epoch`, calls that were spent before can no longer be refunded.
+    /// calls were withdrawn. If `starts_epoch`, calls that were spent before can no longer be
+    /// refunded.
     pub(super) fn withdraw_all_but(&self, keep: u64, starts_epoch: bool) -> u64 {
         let mut withdrawn = 0;
         self.update(|packed| {

@@ -339,8 +339,8 @@ impl ClockState {
     }
 
     /// Remembers whether this machine's clock contradicts the believed time, which follows the
-    /// store's clock. While it does, riskgate deletes nothing. Returns a warning to log if this
-    /// machine's clock is at this offset for the first time.
+    /// store's clock. During a contradiction, riskgate deletes nothing. Returns a warning to log if
+    /// this machine's clock is at this offset for the first time.
     fn record_machine_offset(&mut self, offset: i64, boottime: i64) -> Option<String> {
         if is_within_tolerance(offset, self.boottime_offset) {
             self.held_machine_jump = None;

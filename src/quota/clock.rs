@@ -1,5 +1,5 @@
-//! The clock of this machine that nobody can set, and how it continues a time that a store
-//! remembers.
+//! The clock of this machine that nobody can set: CLOCK_BOOTTIME. By this clock, a process
+//! continues a time that a store remembers.
 
 use std::time::Duration;
 

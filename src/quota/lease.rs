@@ -374,7 +374,7 @@ impl Lease {
     }
 
     /// Records whether the reports of this account fail alone. If they do, its unsettled calls
-    /// count apart. Only the worker calls this.
+    /// count apart. Only the worker calls this function.
     pub(super) fn set_fails_alone(&self, fails_alone: bool, unsettled_calls: &UnsettledCalls) {
         let mut accounting = self.lock_accounting();
         if accounting.fails_alone != fails_alone {

@@ -89,7 +89,7 @@ impl Ledger {
         let calendar = Calendar::new(known, unix_now, boottime_at_start);
         let LedgerOptions { store_deadline: deadline, on_failure, max_unsettled } = options;
         // While the known time is unread, the calendar must not see the store's clock. Then the
-        // worker probes the store first.
+        // worker makes the first probe.
         let first_probe = if is_time_unread { None } else { worker::probe_at_start(&mut store) };
         if let Some(store_now) = first_probe.as_ref().and_then(|probe| probe.unix_now) {
             let boottime = boot_clock.seconds();

@@ -24,9 +24,9 @@ pub struct AccountUsage<'u> {
 
 impl Ledger {
     /// Visits each account that has a limit and of which this node knows spent calls in the month,
-    /// or knows that it is exhausted. Locks one lease at a time, for a moment, so calls hardly
-    /// wait. Once all nodes have reported an account's calls, the node that reported last knows
-    /// their sum.
+    /// or knows that the account is exhausted. Locks one lease at a time, for a moment, so calls
+    /// hardly wait. Once all nodes have reported an account's calls, the node that reported last
+    /// knows their sum.
     pub fn visit_month_usage(&self, month: Month, mut visit: impl FnMut(&AccountUsage<'_>)) {
         let earliest_ms = self.shared.uptime_ms().saturating_sub(EXHAUSTED_FOR_LONGER_MS);
         for lease in &self.shared.node.leases {

@@ -6,7 +6,7 @@
 //!
 //! Lost rows, top counts, DNS facts and sign-ups may be written in several pages. Each page is
 //! atomic. If the operation fails, some pages may be written already, and the caller can repeat the
-//! operation. Only lost rows wait for replicas.
+//! operation. Of these, only a write of lost rows waits for replicas.
 
 pub(super) mod audit;
 pub(super) mod changes;

@@ -374,8 +374,8 @@ pub struct DnsFactRow {
 
 impl DnsFactRow {
     /// The text that a store keeps as the mail host: the host, then each address after a space.
-    /// Earlier versions of riskgate take the whole text for a host that no list has. They judge the
-    /// host right even so, because riskgate looks up addresses only of hosts that no list has.
+    /// Earlier versions of riskgate take the whole text for a host that no list has. Their verdict
+    /// is right all the same, because riskgate looks up addresses only of hosts that no list has.
     pub(super) fn format_host_text(&self) -> String {
         let addresses = self.addresses.iter().map(|address| format!(" {address}"));
         std::iter::once(self.mx.clone()).chain(addresses).collect()

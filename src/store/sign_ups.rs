@@ -19,8 +19,8 @@ pub(super) const SIGN_UPS_PER_WRITE: usize = 250;
 /// The most sign-ups read at once.
 pub(super) const SIGN_UPS_PER_PAGE: usize = 5_000;
 
-/// A write of n sign-ups looks at the n plus this many oldest entries, and deletes those of them
-/// that are too old.
+/// Each write looks at some of the oldest entries, and deletes those that are too old. The write
+/// looks at as many entries as it writes, and at this many more.
 pub(super) const OLDEST_SIGN_UPS_PER_WRITE: usize = 100;
 
 /// The length of a sign-up as bytes, without its time.
@@ -119,8 +119,8 @@ pub(super) fn change_of_deleted_sign_ups(count: usize) -> Change {
 }
 
 /// Returns the page of entries after the cursor, and the cursor after the page. `read` gets a
-/// number and a count. It returns up to that count of a store's entries, in the order of their
-/// numbers, from that number on.
+/// number and a count, and returns up to so many entries of the store from that number on, in
+/// order.
 pub(super) fn read_sign_ups_after(
     cursor: SignUpCursor,
     mut read: impl FnMut(u64, usize) -> Result<Vec<NumberedEntry>, StoreError>,

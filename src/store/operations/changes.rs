@@ -170,10 +170,10 @@ impl StoreChanges<'_> {
         self.store.take_over_overrides(self.author, take_over)
     }
 
-    /// Appends a deletion for each of some inboxes, and deletes their sign-ups. Once the deletions
-    /// are appended, no node counts an earlier sign-up of these inboxes. The step that appends them
-    /// also deletes up to a thousand sign-ups; later steps delete the others. Returns how many
-    /// sign-ups were deleted.
+    /// Appends a deletion for each of some inboxes, and deletes their sign-ups. Once a node has
+    /// read the deletions, it counts no earlier sign-up of these inboxes. The step that appends the
+    /// deletions also deletes up to a thousand sign-ups; later steps delete the others. Returns how
+    /// many sign-ups were deleted.
     ///
     /// On a server, the record of the audit is written first, because it is in another hash slot.
     /// If the server fails after that, there is a record without a deletion, and the caller repeats

@@ -1,5 +1,5 @@
 //! Foreign entries: entries that riskgate did not write, in the Redis collections that hold keys
-//! and accounts. They are reported and otherwise ignored.
+//! and accounts. riskgate reports foreign entries, and otherwise ignores them.
 //!
 //! riskgate detects lost rows by counting entries: each row has a member in the sorted set of
 //! changes, and each key has a digest. If the counts disagree, riskgate looks for entries of a form

@@ -74,7 +74,7 @@ pub(super) const TOP_ROWS_KEY: &str = "riskgate:{top}:rows";
 pub(super) const REQUESTS: &str = "riskgate:{ring}:requests";
 
 /// For how many seconds a server keeps the usage by day of a month after the latest report about
-/// it. So the usage is kept in that month and the next
+/// it. So the usage is kept in that month and at least the next
 /// [`KEPT_PAST_MONTHS`](crate::store::rows::KEPT_PAST_MONTHS).
 pub(super) const DAILY_USAGE_TTL_SECONDS: i64 = 430 * 86_400;
 

@@ -223,8 +223,8 @@ impl LedgerBackend for Redis {
 
 impl Redis {
     /// The timeout of WAIT in milliseconds: three quarters of the operation's timeout, so that the
-    /// reply arrives in time even if no replica acknowledges. Never 0, because 0 means to WAIT that
-    /// there is no timeout.
+    /// reply arrives in time even if no replica acknowledges. Never 0, because WAIT would take that
+    /// as no timeout.
     pub(super) fn replica_wait_ms(&self) -> u64 {
         (self.timeout * 3 / 4).as_millis().max(1) as u64
     }

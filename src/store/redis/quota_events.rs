@@ -2,7 +2,7 @@
 //! pending and of the finished ones.
 //!
 //! A pending event is `p ATTEMPTS CREATED MONTH JSON`, with account and body in the JSON. A
-//! finished event is `delivered ATTEMPTS CREATED MONTH FINISHED`, or begins with `given_up`.
+//! finished event is `WORD ATTEMPTS CREATED MONTH FINISHED`; the word is `delivered` or `given_up`.
 
 use redis::Value;
 

@@ -13,7 +13,8 @@ pub(super) struct RateChargeState {
 
 impl RateChargeState {
     /// Remembers the time that the server showed in its latest reply, in microseconds, as its time
-    /// of this moment. The server is already later, so no charge seems to be sent later than it is.
+    /// of this moment. The server's clock has gone on since its reply. So a charge may seem to be
+    /// sent earlier than it was, and never later.
     pub(super) fn set_server_time(&mut self, microseconds: u64) {
         self.server_time = Some((microseconds, Instant::now()));
     }

@@ -55,7 +55,7 @@ impl Redis {
 
     /// Waits until `wait_replicas` replicas have the latest write of this connection, and returns
     /// how many lack it. Waits no longer than for a report of the ledger, because the caller can't
-    /// read changes of keys meanwhile.
+    /// read changes of keys while it waits.
     fn wait_counting_missing_replicas(&mut self) -> Result<usize, StoreError> {
         if self.wait_replicas == 0 {
             return Ok(0);

@@ -126,8 +126,8 @@ fn delete_numbers(transaction: &Transaction<'_>, numbers: &[u64]) -> rusqlite::R
 }
 
 /// Looks at the `max_deleted` oldest entries. Deletes those that exceed [`MAX_SIGN_UPS`] and, if
-/// the time is settled, those that are too old or that a clock which was ahead has written. The
-/// entry that was written last stays.
+/// the time is settled, those that are too old or were written while a clock was ahead. The entry
+/// that was written last stays.
 fn delete_old_sign_ups(
     transaction: &Transaction<'_>,
     now: BelievedTime,
