@@ -259,7 +259,8 @@ fn bench_store_operations(runtime: &Runtime) {
     println!("store operations for 1,000 calls of 10,000: {operations} (at most 40)\n");
     assert!(operations <= 40, "{operations} store operations for 1,000 calls");
     assert_eq!(
-        runtime.block_on(ledger.usage(&lease, ledger.month_to_charge(NOW_UNIX_SECONDS))),
+        runtime
+            .block_on(ledger.read_spent_by_all(&lease, ledger.month_to_charge(NOW_UNIX_SECONDS))),
         Ok(2_000)
     );
 }

@@ -58,8 +58,9 @@ pub use redis::rates::MAX_RATE_CHARGES;
 pub use reply_check::check_grant;
 pub use rows::{
     AccountRow, DailyUsageCursor, DailyUsageRow, DamagedRows, DnsFactRow, KeyRow,
-    MAX_ADDRESSES_PER_DNS_FACT, MAX_DNS_FACTS, MAX_TOP_ROW_ACCOUNTS, MonthRepair, RequestRecord,
-    RingChanges, RingRows, RingVersion, Rotation, TopCredit, TopRow, UsageRow,
+    MAX_ADDRESSES_PER_DNS_FACT, MAX_DNS_FACTS, MAX_TOP_ROW_ACCOUNTS, MonthRepair,
+    RepeatableRequestRow, RingChanges, RingRows, RingVersion, Rotation, TopCredit, TopRow,
+    UsageRow,
 };
 pub use sign_ups::{FoundSignUps, MAX_SIGN_UPS, SignUpCursor, SignUpDeletion};
 pub use sqlite::connection::Sqlite;

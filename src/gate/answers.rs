@@ -209,7 +209,7 @@ pub(super) async fn answer_usage(
     let key = ctx.key.as_ref().ok_or(Refusal::Internal)?;
     let account = &key.account;
     let month = state.ledger.month_to_charge(ctx.unix_now());
-    let spent = state.ledger.usage(&account.lease, month).await;
+    let spent = state.ledger.read_spent_by_all(&account.lease, month).await;
     let spent = spent.map_err(|_| Refusal::Internal)?;
     let limit = match account.limit {
         MonthlyLimit::Calls(limit) => limit.min(MAX_SAFE_INTEGER),

@@ -13,7 +13,7 @@ use crate::keys::{
     is_valid_id_or_account, read_key_file, sha256,
 };
 use crate::model::origin::OriginPattern;
-use crate::store::{ChangeAuthor, KeyRow, NewKeyPlan, RequestRecord, Store, StoreError};
+use crate::store::{ChangeAuthor, KeyRow, NewKeyPlan, RepeatableRequestRow, Store, StoreError};
 
 /// The longest label, in characters.
 const MAX_LABEL_CHARS: usize = 200;
@@ -45,7 +45,7 @@ pub struct PreparedKey {
     pub token: Token,
     plan: Option<NewKeyPlan>,
     /// What the store is to remember of the request, if the request can be repeated.
-    request: Option<RequestRecord>,
+    request: Option<RepeatableRequestRow>,
     /// Whether an earlier request has added the key.
     is_in_store: bool,
 }
@@ -391,7 +391,7 @@ pub(super) fn create_token(
     config: &ReloadableConfig,
     key_id: &str,
     request: Option<&RepeatableRequest<'_>>,
-) -> Result<(Token, Option<RequestRecord>), ManagementFault> {
+) -> Result<(Token, Option<RepeatableRequestRow>), ManagementFault> {
     match request {
         Some(request) => {
             let record = request.create_record(key_id, &config.key_prefix)?;

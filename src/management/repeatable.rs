@@ -8,7 +8,7 @@
 
 use super::fault::ManagementFault;
 use crate::keys::{Token, sha256};
-use crate::store::{RequestRecord, Store};
+use crate::store::{RepeatableRequestRow, Store};
 
 /// Separates the random digits of a salt from the prefix of the key. A repeated request takes this
 /// prefix, even if `keys.prefix` has changed. No prefix contains the separator.
@@ -57,8 +57,8 @@ impl RepeatableRequest<'_> {
     pub(super) fn find_record(
         &self,
         store: &mut Store,
-    ) -> Result<Option<RequestRecord>, ManagementFault> {
-        let Some(record) = store.find_request(&self.record_id())? else { return Ok(None) };
+    ) -> Result<Option<RepeatableRequestRow>, ManagementFault> {
+        let Some(record) = store.find_repeatable_request(&self.record_id())? else { return Ok(None) };
         match record.digest == self.content_digest() {
             true => Ok(Some(record)),
             false => Err(ManagementFault::invalid(
@@ -74,11 +74,11 @@ impl RepeatableRequest<'_> {
         &self,
         key_id: &str,
         key_prefix: &str,
-    ) -> Result<RequestRecord, ManagementFault> {
+    ) -> Result<RepeatableRequestRow, ManagementFault> {
         let mut salt = [0u8; 16];
         getrandom::fill(&mut salt)
             .map_err(|error| ManagementFault::NoRandomBits(error.to_string()))?;
-        Ok(RequestRecord {
+        Ok(RepeatableRequestRow {
             id: self.record_id(),
             digest: self.content_digest(),
             salt: format!("{}{PREFIX_SEPARATOR}{key_prefix}", hex::encode(salt)),

@@ -12,7 +12,7 @@ use crate::config::{ReloadableConfig, parse_duration};
 use crate::keys::{Token, merge_keys, sha256};
 use crate::model::month::parse_rfc3339;
 use crate::store::{
-    AuditOperation, ChangeAuthor, KeyRow, RequestRecord, Rotation, Store, StoreError,
+    AuditOperation, ChangeAuthor, KeyRow, RepeatableRequestRow, Rotation, Store, StoreError,
 };
 
 /// How long the old key still works, if the operator says nothing.
@@ -32,7 +32,7 @@ pub struct PreparedRotation {
     former_expires_at: Option<i64>,
     unix_now: i64,
     /// What the store is to remember of the request, if the request can be repeated.
-    request: Option<RequestRecord>,
+    request: Option<RepeatableRequestRow>,
     /// Whether an earlier request has rotated the key.
     is_in_store: bool,
 }

@@ -12,12 +12,12 @@ use crate::store::{Grant, LeaseReport, ReportOutcome, StoreError, check_grant};
 
 /// The period in which at most [`MAX_LOGGED_FAULTS`] faults are logged, in milliseconds. Without
 /// this bound, a fault that begins and ends with each report could fill the log.
-const LOG_PERIOD_MS: u64 = 60_000;
+const FAULT_LOG_PERIOD_MS: u64 = 60_000;
 const MAX_LOGGED_FAULTS: u32 = 100;
 /// A fault that no report has shown for this long, in milliseconds, is over: while a fault lasts,
 /// the account is reported every second.
-const FAULT_END_MS: u64 = 60_000;
-/// The most faults that [`AccountFaults::list`] returns.
+const FAULT_FORGOTTEN_AFTER_MS: u64 = 60_000;
+/// The most faults that [`AccountFaults::describe_present`] returns.
 const MAX_LISTED_FAULTS: usize = 10;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct State {
     /// The present faults, by account and by the month of the report, each with the uptime of the
     /// ledger in milliseconds at which a report last showed it.
     faults: BTreeMap<(String, Month), (String, u64)>,
-    /// Uptime of the ledger in milliseconds at which the present [`LOG_PERIOD_MS`] began.
+    /// Uptime of the ledger in milliseconds at which the present [`FAULT_LOG_PERIOD_MS`] began.
     log_period_began_ms: u64,
     logged_in_period: u32,
 }
@@ -58,9 +58,11 @@ impl AccountFaults {
     }
 
     /// The present faults, each with its account: the first ten, and how many follow.
-    pub(super) fn list(&self, uptime_ms: u64) -> Vec<String> {
+    pub(super) fn describe_present(&self, uptime_ms: u64) -> Vec<String> {
         let mut state = lock_ignoring_poison(&self.0);
-        state.faults.retain(|_, (_, shown_at_ms)| uptime_ms < *shown_at_ms + FAULT_END_MS);
+        state
+            .faults
+            .retain(|_, (_, shown_at_ms)| uptime_ms < *shown_at_ms + FAULT_FORGOTTEN_AFTER_MS);
         let texts = state.faults.values().map(|(text, _)| text.clone());
         let mut listed: Vec<String> = texts.take(MAX_LISTED_FAULTS).collect();
         if let more @ 1.. = state.faults.len() - listed.len() {
@@ -77,7 +79,7 @@ impl State {
             StoreError::InvalidReply { .. } => error.to_string(),
             _ => format!("account {account}: {error}"),
         };
-        if uptime_ms >= self.log_period_began_ms + LOG_PERIOD_MS {
+        if uptime_ms >= self.log_period_began_ms + FAULT_LOG_PERIOD_MS {
             (self.log_period_began_ms, self.logged_in_period) = (uptime_ms, 0);
         }
         let fault = (text.clone(), uptime_ms);

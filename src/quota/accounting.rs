@@ -47,7 +47,8 @@ pub(super) struct LeaseAccounting {
     pub(super) others_leased: u64,
     /// Calls spent by all other nodes, from the latest grant.
     pub(super) others_spent: u64,
-    /// The month that `usage` last read from the store, and the calls that other nodes had spent.
+    /// The month for which `Ledger::read_spent_by_all` last read the store, and the calls that
+    /// other nodes had spent.
     pub last_read_of_others_spent: Option<(Month, u64)>,
     /// What the store acknowledged, sent with each report so that the store notices a data loss.
     pub(super) known: KnownState,

@@ -94,7 +94,7 @@ impl Calendar {
             // The former process counted the seconds of this machine's clock.
             Some(present) if is_within_tolerance(present, unix_now) => (unix_now, false),
             Some(present) => (present, false),
-            None if known.allows(unix_now) => (unix_now, false),
+            None if known.is_consistent_with(unix_now) => (unix_now, false),
             None => (known.lower_bound().unwrap_or(EARLIEST_VALID_TIME), true),
         };
         let offset = believed - boottime;
@@ -326,7 +326,7 @@ impl ClockState {
     /// clock was set to a wrong time before, the reading must not begin a month, because the clock
     /// may be wrong again.
     fn ends_lower_bound(&self, unix_now: i64, boottime: i64, latest_month: Month) -> bool {
-        self.known_at_start.allows(unix_now)
+        self.known_at_start.is_consistent_with(unix_now)
             && unix_now >= boottime + self.boottime_offset
             && (!self.was_machine_set || Month::containing(unix_now) <= latest_month)
     }

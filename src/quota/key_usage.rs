@@ -175,7 +175,7 @@ impl KeyUsage {
 
     /// Notes that the store has acknowledged this count. Forgets the counts that the store has,
     /// except those of days that were acknowledged lately or may be counted again.
-    fn confirm(&self, count: &UsageCount) {
+    fn confirm_count(&self, count: &UsageCount) {
         let route = RouteLabel::ALL.iter().position(|label| label.as_str() == count.route);
         let Some(route) = route else { return };
         let day = UsageDay::new(count.month, count.day);
@@ -238,7 +238,7 @@ impl UsageByKey {
         let keys = lock_ignoring_poison(&self.keys);
         for count in &counts {
             if let Some(usage) = keys.get(&count.key_id) {
-                usage.confirm(count);
+                usage.confirm_count(count);
             }
         }
     }

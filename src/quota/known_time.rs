@@ -38,7 +38,7 @@ impl KnownTime {
     /// Returns true if a clock that shows this time contradicts nothing that the store knows. The
     /// clock must have been set. The time must not be before [`KnownTime::lower_bound`]. The month
     /// of the time must be the month of that bound, or the next month.
-    pub(super) fn allows(&self, unix_now: i64) -> bool {
+    pub(super) fn is_consistent_with(&self, unix_now: i64) -> bool {
         let is_next = |past: i64| {
             let (past_month, month) = (Month::containing(past), Month::containing(unix_now));
             unix_now >= past && month.number() <= past_month.number() + 1

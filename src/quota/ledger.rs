@@ -226,13 +226,13 @@ impl Ledger {
         self.shared.node.refund(lease, charge)
     }
 
-    /// The calls that all nodes have spent of the month. This node's count is exact. The counts of
-    /// other nodes are read from the store, to which each node reports every second. If they can't
-    /// be read, those that this node last learned count.
+    /// Returns the calls that all nodes have spent of the month. This node's count is exact. The
+    /// counts of other nodes are read from the store, to which each node reports every second. If
+    /// they can't be read, those that this node last learned count.
     ///
     /// # Errors
     /// If no month is known, or if this node can't read the other counts and has learned none.
-    pub async fn usage(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denial> {
+    pub async fn read_spent_by_all(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denial> {
         if self.waits_for_clock() {
             return Err(Denial::StoreUnavailable);
         }
@@ -298,7 +298,7 @@ impl Ledger {
     /// The accounts whose reports fail although the store answers, each with the reason: the first
     /// ten, and how many follow.
     pub fn account_faults(&self) -> Vec<String> {
-        self.shared.node.account_faults.list(self.shared.uptime_ms())
+        self.shared.node.account_faults.describe_present(self.shared.uptime_ms())
     }
 
     /// Stops the worker and waits for its end. The worker first returns the unspent calls to the

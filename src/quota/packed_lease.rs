@@ -6,7 +6,7 @@
 pub const MAX_HELD_CALLS: u64 = 4_096;
 /// A limit of at least a hundred times this number lets a process hold at least this many calls,
 /// until few calls are unleased.
-const MIN_OF_LARGE_LIMITS: u64 = 64;
+const MIN_HELD_OF_LARGE_LIMITS: u64 = 64;
 /// The most unspent calls of an account without a limit: half of what the word can hold.
 const MAX_HELD_UNLIMITED: u64 = 1 << 15;
 
@@ -64,7 +64,7 @@ pub(super) fn max_held_calls(limit: Option<u64>, leased_by_all: u64) -> u64 {
     if limit.saturating_sub(leased_by_all) <= hundredth {
         return 1;
     }
-    let most = hundredth.min((limit / 10_000).clamp(MIN_OF_LARGE_LIMITS, MAX_HELD_CALLS));
+    let most = hundredth.min((limit / 10_000).clamp(MIN_HELD_OF_LARGE_LIMITS, MAX_HELD_CALLS));
     // A grant of this size must leave the last hundredth unleased.
     most.min((limit - leased_by_all - hundredth).max(1)).max(1)
 }

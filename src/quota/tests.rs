@@ -137,7 +137,7 @@ async fn a_refunded_call_can_be_spent_again() {
     }
     assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
     assert!(ledger.refund(&lease, calls.pop().unwrap()));
-    assert_eq!(ledger.usage(&lease, month).await, Ok(2));
+    assert_eq!(ledger.read_spent_by_all(&lease, month).await, Ok(2));
     // The worker may be returning the unspent call to the store; then the call waits for it.
     ledger.charge(&lease, month, 1).await.unwrap();
     assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
@@ -146,7 +146,7 @@ async fn a_refunded_call_can_be_spent_again() {
     let next = ledger.month_to_charge(IN_DECEMBER);
     ledger.charge(&lease, next, 1).await.unwrap();
     assert!(!ledger.refund(&lease, calls.pop().unwrap()));
-    assert_eq!(ledger.usage(&lease, next).await, Ok(1));
+    assert_eq!(ledger.read_spent_by_all(&lease, next).await, Ok(1));
     ledger.close();
     assert_eq!(stored_spent_and_leased(&path, month), (3, 3));
     assert_eq!(stored_spent_and_leased(&path, next), (1, 1));
@@ -184,7 +184,7 @@ async fn a_changed_limit_applies_at_once() {
     assert_eq!(ledger.charge(&lease, month, 1).await.err(), Some(Denial::Exhausted));
     ledger.open_lease("acme", MonthlyLimit::Unlimited);
     assert_eq!(ledger.charge(&lease, month, 1).await.unwrap().remaining, None);
-    assert_eq!(ledger.usage(&lease, month).await, Ok(202));
+    assert_eq!(ledger.read_spent_by_all(&lease, month).await, Ok(202));
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn calls_in_an_outage_follow_the_policy() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(is_settled());
-    assert_eq!(ledger.usage(&lease, month).await, Ok(51));
+    assert_eq!(ledger.read_spent_by_all(&lease, month).await, Ok(51));
     ledger.close();
     assert_eq!(stored_spent_and_leased(&path, month), (51, 51));
 }

@@ -300,7 +300,7 @@ pub type DailyUsageCursor = (String, u8, String, String);
 /// What a store remembers of a request that can be repeated without a second effect: the creation
 /// or rotation of a key with an `Idempotency-Key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestRecord {
+pub struct RepeatableRequestRow {
     /// Identifies the request: a digest of the `Idempotency-Key` and the name of the admin token.
     pub id: String,
     /// The digest of what the request asks for.

@@ -2,7 +2,7 @@
 
 use crate::store::audit::{AuditOperation, AuditRecord, ChangeAuthor, SourceState};
 use crate::store::error::StoreError;
-use crate::store::rows::RequestRecord;
+use crate::store::rows::RepeatableRequestRow;
 
 /// What both kinds of store do with the audit.
 pub trait AuditBackend {
@@ -39,5 +39,8 @@ pub trait AuditBackend {
     fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError>;
 
     /// Finds a request that added a key in the last 24 hours.
-    fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError>;
+    fn find_repeatable_request(
+        &mut self,
+        id: &str,
+    ) -> Result<Option<RepeatableRequestRow>, StoreError>;
 }

@@ -13,7 +13,7 @@ use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
 use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::overrides::{OverrideTakeOver, OverrideUpdate};
-use crate::store::rows::{AccountRow, KeyRow, MonthRepair, RequestRecord, Rotation};
+use crate::store::rows::{AccountRow, KeyRow, MonthRepair, RepeatableRequestRow, Rotation};
 use crate::store::sign_ups::SignUpDeletion;
 
 /// Changes a store in the name of an author. See [`Store::changes_by`].
@@ -46,11 +46,11 @@ impl StoreChanges<'_> {
     /// If the store fails, or
     /// - has the id or the digest of a key already;
     /// - has an account whose present plan is not the plan that is given with its key;
-    /// - knows the request already: see [`Store::find_request`].
+    /// - knows the request already: see [`Store::find_repeatable_request`].
     pub fn add_keys(
         &mut self,
         keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError> {
         let Some(change) = change_of_added_keys(keys_with_plans) else {
             return self.mark_as_store();
@@ -94,7 +94,7 @@ impl StoreChanges<'_> {
     pub fn rotate_key(
         &mut self,
         rotation: &Rotation<'_>,
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError> {
         self.store.rotate_key(self.author, rotation, request)
     }

@@ -11,7 +11,7 @@ use super::ledger::LedgerBackend;
 use super::overrides::OverrideBackend;
 use super::quota_events::QuotaEventBackend;
 use super::ring::RingBackend;
-use super::rows::RowsBackend;
+use super::rows::BulkChangeBackend;
 use super::sign_ups::SignUpBackend;
 use super::time::TimeBackend;
 use super::top::TopListBackend;
@@ -30,7 +30,7 @@ use crate::store::url::StoreUrl;
 pub trait Backend:
     ConnectionBackend
     + RingBackend
-    + RowsBackend
+    + BulkChangeBackend
     + AuditBackend
     + OverrideBackend
     + LedgerBackend

@@ -4,17 +4,17 @@ use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
 use crate::store::new_key_plan::NewKeyPlan;
-use crate::store::rows::{AccountRow, KeyRow, RequestRecord, Rotation};
+use crate::store::rows::{AccountRow, KeyRow, RepeatableRequestRow, Rotation};
 
 /// How both kinds of store change several keys and accounts at once.
-pub trait RowsBackend {
+pub trait BulkChangeBackend {
     /// As in [`StoreChanges`](super::changes::StoreChanges).
     /// `change` is what the audit records.
     fn add_keys(
         &mut self,
         author: &ChangeAuthor,
         keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
         change: &Change,
     ) -> Result<(), StoreError>;
 
@@ -23,7 +23,7 @@ pub trait RowsBackend {
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError>;
 
     /// As in [`StoreChanges`](super::changes::StoreChanges).

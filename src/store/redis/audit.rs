@@ -9,7 +9,7 @@ use redis::Value as Reply;
 use serde_json::Value;
 
 use super::connection::{CHUNK_ROWS, Redis};
-use super::fill::{OnExisting, STAGED_TTL_SECONDS, Staging};
+use super::fill::{OnExistingKey, STAGED_TTL_SECONDS, Staging};
 use super::key_names::{AUDIT, REQUESTS, SOURCE_STATES};
 use super::rows::{parse_account, parse_key};
 use super::scripts::Script;
@@ -20,7 +20,7 @@ use crate::store::audit::{
 use crate::store::contents::StoreContents;
 use crate::store::error::StoreError;
 use crate::store::operations::audit::AuditBackend;
-use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
+use crate::store::rows::{REQUEST_RETENTION_SECONDS, RepeatableRequestRow};
 
 const READ_OPERATION: &str = "reading the audit";
 const RECORD_OPERATION: &str = "recording a change";
@@ -99,7 +99,10 @@ impl AuditBackend for Redis {
         Ok(entries.into_iter().next().map(parse_entry))
     }
 
-    fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError> {
+    fn find_repeatable_request(
+        &mut self,
+        id: &str,
+    ) -> Result<Option<RepeatableRequestRow>, StoreError> {
         const OPERATION: &str = "looking for a request";
         let mut read = redis::pipe();
         read.cmd("HGET").arg(REQUESTS).arg(id);
@@ -111,7 +114,12 @@ impl AuditBackend for Redis {
             let (at, digest, salt, key_id) =
                 (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
             let is_remembered = at.parse::<i64>().ok()? > forgotten_at;
-            is_remembered.then_some(RequestRecord { id: id.to_owned(), digest, salt, key_id })
+            is_remembered.then_some(RepeatableRequestRow {
+                id: id.to_owned(),
+                digest,
+                salt,
+                key_id,
+            })
         }))
     }
 }
@@ -155,7 +163,7 @@ impl Redis {
         staging: &mut Staging,
         states: &[(String, String)],
     ) -> Result<(), StoreError> {
-        self.stage_hash(staging, SOURCE_STATES, OnExisting::MergeHash, states)
+        self.stage_hash(staging, SOURCE_STATES, OnExistingKey::MergeHash, states)
     }
 
     /// Stages the records of another store together with the records of this store, in the order of
@@ -211,8 +219,8 @@ impl Redis {
 }
 
 /// Formats the id of a request and what the store remembers of it; empty without a request.
-pub(super) fn format_request(request: Option<&RequestRecord>) -> String {
-    request.map_or(String::new(), |RequestRecord { id, digest, salt, key_id }| {
+pub(super) fn format_request(request: Option<&RepeatableRequestRow>) -> String {
+    request.map_or(String::new(), |RepeatableRequestRow { id, digest, salt, key_id }| {
         format!("{id} {digest} {salt} {key_id}")
     })
 }

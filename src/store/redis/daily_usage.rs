@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::connection::{CHUNK_ROWS, Redis};
-use super::fill::{COPY_NODE_ID, OnExisting, Staging};
+use super::fill::{COPY_NODE_ID, OnExistingKey, Staging};
 use super::key_names::{DAILY_USAGE_PREFIX, DAILY_USAGE_TTL_SECONDS, daily_usage_key};
 use crate::model::month::Month;
 use crate::store::contents::StoreContents;
@@ -93,7 +93,7 @@ impl Redis {
                         let key = daily_usage_key(account, *month);
                         let ttl = Some(DAILY_USAGE_TTL_SECONDS);
                         staged_key =
-                            (Some(account), staging.add_move(&key, OnExisting::MergeHash, ttl));
+                            (Some(account), staging.add_move(&key, OnExistingKey::MergeHash, ttl));
                     }
                     let field = format!("{day} {route} {COPY_NODE_ID} {key_id}");
                     write.cmd("HSET").arg(&staged_key.1).arg(field).arg(calls);

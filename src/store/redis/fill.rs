@@ -28,7 +28,7 @@ const OPERATION: &str = "filling the store";
 /// What the last step of a copy does with a staged Redis key if the server has a Redis key of the
 /// final name already.
 #[derive(Clone, Copy)]
-pub(super) enum OnExisting {
+pub(super) enum OnExistingKey {
     /// The copy fails: the store is not empty.
     Fail,
     /// The fields of the staged hash are added.
@@ -66,14 +66,14 @@ impl Staging {
     pub(super) fn add_move(
         &mut self,
         final_name: &str,
-        on_existing: OnExisting,
+        on_existing: OnExistingKey,
         ttl_seconds: Option<i64>,
     ) -> String {
         let staged = self.staged_name(final_name);
         let kind = match on_existing {
-            OnExisting::Fail => "fail",
-            OnExisting::MergeHash => "hash",
-            OnExisting::MergeSortedSet => "sorted_set",
+            OnExistingKey::Fail => "fail",
+            OnExistingKey::MergeHash => "hash",
+            OnExistingKey::MergeSortedSet => "sorted_set",
         };
         let step = format!("{kind} {} {final_name}", ttl_seconds.unwrap_or(0));
         self.moves.push((staged.clone(), step));
@@ -93,7 +93,7 @@ impl Staging {
 }
 
 impl Redis {
-    pub(super) fn fill(
+    pub(super) fn fill_server(
         &mut self,
         author: &ChangeAuthor,
         contents: &StoreContents,
@@ -168,7 +168,7 @@ impl Redis {
             let mut write = redis::pipe();
             for row in chunk {
                 let key = ledger_key(&row.account, month);
-                let key = staging.add_move(&key, OnExisting::Fail, Some(LEDGER_TTL_SECONDS));
+                let key = staging.add_move(&key, OnExistingKey::Fail, Some(LEDGER_TTL_SECONDS));
                 write.cmd("HSET").arg(&key).arg(COPY_NODE_ID);
                 write.arg(format!("1 {} {}", row.leased, row.spent));
                 write.arg("leased").arg(row.leased).arg("spent").arg(row.spent);
@@ -186,7 +186,7 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let rows: Vec<_> =
             contents.top_rows.iter().map(|row| (&row.domain, format_top_row(row))).collect();
-        self.stage_hash(staging, TOP_ROWS_KEY, OnExisting::MergeHash, &rows)
+        self.stage_hash(staging, TOP_ROWS_KEY, OnExistingKey::MergeHash, &rows)
     }
 
     /// Stages a hash with these fields and values. Without any, stages nothing.
@@ -194,7 +194,7 @@ impl Redis {
         &mut self,
         staging: &mut Staging,
         final_name: &str,
-        on_existing: OnExisting,
+        on_existing: OnExistingKey,
         fields: &[(F, V)],
     ) -> Result<(), StoreError> {
         if fields.is_empty() {
@@ -217,7 +217,7 @@ impl Redis {
         &mut self,
         staging: &mut Staging,
         final_name: &str,
-        on_existing: OnExisting,
+        on_existing: OnExistingKey,
         members: &[(i64, M)],
     ) -> Result<(), StoreError> {
         if members.is_empty() {
@@ -244,21 +244,21 @@ impl Redis {
         let (keys, accounts) = (&contents.ring.keys, &contents.ring.accounts);
         let rows: Vec<_> =
             keys.iter().map(|key| (&key.id, format!("- {}", format_key(key)))).collect();
-        self.stage_hash(staging, API_KEYS, OnExisting::Fail, &rows)?;
+        self.stage_hash(staging, API_KEYS, OnExistingKey::Fail, &rows)?;
         let digests: Vec<_> = keys.iter().map(|key| (hex::encode(key.digest), &key.id)).collect();
-        self.stage_hash(staging, DIGESTS, OnExisting::Fail, &digests)?;
+        self.stage_hash(staging, DIGESTS, OnExistingKey::Fail, &digests)?;
         let rows: Vec<_> = accounts
             .iter()
             .map(|account| (&account.name, format!("- {}", format_account(account))))
             .collect();
-        self.stage_hash(staging, ACCOUNTS, OnExisting::Fail, &rows)?;
+        self.stage_hash(staging, ACCOUNTS, OnExistingKey::Fail, &rows)?;
         // The last step replaces all scores by the new version of the ring.
         let members: Vec<(i64, String)> = keys
             .iter()
             .map(|key| (1, format!("key:{}", key.id)))
             .chain(accounts.iter().map(|account| (1, format!("account:{}", account.name))))
             .collect();
-        self.stage_sorted_set(staging, CHANGES, OnExisting::Fail, &members)
+        self.stage_sorted_set(staging, CHANGES, OnExistingKey::Fail, &members)
     }
 
     /// Gives all staged Redis keys their final names, in one step. Returns the new version of the

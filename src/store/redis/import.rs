@@ -16,7 +16,7 @@ use crate::model::plan::DEFAULT_PLAN;
 use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::error::StoreError;
 use crate::store::new_key_plan::NewKeyPlan;
-use crate::store::rows::{KeyRow, RequestRecord};
+use crate::store::rows::{KeyRow, RepeatableRequestRow};
 
 /// How long an import reserves its names after each of its steps, in seconds.
 const IMPORT_RESERVATION_SECONDS: u64 = 10;
@@ -29,7 +29,7 @@ struct KeyPage<'p> {
     /// `-` if the keys take effect at once.
     import_id: &'p str,
     is_first: bool,
-    request: Option<&'p RequestRecord>,
+    request: Option<&'p RepeatableRequestRow>,
 }
 
 impl Redis {
@@ -37,7 +37,7 @@ impl Redis {
         &mut self,
         author: &ChangeAuthor,
         keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
         change: &Change,
     ) -> Result<(), StoreError> {
         let mut page = KeyPage { author, change, import_id: "-", is_first: true, request };

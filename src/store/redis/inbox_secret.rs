@@ -1,7 +1,7 @@
 //! The inbox secret on a server: a field of a hash.
 
 use super::connection::Redis;
-use super::fill::{OnExisting, Staging};
+use super::fill::{OnExistingKey, Staging};
 use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::inbox_secret::StoredInboxSecret;
@@ -69,6 +69,6 @@ impl Redis {
         secret: Option<&StoredInboxSecret>,
     ) -> Result<(), StoreError> {
         let field = secret.map(|secret| (SECRET_FIELD, secret.to_stored_text()));
-        self.stage_hash(staging, INBOX_KEY, OnExisting::MergeHash, field.as_slice())
+        self.stage_hash(staging, INBOX_KEY, OnExistingKey::MergeHash, field.as_slice())
     }
 }

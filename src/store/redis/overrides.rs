@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::connection::Redis;
-use super::fill::{OnExisting, Staging};
+use super::fill::{OnExistingKey, Staging};
 use super::key_names::{AUDIT, OVERRIDES, RING_META_KEY, SOURCE_STATES};
 use super::scripts::Script;
 use crate::store::audit::{Change, ChangeAuthor};
@@ -190,7 +190,7 @@ impl Redis {
             .iter()
             .map(|row| (format_field(&row.domain, row.is_exact), format_row(row)))
             .collect();
-        self.stage_hash(staging, OVERRIDES, OnExisting::Fail, &fields)
+        self.stage_hash(staging, OVERRIDES, OnExistingKey::Fail, &fields)
     }
 }
 

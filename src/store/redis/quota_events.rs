@@ -7,7 +7,7 @@
 use redis::Value;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::fill::{OnExisting, Staging};
+use super::fill::{OnExistingKey, Staging};
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
@@ -122,9 +122,9 @@ impl Redis {
             texts.push((key, text));
             set.push((at, key));
         }
-        self.stage_hash(staging, EVENTS_KEY, OnExisting::MergeHash, &texts)?;
+        self.stage_hash(staging, EVENTS_KEY, OnExistingKey::MergeHash, &texts)?;
         for (name, members) in [(DUE_KEY, due), (FINISHED_KEY, finished)] {
-            self.stage_sorted_set(staging, name, OnExisting::MergeSortedSet, &members)?;
+            self.stage_sorted_set(staging, name, OnExistingKey::MergeSortedSet, &members)?;
         }
         Ok(())
     }

@@ -8,14 +8,14 @@ use super::scripts::Script;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error;
 use crate::store::error::StoreError;
-use crate::store::rows::{RequestRecord, Rotation};
+use crate::store::rows::{RepeatableRequestRow, Rotation};
 
 impl Redis {
     pub(super) fn run_rotation(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError> {
         let (digest, row) = (hex::encode(rotation.new_key.digest), format_key(rotation.new_key));
         let last = [digest, row, format_request(request)];

@@ -1,7 +1,7 @@
 //! Sign-ups on a server: a stream.
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::fill::{OnExisting, Staging};
+use super::fill::{OnExistingKey, Staging};
 use super::scripts::Script;
 use crate::model::sign_up::{SignUp, times_of_kept_sign_ups};
 use crate::store::audit::ChangeAuthor;
@@ -111,7 +111,7 @@ impl Redis {
         if sign_ups.is_empty() {
             return Ok(());
         }
-        let staged = staging.add_move(SIGN_UPS_KEY, OnExisting::Fail, None);
+        let staged = staging.add_move(SIGN_UPS_KEY, OnExistingKey::Fail, None);
         let mut number = 0;
         for page in sign_ups.chunks(CHUNK_ROWS) {
             let mut write = redis::pipe();

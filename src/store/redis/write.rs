@@ -13,8 +13,8 @@ use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::contents::StoreContents;
 use crate::store::error::{self, StoreError};
 use crate::store::new_key_plan::NewKeyPlan;
-use crate::store::operations::rows::RowsBackend;
-use crate::store::rows::{AccountRow, KeyRow, RequestRecord, Rotation};
+use crate::store::operations::rows::BulkChangeBackend;
+use crate::store::rows::{AccountRow, KeyRow, RepeatableRequestRow, Rotation};
 
 /// How long a writer waits for an import that reserves the same names. If the process of an import
 /// was killed, the import counts as abandoned after ten seconds.
@@ -208,12 +208,12 @@ fn parse_plan(json: String) -> String {
     serde_json::from_str(&json).unwrap_or(json)
 }
 
-impl RowsBackend for Redis {
+impl BulkChangeBackend for Redis {
     fn add_keys(
         &mut self,
         author: &ChangeAuthor,
         keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
         change: &Change,
     ) -> Result<(), StoreError> {
         self.add_keys_in_pages(author, keys_with_plans, request, change)
@@ -223,7 +223,7 @@ impl RowsBackend for Redis {
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError> {
         self.run_rotation(author, rotation, request)
     }
@@ -251,6 +251,6 @@ impl RowsBackend for Redis {
         author: &ChangeAuthor,
         contents: &StoreContents,
     ) -> Result<(), StoreError> {
-        self.fill(author, contents)
+        self.fill_server(author, contents)
     }
 }

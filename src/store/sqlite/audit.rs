@@ -12,7 +12,7 @@ use crate::store::audit::{
 use crate::store::contents::StoreContents;
 use crate::store::error::{self, StoreError};
 use crate::store::operations::audit::AuditBackend;
-use crate::store::rows::{REQUEST_RETENTION_SECONDS, RequestRecord};
+use crate::store::rows::{REQUEST_RETENTION_SECONDS, RepeatableRequestRow};
 
 /// The most old records that one new record deletes, so that no change takes long.
 const MAX_DELETED_RECORDS: i64 = 16;
@@ -84,14 +84,17 @@ impl AuditBackend for Sqlite {
         Ok(found.map_err(self.error_while(READ_OPERATION))?.pop())
     }
 
-    fn find_request(&mut self, id: &str) -> Result<Option<RequestRecord>, StoreError> {
+    fn find_repeatable_request(
+        &mut self,
+        id: &str,
+    ) -> Result<Option<RepeatableRequestRow>, StoreError> {
         self.connection
             .query_row(
                 "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > ?2",
                 params![id, forgotten_requests_at(self.told_time.now())],
                 |row| {
                     let (digest, salt, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                    Ok(RequestRecord { id: id.to_owned(), digest, salt, key_id })
+                    Ok(RepeatableRequestRow { id: id.to_owned(), digest, salt, key_id })
                 },
             )
             .optional()
@@ -246,9 +249,11 @@ fn forgotten_requests_at(now: BelievedTime) -> i64 {
 pub(super) fn remember_request(
     transaction: &Transaction<'_>,
     now: BelievedTime,
-    request: Option<&RequestRecord>,
+    request: Option<&RepeatableRequestRow>,
 ) -> rusqlite::Result<Result<(), StoreError>> {
-    let Some(RequestRecord { id, digest, salt, key_id }) = request else { return Ok(Ok(())) };
+    let Some(RepeatableRequestRow { id, digest, salt, key_id }) = request else {
+        return Ok(Ok(()));
+    };
     let forgotten_at = forgotten_requests_at(now);
     if now.allows_deletion() {
         transaction.execute("DELETE FROM request WHERE at <= ?1", [forgotten_at])?;

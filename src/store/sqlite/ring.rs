@@ -26,9 +26,10 @@ use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::operations::audit::AuditBackend;
 use crate::store::operations::overrides::OverrideBackend;
 use crate::store::operations::ring::RingBackend;
-use crate::store::operations::rows::RowsBackend;
+use crate::store::operations::rows::BulkChangeBackend;
 use crate::store::rows::{
-    AccountRow, DamagedRows, KeyRow, RequestRecord, RingChanges, RingRows, RingVersion, Rotation,
+    AccountRow, DamagedRows, KeyRow, RepeatableRequestRow, RingChanges, RingRows, RingVersion,
+    Rotation,
 };
 
 impl RingBackend for Sqlite {
@@ -139,12 +140,12 @@ impl RingBackend for Sqlite {
     }
 }
 
-impl RowsBackend for Sqlite {
+impl BulkChangeBackend for Sqlite {
     fn add_keys(
         &mut self,
         author: &ChangeAuthor,
         keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
         change: &Change,
     ) -> Result<(), StoreError> {
         let (failed, now) = (self.error_while("adding keys"), self.told_time.now());
@@ -178,7 +179,7 @@ impl RowsBackend for Sqlite {
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError> {
         self.run_rotation(author, rotation, request)
     }

@@ -12,14 +12,14 @@ use super::rows::{
 use crate::store::audit::{AuditOperation, ChangeAuthor};
 use crate::store::error;
 use crate::store::error::StoreError;
-use crate::store::rows::{RequestRecord, Rotation};
+use crate::store::rows::{RepeatableRequestRow, Rotation};
 
 impl Sqlite {
     pub(super) fn run_rotation(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
-        request: Option<&RequestRecord>,
+        request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "rotating a key";
         let &Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use super::super::redis_server::RedisServer;
 use super::super::{
     AuditOperation, ClaimTimes, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS, MonthlyLimit,
-    NewKeyPlan, QuotaEventOutcome, ReportBatchContext, RequestRecord, SignUpCursor, SignUpDeletion,
-    SourceState, Store, StoreContents, StoreError, StoredInboxSecret, TopCredit,
+    NewKeyPlan, QuotaEventOutcome, RepeatableRequestRow, ReportBatchContext, SignUpCursor,
+    SignUpDeletion, SourceState, Store, StoreContents, StoreError, StoredInboxSecret, TopCredit,
 };
 use super::quota_events::quota_event;
 use super::sign_ups::sign_up;
@@ -78,7 +78,7 @@ fn run_operations_with_permissions(
     server.run(&user);
     let mut store = open(&server.url_as("some", "pw"));
     if permission_lists.contains(&&WRITER_ACL[..]) {
-        let request = RequestRecord {
+        let request = RepeatableRequestRow {
             id: "r".to_owned(),
             digest: "d".to_owned(),
             salt: "5a".to_owned(),
@@ -90,7 +90,7 @@ fn run_operations_with_permissions(
         store.changes().set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
         store.changes().rotate_key(&rotation("key_1", &key(2, "acme"), 9, 5), None)?;
         store.changes().restore_rows(&[key(3, "acme")], &[])?;
-        store.find_request("r")?;
+        store.find_repeatable_request("r")?;
         super::overrides::set(&mut store, "a.com", "deny")?;
         super::overrides::take_over(&mut store, "/o.csv", &[])?;
         store.stored_overrides()?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::{
     AuditOperation, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit, NewKeyPlan,
-    ReportBatchContext, RequestRecord, SourceState, Store, UsageCount,
+    RepeatableRequestRow, ReportBatchContext, SourceState, Store, UsageCount,
 };
 use super::{key, on_both_stores, ring_version, rotation, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
@@ -217,16 +217,16 @@ fn a_source_is_recorded_only_when_it_changes() {
 fn a_repeated_request_adds_no_second_key() {
     on_both_stores(|location| {
         let (mut store, author) = (location.open(), tester());
-        let request = |key_id: &str| RequestRecord {
+        let request = |key_id: &str| RepeatableRequestRow {
             id: "r1".to_owned(),
             digest: "d".to_owned(),
             salt: "00ff".to_owned(),
             key_id: key_id.to_owned(),
         };
-        assert_eq!(store.find_request("r1").unwrap(), None);
+        assert_eq!(store.find_repeatable_request("r1").unwrap(), None);
         let mut changes = store.changes_by(&author);
         changes.add_keys(&[(key(1, "acme"), None)], Some(&request("key_1"))).unwrap();
-        assert_eq!(store.find_request("r1").unwrap(), Some(request("key_1")));
+        assert_eq!(store.find_repeatable_request("r1").unwrap(), Some(request("key_1")));
         let before = ring_version(&mut store);
         let mut changes = store.changes_by(&author);
         let again = changes.add_keys(&[(key(2, "acme"), None)], Some(&request("key_2")));
@@ -236,9 +236,9 @@ fn a_repeated_request_adds_no_second_key() {
         changes.rotate_key(&turn, Some(&request("key_3"))).unwrap_err();
         assert_eq!(ring_version(&mut store), before);
         assert_eq!(store.find_key("key_2").unwrap(), None);
-        let other = RequestRecord { id: "r2".to_owned(), ..request("key_3") };
+        let other = RepeatableRequestRow { id: "r2".to_owned(), ..request("key_3") };
         store.changes_by(&author).rotate_key(&turn, Some(&other)).unwrap();
-        assert_eq!(store.find_request("r2").unwrap(), Some(other));
+        assert_eq!(store.find_repeatable_request("r2").unwrap(), Some(other));
         assert_eq!(store.find_key("key_3").unwrap(), Some(new.clone()));
         assert_eq!(store.find_key_by_digest(&new.digest).unwrap(), Some(new));
         assert_eq!(store.find_account("acme").unwrap().unwrap().name, "acme");
