@@ -85,7 +85,6 @@ pub use locations::{
 pub use raw_value::{parse_duration, redact_if_url};
 use settings::Settings;
 pub use store::StoreOptions;
-pub use upstream::default_max_in_flight_per_address;
 
 /// All settings, complete and checked.
 #[derive(Clone, Debug)]

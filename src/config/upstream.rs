@@ -35,7 +35,7 @@ impl Settings {
             max_in_flight_per_address: self.read_integer(
                 "upstream.max_in_flight_per_address",
                 1..=1_000_000,
-                default_max_in_flight_per_address(max_in_flight as usize) as u64,
+                UpstreamOptions::default_max_in_flight_per_address(max_in_flight as usize) as u64,
             ) as usize,
             exempt_networks: trusted_proxies.clone(),
             servers,
@@ -105,10 +105,4 @@ impl Settings {
             _ => CheckAnswer::Upstream,
         }
     }
-}
-
-/// Returns the share of `upstream.max_in_flight` that the clients of one address get, unless the
-/// config sets another: half of it, rounded up.
-pub fn default_max_in_flight_per_address(max_in_flight: usize) -> usize {
-    max_in_flight.div_ceil(2)
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::client_close_watch::UNWATCHED_WAIT;
 use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
-use super::forwarded_response::ForwardedResponse;
+use super::forwarded_response::{ForwardedResponse, UpstreamResponse};
 use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
 use crate::exchange::{
     FailedEnd, Failure, InformationalResponses, MalformedResponse, closes_after_response,
@@ -63,13 +63,6 @@ struct Exchange<'e, H, R> {
     attempts: CountedAttempts,
     ended_attempts: AttemptRecords,
     response_header: R,
-}
-
-/// A response whose header is written for the client, and whose body is still to be forwarded.
-pub(super) struct UpstreamResponse {
-    pub head: ResponseHead,
-    /// The connection, with the bytes that arrived after the header.
-    pub connection: UpstreamConnection,
 }
 
 /// Charges the call for a request whose body was received, and screens the form. Returns an error

@@ -10,17 +10,24 @@ use tokio::time::Instant;
 
 use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
-use super::fast_path_exchange::UpstreamResponse;
 use crate::exchange::{Failure, MalformedResponse};
 use crate::gate::{HeldBytesGuard, RequestContext};
 use crate::proxy::upstream::{
-    DeadlinePassed, ExchangeDeadline, ExchangePermit, ResponseBody, UpstreamConnection,
+    DeadlinePassed, ExchangeDeadline, ExchangePermit, ResponseBody, ResponseHead,
+    UpstreamConnection,
 };
 
 /// The space reserved for one read of a response body, in bytes.
 const BODY_READ_BYTES: usize = 16 * 1024;
 /// The most bytes of a response that are read while its client takes nothing.
 const MAX_BYTES_READ_AHEAD: usize = 256 * 1024;
+
+/// A response whose header is written for the client, and whose body is still to be forwarded.
+pub(super) struct UpstreamResponse {
+    pub head: ResponseHead,
+    /// The connection, with the bytes that arrived after the header.
+    pub connection: UpstreamConnection,
+}
 
 /// A response whose header is written for the client, and whose body is being forwarded.
 pub(super) struct ForwardedResponse<'c> {

@@ -58,7 +58,9 @@ impl RepeatableRequest<'_> {
         &self,
         store: &mut Store,
     ) -> Result<Option<RepeatableRequestRow>, ManagementFault> {
-        let Some(record) = store.find_repeatable_request(&self.record_id())? else { return Ok(None) };
+        let Some(record) = store.find_repeatable_request(&self.record_id())? else {
+            return Ok(None);
+        };
         match record.digest == self.content_digest() {
             true => Ok(Some(record)),
             false => Err(ManagementFault::invalid(

@@ -17,7 +17,7 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use pingora::services::background::GenBackgroundService;
 
-use crate::config::{Config, ConfigSources, default_max_in_flight_per_address};
+use crate::config::{Config, ConfigSources};
 use crate::downstream::ConnectionTracker;
 use crate::exchange::MAX_ATTEMPTS;
 use crate::gate::{Gate, GateState};
@@ -31,7 +31,7 @@ use crate::process::runtime_dir::RuntimeDir;
 use crate::process::served_store_sockets::StoreNameSockets;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
 use crate::process::upgrade::{Predecessor, SuccessorSocket};
-use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, Upstreams};
+use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, UpstreamOptions, Upstreams};
 use crate::proxy::upstream_service::UpstreamService;
 use crate::support::certificates::CurrentCertificates;
 use crate::support::counted::Counted;
@@ -275,7 +275,7 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
         let upstream = &mut config.startup.upstream;
         let per_address = upstream
             .max_in_flight_per_address
-            .min(default_max_in_flight_per_address(given.max_exchanges));
+            .min(UpstreamOptions::default_max_in_flight_per_address(given.max_exchanges));
         (upstream.max_in_flight, upstream.max_in_flight_per_address) =
             (given.max_exchanges, per_address);
     }

@@ -317,6 +317,16 @@ mod tests {
             "//x/open/admin",
             "//x:80/open/admin",
             "/%2Fx/open/admin",
+        ] {
+            let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
+            assert!(readings.is_at_or_below("/open/admin"), "{path}");
+            assert!(readings.is_at_or_below("/open") && readings.is_at_or_below("/"), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_character_and_session_id_that_a_server_decodes_leads_to_the_prefix() {
+        for path in [
             "/open/%u0061dmin",
             "/%u006Fpen/%U0061dmin/users",
             "/open%u002fadmin",

@@ -90,8 +90,8 @@ impl<'b> RequestFields<'b> {
     }
 
     pub(super) fn add_field(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
-        // A field of HTTP/1.1 has lost the blanks around its value; one of HTTP/2 has none (RFC 9113
-        // section 8.2.1).
+        // A field of HTTP/1.1 has lost the blanks around its value. One of HTTP/2 has none (RFC
+        // 9113 section 8.2.1).
         if has_forbidden_control_byte(value) || value.trim_ascii().len() < value.len() {
             return Err(Refusal::BadRequest);
         }

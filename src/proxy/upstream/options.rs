@@ -40,3 +40,11 @@ pub struct UpstreamOptions {
     /// The time for which a server that refused a connection is skipped.
     pub eject_for: Duration,
 }
+
+impl UpstreamOptions {
+    /// Returns the share of `upstream.max_in_flight` that the clients of one address get, unless
+    /// the config sets another: half of it, rounded up.
+    pub fn default_max_in_flight_per_address(max_in_flight: usize) -> usize {
+        max_in_flight.div_ceil(2)
+    }
+}

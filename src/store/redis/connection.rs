@@ -324,7 +324,7 @@ impl Redis {
             };
             self.unavailable_error(operation, found)
         })?;
-        // If the server has become a replica, riskgate connects anew: the host name in the address,
+        // If the server has become a replica, riskgate connects again: the host name of the store,
         // or the Sentinels, may lead to another server by now.
         let is_read_only = |value: &Value| {
             matches!(value, Value::ServerError(error)

@@ -1,5 +1,5 @@
-//! On the fast path, riskgate reads a response on while its client takes nothing, so that the server
-//! is free for others.
+//! On the fast path, riskgate reads a response on while its client takes nothing. So the server is
+//! free for others.
 
 use std::io::{Read, Write};
 
