@@ -116,6 +116,7 @@ const CRATES: [(&str, &[&str]); 42] = [
             "store/sqlite/open",
             "support/memory",
             "support/peer_close",
+            "proxy/upstream/connection_guard",
         ],
     ),
     (

@@ -198,7 +198,7 @@ fn is_unambiguous(path: &[u8]) -> bool {
 /// Removes session ids such as `(S(k3j2h1))`, which ASP.NET takes out of a path before it looks for
 /// the page, even in the middle of a name. `None` if there is none.
 fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
-    memchr::memmem::find(path, b"))")?;
+    path.windows(2).find(|pair| pair == b"))")?;
     let mut kept = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some(at) = rest.iter().position(|byte| *byte == b'(') {
