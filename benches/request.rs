@@ -150,7 +150,7 @@ fn bench_response_rendering(c: &mut Criterion) {
     });
     let expected = out.clone();
     group.bench_function("rendered", |b| {
-        let reply = Reply::json(Bytes::from_static(RESPONSE_BODY.as_bytes()));
+        let reply = Reply::of_json(Bytes::from_static(RESPONSE_BODY.as_bytes()));
         b.iter(|| {
             out.clear();
             reply.append_as_http1(

@@ -56,7 +56,7 @@ use crate::dns::DnsOptions;
 use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::feed::Feeds;
 use crate::gate::authz_rules::AuthzRules;
-use crate::gate::decisions::Decisions;
+use crate::gate::decisions::DecisionSettings;
 use crate::gate::route::UpstreamRoute;
 use crate::gate::{BodyOptions, CheckAnswer, ReloadableRules, StartupRules};
 use crate::keys::Plans;
@@ -155,7 +155,7 @@ pub struct ReloadableConfig {
     /// What riskgate checks for proxies that ask; `None` if no proxy may ask.
     pub authz: Option<Arc<AuthzRules>>,
     /// How sign-ups are decided and counted.
-    pub decisions: Arc<Decisions>,
+    pub decisions: Arc<DecisionSettings>,
     /// Whether and how requests are logged.
     pub access_log: AccessLogOptions,
     /// What the process log contains.

@@ -1,8 +1,8 @@
 //! Client connections: riskgate's own server app in front of Pingora's HTTP proxy.
 //!
-//! Owns what Pingora does not do: connection limits, the preamble of a connection, deadlines, size
-//! limits, the strict grammar of requests, and the count of connections and requests in flight. It
-//! passes well-formed requests to the proxy. It knows no key, route or table.
+//! Owns connection limits, the preamble of a connection, deadlines, size limits, and the count of
+//! connections and requests in flight. Serves well-formed requests on the fast path, or passes them
+//! to Pingora's proxy. Has no rules about keys, routes or the table: the gate has them.
 
 mod app;
 mod boxed;

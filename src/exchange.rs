@@ -1,5 +1,5 @@
-//! The rules of an exchange with an upstream server: what is forwarded in each direction, when
-//! riskgate tries again, and what the client gets if no response can be forwarded.
+//! The rules of an exchange with an upstream server: which fields riskgate forwards in each
+//! direction, when it tries again, and what the client gets if no response can be forwarded.
 //!
 //! No code in this folder does I/O. The Pingora filters and the fast path report what happened, and
 //! do what these rules say.
@@ -13,6 +13,6 @@ mod response;
 pub use attempts::{Attempts, FailedEnd, Failure, MAX_ATTEMPTS};
 pub use body_fault::BodyFault;
 pub use response::{
-    BodyFraming, InformationalResponses, MalformedResponse, ResponseFraming, StatusKind,
+    BodyFraming, InformationalResponseCounter, MalformedResponse, ResponseFraming, StatusKind,
     closes_after_response, is_html_type, may_have_framing_fields,
 };

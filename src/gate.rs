@@ -1,8 +1,8 @@
 //! The gates that every request passes, for any Pingora proxy to mount.
 //!
-//! Owns the order in which a request is judged, and the state that it is judged by. A [`Gate`]
-//! answers requests for riskgate's own routes, refuses requests, or lets them pass with a permit.
-//! It never chooses an upstream server and never talks to one.
+//! Owns the order of the gates, and the state by which a request is judged. A [`Gate`] answers
+//! requests for riskgate's own routes, refuses requests, or lets them pass with a permit. A `Gate`
+//! never chooses an upstream server and never talks to one.
 
 pub mod address_facts;
 pub mod admission;
@@ -40,7 +40,7 @@ pub use client_address::{ClientAddressRule, ClientAddressSource};
 pub use email_verdict::EmailVerdict;
 pub(crate) use ending::LoggedHead;
 pub use held_bytes::{BodyOptions, HeldBytes, HeldBytesGuard};
-pub(crate) use judge::{Gated, Judgement, MatchedRoute, UnchargedRoute};
+pub(crate) use judge::{AfterGates, Judgement, MatchedRoute, UnchargedRoute};
 pub(crate) use pingora_filters::{FailedExchange, classify_error};
 pub use request_context::RequestContext;
 pub(crate) use request_context::{AttemptRecords, ConnectionFacts, StartTime, unix_seconds_now};

@@ -1,5 +1,5 @@
-//! HTTP messages: the parsed request head, the chunks of a body, and the responses that riskgate
-//! writes.
+//! HTTP messages: the parser of request heads, the chunks of a body, and the writer of riskgate's
+//! responses.
 
 pub mod chunks;
 pub(crate) mod field_names;

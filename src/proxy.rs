@@ -1,5 +1,5 @@
-//! The exchange with an upstream server, for a request that passed the gates: the proxy on the
-//! Pingora path, the reading of request bodies, and the upstream servers.
+//! The Pingora path after the gates: the proxy, the reading of request bodies, and the exchange
+//! with an upstream server. The fast path uses the same upstream servers.
 
 mod admission;
 pub mod gateway;

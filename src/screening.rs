@@ -1,8 +1,7 @@
 //! Reads the values of named fields out of the body of a posted form, as a server would read them.
 //!
-//! Servers read unusual bodies in different ways. So this module never chooses between two
-//! readings: it returns the values that it read, and says whether some server may read others. It
-//! does no I/O, and judges no value.
+//! Servers read unusual bodies in different ways. So this module returns the values that it has
+//! read, and says whether some server may read other values. It does no I/O, and judges no value.
 
 mod content_type;
 mod field_path;

@@ -18,7 +18,8 @@ pub fn check_input(data: &[u8]) {
     let headers = BodyHeaders { content_type, is_encoded: false };
     let fields = ["email", "user.email"].map(|name| FieldPath::parse(name).unwrap());
     let (query, body) = (query.unwrap_or_default(), body.unwrap_or_default());
-    let Ok(found) = read_field_values(headers, query, ReceivedBody::whole(body), &fields) else {
+    let Ok(found) = read_field_values(headers, query, ReceivedBody::of_whole_body(body), &fields)
+    else {
         return;
     };
     assert!(!found.values.is_empty());

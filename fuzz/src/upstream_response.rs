@@ -2,8 +2,8 @@
 //! client reads exactly one response from the output, without fields that are reserved to riskgate.
 
 use bytes::BytesMut;
-use riskgate::exchange::forwarding::ServerFreedom;
-use riskgate::exchange::{InformationalResponses, MalformedResponse};
+use riskgate::exchange::forwarding::AllowedResponseFields;
+use riskgate::exchange::{InformationalResponseCounter, MalformedResponse};
 use riskgate::message::response::CommonHeaders;
 use riskgate::proxy::upstream::{
     ClientHeader, Http1Header, Http2Header, ResponseContext, forward_response_head,
@@ -69,11 +69,12 @@ fn forward_response_in_parts<H: ClientHeader + Default>(
     part: usize,
 ) -> ForwardedResponse<H> {
     let common = CommonHeaders::default();
-    let freedom = ServerFreedom::Check;
-    let context = ResponseContext { common_headers: &common, is_head_method: is_head, freedom };
+    let allowed_fields = AllowedResponseFields::OfCheck;
+    let context =
+        ResponseContext { common_headers: &common, is_head_method: is_head, allowed_fields };
     let (mut arrived, mut header, mut out) = (BytesMut::new(), H::default(), Vec::new());
     let mut parts = answer.chunks(part);
-    let mut informational = InformationalResponses::default();
+    let mut informational = InformationalResponseCounter::default();
     let response = loop {
         let head = forward_response_head(&mut arrived, &context, &mut informational, &mut header)?;
         if let Some(answer) = head {

@@ -12,7 +12,7 @@ use crate::decide::{
     find_contradiction,
 };
 use crate::gate::authz_rules::AuthzRules;
-use crate::gate::decisions::{Decisions, SignUpSuccess};
+use crate::gate::decisions::{DecisionSettings, SignUpSuccess};
 use crate::gate::route::UpstreamRoute;
 use crate::model::route_label::RouteLabel;
 
@@ -48,7 +48,7 @@ impl Settings {
         &mut self,
         routes: &[UpstreamRoute],
         authz: Option<&AuthzRules>,
-    ) -> Arc<Decisions> {
+    ) -> Arc<DecisionSettings> {
         let is_by_account =
             self.read_choice("decide.scope", &["deployment", "account"]) == "account";
         let assess_policy = self.read_score_policy("decide");
@@ -70,7 +70,7 @@ impl Settings {
         }
         let has_inbox_section = self.section_spans.contains_key("inbox")
             || self.values.keys().any(|key| key.starts_with("inbox."));
-        let mut decisions = Decisions::by_rules(rules);
+        let mut decisions = DecisionSettings::with_rules(rules);
         decisions.has_inbox_section = has_inbox_section;
         decisions.is_by_account = is_by_account;
         decisions.assess_policy = assess_policy;

@@ -58,7 +58,7 @@ where
         DownstreamApp { proxy, context, tls: None, redirect_port: None, proxy_header_log }
     }
 
-    /// Makes the app only send clients to HTTPS, at this port.
+    /// Makes the app redirect each client to HTTPS at this port, and serve nothing else.
     pub fn redirecting_to(mut self, https_port: u16) -> DownstreamApp<P> {
         self.redirect_port = Some(https_port);
         self
@@ -81,7 +81,8 @@ where
         if let Some(proxies) = proxies {
             self.refuse_unless_trusted(&client_io, proxies)?;
         }
-        // A connection counts before it sends a byte. Only the PROXY header names a proxy's client.
+        // A connection counts before it sends a byte. With the PROXY protocol, the client is known
+        // only after the PROXY header.
         let mut _address_guard = match proxies {
             None => self.track_client(&client_io)?,
             Some(_) => None,
@@ -134,8 +135,9 @@ where
         Some(())
     }
 
-    /// Counts the connection as one of its client, until the guard is dropped. Returns `None` and
-    /// refuses the connection if the client has too many, and no guard if the client is unknown.
+    /// Counts the connection for its client until the guard is dropped. Returns `None`, and counts
+    /// a refused connection, if the client has too many connections. Returns `Some(None)` if the
+    /// client has no known address.
     fn track_client(&self, client_io: &ClientIo) -> Option<Option<PerClientGuard>> {
         let Some(address) = client_io.peer_address() else { return Some(None) };
         let guard = self.context.tracker.track_connection_from(address);
@@ -156,16 +158,18 @@ where
         None
     }
 
-    /// Returns `None` and refuses the connection if the peer is not a trusted proxy.
+    /// Returns `None`, and counts a refused connection, if the peer is not a trusted proxy.
     fn refuse_unless_trusted(&self, client_io: &ClientIo, trusted: &Networks) -> Option<()> {
         match client_io.peer_address().is_some_and(|peer| trusted.contains(peer)) {
             true => Some(()),
-            false => self.refuse_proxy_header(client_io, "a peer that is not in trusted_proxies"),
+            false => {
+                self.refuse_without_proxy_header(client_io, "a peer that is not in trusted_proxies")
+            }
         }
     }
 
-    /// Reads the PROXY header, which names the client. Returns `None` and refuses the connection if
-    /// the peer sends no valid header.
+    /// Reads the PROXY header, which names the client. Returns `None`, and counts a refused
+    /// connection, if the peer sends no valid header by `deadline`.
     async fn receive_proxy_header(
         &self,
         client_io: &mut ClientIo,
@@ -180,18 +184,18 @@ where
                 }
                 ProxyHeader::Partial if client_io.read_more(deadline).await => {}
                 ProxyHeader::Partial => {
-                    return self.refuse_proxy_header(client_io, "only a part of one");
+                    return self.refuse_without_proxy_header(client_io, "only a part of one");
                 }
                 ProxyHeader::Malformed => {
-                    return self.refuse_proxy_header(client_io, "other bytes");
+                    return self.refuse_without_proxy_header(client_io, "other bytes");
                 }
             }
         }
     }
 
-    /// Counts and logs a connection without a PROXY header, which the caller closes. Always returns
-    /// `None`.
-    fn refuse_proxy_header(&self, client_io: &ClientIo, found: &str) -> Option<()> {
+    /// Counts and logs a connection without a valid PROXY header from a trusted proxy. The caller
+    /// closes the connection. Always returns `None`.
+    fn refuse_without_proxy_header(&self, client_io: &ClientIo, found: &str) -> Option<()> {
         if self.proxy_header_log.begin_if_due() {
             let peer = client_io.peer_address();
             let peer = peer.map_or_else(|| "?".to_owned(), |peer| peer.to_canonical().to_string());
@@ -237,7 +241,7 @@ where
         let _connection =
             self.context.tracker.track_connection().or_else(|| self.count_refused_connection())?;
         // `ListenerService` passes only `ClientIo` streams, so the downcast succeeds. A connection
-        // that `serve_connection` refuses just closes.
+        // that `serve_connection` refuses closes without a response.
         let client_io = stream.into_any().downcast::<ClientIo>().ok();
         if let Some(client_io) = client_io {
             let _ = self.serve_connection(client_io, shutdown).await;

@@ -2,8 +2,8 @@
 
 use std::pin::Pin;
 
-/// Boxes a future, so that a rare branch doesn't enlarge every connection's future. The caller
-/// passes a closure, not the future: a future that the caller creates would still take space in the
+/// Boxes a future, so that a rare branch doesn't enlarge the future of every connection. The caller
+/// passes a closure that makes the future: a future that the caller makes would take space in the
 /// caller's own future.
 pub(super) fn box_future<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())

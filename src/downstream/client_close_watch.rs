@@ -1,7 +1,7 @@
-//! Notices that a client of HTTP/1.1 has left, while its response is awaited or pauses.
+//! Notices that a client of HTTP/1.1 has left, while the client waits for its response.
 //!
-//! Nothing is read for that, because what arrives belongs to the next request. Instead, the kernel
-//! is asked from time to time.
+//! riskgate asks the kernel from time to time whether the client has closed the connection. It does
+//! not read from the connection, because bytes that arrive now belong to the next request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,9 +14,9 @@ use super::client_io::ClientIo;
 use crate::support::peer_close::PeerClose;
 
 /// How often riskgate asks whether a client has left.
-pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a response may take to begin once its client has closed its sending side. Such a client
-/// may still wait, or may be gone: only the first bytes of a response would tell.
+pub const LEFT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// How long riskgate waits for a response to begin once its client has closed its sending side.
+/// Such a client may still wait for the response, or may have left.
 const HALF_CLOSED_WAIT: Duration = Duration::from_secs(10);
 /// How long riskgate waits for a response before it begins to watch whether the client has left.
 pub const UNWATCHED_WAIT: Duration = Duration::from_secs(5);
@@ -35,9 +35,9 @@ impl ClientCloseWatch {
         ClientCloseWatch { next_check: Box::pin(sleep(wait)), closed_since: None }
     }
 
-    /// Is ready once the client has left. A client whose response has begun has left as soon as it
-    /// has closed its sending side.
-    pub fn poll_left(
+    /// Is ready once the client has left. If the client has closed its sending side, it counts as
+    /// gone at once if its response has begun, and after [`HALF_CLOSED_WAIT`] if not.
+    pub fn poll_client_left(
         &mut self,
         client_io: &ClientIo,
         has_response_begun: bool,
@@ -55,7 +55,7 @@ impl ClientCloseWatch {
             if has_left {
                 return Poll::Ready(());
             }
-            self.next_check.as_mut().reset(Instant::now() + CHECK_INTERVAL);
+            self.next_check.as_mut().reset(Instant::now() + LEFT_CHECK_INTERVAL);
         }
         Poll::Pending
     }

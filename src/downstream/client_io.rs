@@ -1,7 +1,6 @@
-//! A client's connection: its read and write buffers, and the client's address if a PROXY header
-//! named it.
+//! A client's connection: its read and write buffers, and the client's address from a PROXY header.
 //!
-//! Pingora reads ahead to notice that a client has left, and the bytes that it reads would be
+//! Pingora reads ahead to notice that a client has left. The bytes that Pingora reads so would be
 //! missing from the next request. So riskgate gives Pingora a `RequestIo`, which yields the body of
 //! one request; every further read stays pending.
 
@@ -32,14 +31,14 @@ use crate::support::socket_reset::is_reset_on_close;
 pub use frame_meter::FrameMeter;
 use inner::InnerIo;
 
-/// The bytes of a response that are buffered before they are sent: a header and a short body, as
-/// many as fit in one TCP segment.
+/// The most bytes of a response that are buffered before they are sent. A header and a short body
+/// then leave in one TCP segment.
 const WRITE_BUFFER_BYTES: usize = 1460;
 /// The space reserved for one read, in bytes.
 const READ_BUFFER_BYTES: usize = 4096;
 
-/// How long riskgate waits for a client's next bytes after the last response of a connection,
-/// before it closes the connection.
+/// How long riskgate waits for a client's next bytes after the last response of a connection. Then
+/// it closes the connection.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most bytes that riskgate reads and discards after the last response of a connection.
 const MAX_DISCARDED_BYTES: usize = 8 << 20;
@@ -54,13 +53,13 @@ pub struct ClientIo {
     pub read_buf: BytesMut,
     /// Bytes that were written and not sent yet.
     pub(super) write_buf: BytesMut,
-    /// Bounds the client's frames; `None` on HTTP/1.1.
+    /// Limits the client's frames; `None` on HTTP/1.1.
     frame_meter: Option<Arc<FrameMeter>>,
-    /// The bytes discarded after the end of an HTTP/2 connection.
+    /// The bytes that riskgate has discarded after the end of an HTTP/2 connection.
     discarded_bytes: usize,
     /// Whether the inner stream has no unflushed bytes.
     is_inner_flushed: bool,
-    /// The addresses that a PROXY header set; `None` if there was no PROXY header.
+    /// The addresses by the PROXY header; `None` on a connection without a PROXY header.
     proxied_digest: Option<Arc<SocketDigest>>,
 }
 
@@ -88,8 +87,8 @@ impl ClientIo {
         }
     }
 
-    /// Starts to count the frames that the client sends. Once the meter is exceeded, reads stay
-    /// pending, so the connection's task must look at the meter after each of them.
+    /// Starts to count the frames that the client sends. Once the client exceeds the meter's limit,
+    /// reads stay pending. So the connection's task must look at the meter after each read.
     pub fn start_frame_meter(&mut self) -> Arc<FrameMeter> {
         Arc::clone(self.frame_meter.insert(Arc::new(FrameMeter::new())))
     }
@@ -101,7 +100,7 @@ impl ClientIo {
     }
 
     /// Reads more bytes into `read_buf`. Returns false at the end of the connection or on an error.
-    /// While a connection waits it holds no read buffer.
+    /// While a connection without buffered bytes waits, it has no memory for a read buffer.
     pub fn poll_read_more(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         if ready!(self.inner.poll_readable(context)).is_err() {
             return Poll::Ready(false);
@@ -125,9 +124,9 @@ impl ClientIo {
         self.inner.flush().await
     }
 
-    /// Sends these bytes within `write_timeout` and before `latest_end`. Returns false if that
-    /// fails. Most writes complete at once, so the timer is created only for a write that has to
-    /// wait.
+    /// Sends these bytes within `write_timeout` and before `latest_end`. Returns false if riskgate
+    /// could not send all of them in time. Most writes complete at once, so only a write that has
+    /// to wait gets a timer.
     pub async fn send_bytes(
         &mut self,
         bytes: &[u8],
@@ -149,21 +148,22 @@ impl ClientIo {
     }
 
     /// Closes a connection so that its last response arrives: riskgate shuts down its sending side,
-    /// then reads and discards what the client still sends. It stops at the latest `header_timeout`
-    /// after `answered_at`. During a drain it stops after `LINGER_TIMEOUT`.
+    /// then reads and discards what the client still sends. It stops `header_timeout` after
+    /// `answered_at` at the latest, and `LINGER_TIMEOUT` after a drain has started. A connection
+    /// with a truncated response is reset instead.
     pub async fn shut_down_and_linger(
         &mut self,
         answered_at: Instant,
         header_timeout: Duration,
         tracker: &ConnectionTracker,
     ) {
-        // A truncated response must not look complete, so the connection is reset.
+        // A truncated response must not look complete. When the socket closes, it sends a reset.
         if is_reset_on_close(self.id()) {
             return;
         }
         let end = answered_at + header_timeout;
         let closed = async {
-            // TLS sends close_notify first, which blocks if the client doesn't read.
+            // TLS sends close_notify first. That blocks if the client doesn't read.
             if AsyncWriteExt::shutdown(self).await.is_ok() {
                 self.discard_input(end).await;
             }
@@ -188,10 +188,10 @@ impl ClientIo {
         self.write_buf.is_empty() && self.is_inner_flushed
     }
 
-    /// Reads and discards what the client still sends. If bytes were unread, the kernel would turn
-    /// the close into a reset, and the client could lose the response. It stops when the client
-    /// closes, is silent for `LINGER_TIMEOUT`, or has sent `MAX_DISCARDED_BYTES`. It stops at
-    /// `latest_end` in any case.
+    /// Reads and discards what the client still sends. If bytes were unread at the close, the
+    /// kernel would send a reset, and the client could lose the response. Ends when the client has
+    /// closed, was silent for `LINGER_TIMEOUT`, or has sent `MAX_DISCARDED_BYTES`, and at
+    /// `latest_end`.
     pub async fn discard_input(&mut self, latest_end: Instant) {
         self.read_buf = BytesMut::new();
         let mut left = MAX_DISCARDED_BYTES;
@@ -205,10 +205,10 @@ impl ClientIo {
         }
     }
 
-    /// After the end of an HTTP/2 connection whose client exceeded the meter, discards what the
-    /// client still sends, so that no reset destroys GOAWAY. It is ready once the client has
-    /// closed, or has sent `MAX_DISCARDED_BYTES`; the owner limits the time. Any other connection
-    /// is ready at once.
+    /// After the end of an HTTP/2 connection whose client exceeded the limit of frames, discards
+    /// what the client still sends, so that no reset destroys GOAWAY. Is ready once the client has
+    /// closed, or has sent `MAX_DISCARDED_BYTES`; the caller limits the time. On any other
+    /// connection, this function is ready at once.
     fn poll_discard_flood(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         if !self.frame_meter.as_ref().is_some_and(|meter| meter.is_exceeded()) {
             return Poll::Ready(Ok(()));
@@ -230,8 +230,8 @@ impl ClientIo {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Returns the address that the connection comes from: from the PROXY header if there was one.
-    /// `None` if that header names no client.
+    /// Returns the address from which the connection comes: the client that the PROXY header names,
+    /// or the peer of a connection without a PROXY header. `None` if the header names no client.
     pub fn peer_address(&self) -> Option<IpAddr> {
         let digest = self.get_socket_digest()?;
         digest.peer_addr().and_then(|address| address.as_inet()).map(StdAddr::ip)
@@ -265,8 +265,8 @@ impl AsyncRead for ClientIo {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let this = &mut *self;
-        // Buffered bytes are sent before riskgate waits for the client. If that fails, the next
-        // write reports the error.
+        // Before riskgate waits for the client, it sends the buffered bytes. If riskgate can't send
+        // them, the next write reports the error.
         let _ = this.poll_send_buffered(context);
         if this.frame_meter.as_ref().is_some_and(|meter| meter.is_exceeded()) {
             return Poll::Pending;
@@ -299,13 +299,13 @@ impl ClientIo {
             }
             self.write_buf.advance(sent);
             if self.write_buf.is_empty() {
-                // A connection that waits holds no write buffer.
+                // A connection that waits needs no memory for a write buffer.
                 self.write_buf = BytesMut::new();
                 self.is_inner_flushed = false;
             }
         }
         if !self.is_inner_flushed {
-            // TLS has a buffer of its own.
+            // The TLS stream has a buffer of its own.
             ready!(Pin::new(&mut self.inner).poll_flush(context))?;
             self.is_inner_flushed = true;
         }
@@ -335,8 +335,8 @@ impl AsyncWrite for ClientIo {
         Poll::Ready(Ok(written))
     }
 
-    /// Writes all slices, and not only the first as the default does: TLS writes once before it
-    /// gives up a handshake, and the alert is the last slice.
+    /// Writes all slices. Tokio's default would write only the first slice: before it gives up a
+    /// handshake, TLS writes once, and the alert is in the last slice.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -351,7 +351,7 @@ impl AsyncWrite for ClientIo {
                         break;
                     }
                 }
-                // The bytes before were taken; the next call has the rest.
+                // The earlier slices are written. The caller passes the rest again.
                 _ if written > 0 => break,
                 failed => return failed,
             }
@@ -379,7 +379,7 @@ impl AsyncWrite for ClientIo {
 
 impl Drop for ClientIo {
     fn drop(&mut self) {
-        // Sends the buffered part of a truncated response, as far as the socket takes it at once.
+        // Sends the buffered part of a truncated response, as far as the socket accepts it at once.
         let _ = self.poll_send_buffered(&mut Context::from_waker(Waker::noop()));
     }
 }

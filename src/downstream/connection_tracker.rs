@@ -70,9 +70,9 @@ impl ConnectionTracker {
         self.requests_in_flight.load(Ordering::SeqCst)
     }
 
-    /// Starts the drain: from now on every response announces that its connection closes. On an
-    /// idle connection the client may still send one request, until `drain_keepalive` after the
-    /// last response.
+    /// Starts the drain: from now on, every response over HTTP/1.1 says that its connection closes.
+    /// On an idle connection, the client may still send one request, until `drain_keepalive` after
+    /// the last response.
     pub fn start_drain(&self, drain_keepalive: Duration) {
         let millis = u64::try_from(drain_keepalive.as_millis()).unwrap_or(u64::MAX);
         self.drain_keepalive_ms.store(millis, Ordering::SeqCst);
@@ -86,13 +86,13 @@ impl ConnectionTracker {
         self.drain_began_at.get().copied()
     }
 
-    /// Returns true once the drain has started, because the process is about to end.
+    /// Returns true once the drain has started.
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::SeqCst)
     }
 
-    /// Returns the time for which a drain keeps an idle connection after its last response, because
-    /// the client may be sending one more request.
+    /// Returns for how long after its last response a drain keeps an idle connection. The client
+    /// may be sending one more request.
     pub fn drain_keepalive(&self) -> Duration {
         Duration::from_millis(self.drain_keepalive_ms.load(Ordering::SeqCst))
     }
@@ -107,7 +107,8 @@ impl ConnectionTracker {
         wait_until(&self.count_changed, || self.open_listeners.load(Ordering::Acquire) == 0).await;
     }
 
-    /// Resolves once no request is in flight and no connection is open, at the admin listener too.
+    /// Resolves once no request is in flight and no connection is open. Connections of the admin
+    /// listener count as well.
     pub async fn wait_until_all_connections_close(&self) {
         wait_until(&self.count_changed, || {
             self.count_requests_in_flight() == 0
@@ -122,20 +123,21 @@ impl ConnectionTracker {
         self.open_listeners.fetch_add(1, Ordering::Release);
     }
 
-    /// Counts a listener as closed: it accepts no more connections.
+    /// Counts a listener as closed: the listener accepts no more connections.
     pub fn remove_listener(&self) {
         self.open_listeners.fetch_sub(1, Ordering::Release);
         self.count_changed.notify_waiters();
     }
 
-    /// Counts one more connection until the guard is dropped; `None` if there are too many.
+    /// Counts one more connection until the guard is dropped. `None` if all clients together have
+    /// too many connections.
     pub(super) fn track_connection(self: &Arc<Self>) -> Option<CountGuard> {
         let counted = CountGuard::start(self, |tracker| &tracker.open_connections);
         (self.count_open_connections() <= self.max_connections).then_some(counted)
     }
 
-    /// Counts one more connection from this address until the guard is dropped; `None` if there are
-    /// too many.
+    /// Counts one more connection from this address until the guard is dropped. `None` if this
+    /// client has too many connections.
     pub(super) fn track_connection_from(&self, address: IpAddr) -> Option<PerClientGuard> {
         self.connections_per_client.acquire(address)
     }
@@ -152,7 +154,7 @@ impl ConnectionTracker {
     }
 }
 
-/// Resolves once the condition is true. The condition is tested at the start, and again whenever
+/// Resolves once the condition is true. Tests the condition at the start, and again whenever
 /// `changed` is notified.
 async fn wait_until(changed: &Notify, condition: impl Fn() -> bool) {
     loop {
@@ -166,8 +168,8 @@ async fn wait_until(changed: &Notify, condition: impl Fn() -> bool) {
     }
 }
 
-/// Counts one open connection, or one request in flight, until the guard is dropped. A panic drops
-/// the guard too.
+/// Counts one open connection, one connection of the admin listener, or one request in flight,
+/// until the guard is dropped. A panic drops the guard as well.
 pub struct CountGuard {
     tracker: Arc<ConnectionTracker>,
     select_counter: fn(&ConnectionTracker) -> &AtomicUsize,
@@ -186,8 +188,8 @@ impl CountGuard {
 impl Drop for CountGuard {
     fn drop(&mut self) {
         (self.select_counter)(&self.tracker).fetch_sub(1, Ordering::SeqCst);
-        // Tasks wait for the count only during a drain. The count is decremented before
-        // `is_draining` is read, so that a drain which starts in between misses no change.
+        // Tasks wait for the count only during a drain. This function decrements the count and then
+        // reads `is_draining`. If the drain starts between the two, its tasks read the new count.
         if self.tracker.is_draining() {
             self.tracker.count_changed.notify_waiters();
         }

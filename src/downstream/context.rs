@@ -7,7 +7,7 @@ use super::options::DownstreamOptions;
 use crate::gate::Gate;
 use crate::proxy::upstream::Upstreams;
 
-/// The state that all connections of one listener share, beside Pingora's proxy.
+/// The state that all connections of one listener share, apart from Pingora's proxy.
 #[derive(Clone)]
 pub(super) struct ListenerContext {
     pub gate: Gate,

@@ -3,11 +3,11 @@
 //! field that only the Pingora path handles. A request with a short body for an upstream server
 //! takes the fast path too.
 //!
-//! The fast path has no rules of its own: the parser, the gates and the response writer are those
-//! of the Pingora path. It answers a request at once if it can. If the request has to wait for the
-//! store, or is to be forwarded, it returns the request to its caller. It leaves every other
-//! request in the buffer for the Pingora path, without side effects. It never reads from or writes
-//! to a connection itself.
+//! The fast path has no rules of its own: it uses the parser, the gates and the response writer of
+//! the Pingora path. It answers a request at once if it can. It returns a request to its caller if
+//! the request has to wait for the store, or is to be forwarded. It leaves every other request in
+//! the buffer for the Pingora path, without side effects. It never reads from or writes to a
+//! connection itself.
 
 use super::small_body::SmallBody;
 use crate::exchange::closes_after_response;
@@ -18,8 +18,8 @@ use crate::gate::{
 use crate::message::request_head::{RequestHead, RequestLimits, parse_request_head, takes_body};
 use crate::message::response::{Reply, format_http_date};
 
-/// If the buffered responses have at least this many bytes, the caller sends them before the fast
-/// path answers the next request.
+/// Once the buffered responses have this many bytes, the caller sends them before the fast path
+/// answers the next request.
 const FLUSH_THRESHOLD_BYTES: usize = 16 * 1024;
 
 /// The fast path of one connection.
@@ -48,7 +48,7 @@ impl<'r> PlainRequest<'r> {
     }
 }
 
-/// A request that passed the gates for key and origin, and has to wait for the store.
+/// A request that passed the gates before the quota, and has to wait for the store.
 pub struct WaitingRequest<'r> {
     request: PlainRequest<'r>,
     parts: RequestParts<'r>,
@@ -56,42 +56,42 @@ pub struct WaitingRequest<'r> {
     ctx: RequestContext,
 }
 
-/// A request that passed the gates and is to be forwarded.
+/// A request for an upstream server. It has passed the gates; if it has a body, all but the quota.
 pub struct ProxyRequest {
     /// The state of the request.
     pub ctx: RequestContext,
-    /// The length of its header, in bytes.
+    /// The length of the request's header, in bytes.
     pub header_length: usize,
     /// Whether the client wants the connection to close after the response.
     pub wants_close: bool,
-    /// The body, and the route that is charged for it; `None` for a request that is charged and has
-    /// no body.
+    /// The body, and the route that is still to be charged. `None` if the method takes no body: the
+    /// call is charged already.
     pub(super) uncharged: Option<(SmallBody, UnchargedRoute)>,
     /// Whether the header announces a body.
     pub announces_body: bool,
 }
 
-/// How a batch of requests ended, in [`FastPath::answer_requests`].
+/// Where [`FastPath::answer_requests`] stopped in the requests that have arrived.
 pub enum BatchEnd<'r> {
-    /// The caller does this next.
+    /// The caller takes this action next.
     Next(NextAction),
-    /// The next request has to wait for the store. The caller sends the buffered responses, then
-    /// calls [`FastPath::answer_after_wait`]. The request is at the front of the bytes not
-    /// consumed.
+    /// The next request, at the front of the bytes not consumed, has to wait for the store. The
+    /// caller sends the buffered responses, then calls [`FastPath::answer_after_wait`].
     WaitForStore(Box<WaitingRequest<'r>>),
 }
 
 /// What the caller does next with the connection.
 pub enum NextAction {
-    /// Read more bytes: nothing is left in the buffer, or only an incomplete request.
+    /// Read more bytes: the buffer is empty, or has only an incomplete request.
     ReadMore,
     /// Send the buffered responses before answering more requests.
     Flush,
     /// Send the responses and close the connection, as the last response announces.
     Close,
-    /// Forward a request to an upstream server. It is at the front of the bytes not consumed.
+    /// Forward this request, which is at the front of the bytes not consumed, to an upstream
+    /// server.
     Proxy(Box<ProxyRequest>),
-    /// Send the buffered responses, and discard this body.
+    /// Send the buffered responses, and discard the body of a refused request.
     Discard(SmallBody),
     /// Fall back to the Pingora path with the bytes not consumed.
     Fallback,
@@ -119,7 +119,7 @@ impl FastPath {
     }
 
     /// Answers the plain requests at the front of `arrived` in order, and appends the responses to
-    /// `out`. Returns the number of bytes consumed, and how the batch ended.
+    /// `out`. Returns the number of bytes consumed, and where and why this function stopped.
     pub fn answer_requests<'r>(
         &mut self,
         arrived: &'r [u8],
@@ -189,7 +189,7 @@ impl FastPath {
         let mut ctx = self.gate.begin_request(start, &self.connection, "HTTP/1.1", gate_head);
         let parts = self.gate.read_parts(gate_head);
         match self.gate.pass_gates_before_body(&parts, &mut ctx) {
-            // riskgate itself answers the request.
+            // The request is for no upstream server. The Pingora path answers it.
             None => (0, NextAction::Fallback),
             Some(Ok(route)) => {
                 let mut request = ProxyRequest::new(&request.head, ctx);
@@ -205,8 +205,8 @@ impl FastPath {
     }
 
     /// Waits for the store, at most `store.deadline`. Then answers the request like
-    /// [`FastPath::answer_requests`], or returns it as one to forward. The connection closes after
-    /// the response if the process is about to end by then.
+    /// [`FastPath::answer_requests`], or lets the caller forward it. If the process is about to end
+    /// after the wait, the connection closes after the response.
     pub async fn answer_after_wait(
         &mut self,
         waiting: WaitingRequest<'_>,
@@ -226,7 +226,7 @@ impl FastPath {
         }
     }
 
-    /// Counts and logs a request whose client left before the request could wait.
+    /// Counts and logs a request whose client left before riskgate waited for the store.
     pub fn abandon_request(&self, waiting: WaitingRequest<'_>) {
         let WaitingRequest { request, mut ctx, .. } = waiting;
         ctx.set_aborted_outcome();
@@ -272,7 +272,7 @@ fn method_text<'r>(head: &RequestHead<'r>) -> &'r str {
     }
 }
 
-/// Caches the value of the `Date` field, which changes once a second.
+/// Keeps the value of the `Date` field for the second in which it is true.
 #[derive(Default)]
 struct DateCache {
     unix_second: i64,

@@ -1,4 +1,4 @@
-//! The loop of a connection on the fast path: it reads requests and sends responses.
+//! The loop of a connection on the fast path of HTTP/1.1: it reads requests and sends responses.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::http1_exchange::{ConnectionDisposition, proxy_request};
 use super::idle_wait::{IdleOutcome, IdleWait};
 use super::options::DownstreamOptions;
 
-/// If a batch of responses has more bytes than this, the connection yields to other tasks.
+/// Once a connection has sent more bytes of responses than this, it lets other tasks run.
 const YIELD_AFTER_RESPONSE_BYTES: usize = 4 * 1024;
 
 /// How the fast path leaves a connection.
@@ -25,10 +25,12 @@ pub(super) enum FastPathExit {
     Ended,
 }
 
-/// Serves the requests that the fast path can answer or forward. Returns if the connection has
-/// ended, or if the Pingora path must take over: for an incomplete or other request, or for the
-/// drain. The connection has been idle since `answered_at`; the next request must start by
-/// `deadline`.
+/// Serves the requests that the fast path can answer or forward. Returns in each of these cases:
+/// - The connection has ended.
+/// - The next request is incomplete, or not for the fast path.
+/// - The process drains.
+///
+/// The connection has been idle since `answered_at`; the next request must start by `deadline`.
 pub(super) async fn serve_fast_path(
     context: &ListenerContext,
     client_io: &mut ClientIo,
@@ -94,7 +96,7 @@ pub(super) async fn serve_fast_path(
     }
 }
 
-/// Does what follows the responses to plain requests, once they are sent.
+/// Takes the action that follows the responses to plain requests, once the responses are sent.
 async fn continue_connection(
     client_io: &mut ClientIo,
     action: NextAction,
@@ -117,16 +119,17 @@ async fn continue_connection(
     }
 }
 
-/// Answers the plain requests that have arrived. The responses are then in `out`; if a request had
-/// to wait for the store, the responses before it are sent already. Returns the number of bytes
-/// consumed and the next action; `None` if the client left.
+/// Answers the plain requests that have arrived, and writes the responses to `out`. If a request
+/// has to wait for the store, this function sends the responses to earlier requests before the
+/// wait. Returns the number of bytes consumed and the next action; `None` if the client left.
 async fn answer_arrived_requests(
     context: &ListenerContext,
     fast_path: &mut FastPath,
     client_io: &mut ClientIo,
     out: &mut Vec<u8>,
 ) -> Option<(usize, NextAction)> {
-    // The buffer is taken out of `client_io`, because a request that waits borrows from it.
+    // This function takes the buffer out of `client_io`, because a request that waits borrows from
+    // the buffer.
     let mut arrived = std::mem::take(&mut client_io.read_buf);
     let (mut consumed, end) = fast_path.answer_requests(&arrived, out);
     let action = match end {

@@ -1,10 +1,10 @@
-//! The fast path's exchange with an upstream server: it sends a request that passed the gates as
-//! bytes, and forwards the response. The client speaks HTTP/1.1 or HTTP/2.
+//! The fast path's exchange with an upstream server: riskgate sends a request that passed the
+//! gates, and forwards the response. The client speaks HTTP/1.1 or HTTP/2.
 //!
-//! An exchange takes the same steps as on the Pingora path, in the same order. When its caller has
-//! received the body, it charges the call and screens the form. It acquires a permit, selects a
-//! server, connects, and forwards the request and the response under one deadline. If that fails,
-//! it retries or refuses. Both paths call the same modules for the rules of these steps.
+//! The fast path and the Pingora path take the same steps in the same order, and call the same
+//! modules for the rules of these steps. Once the body has arrived, riskgate charges the call and
+//! screens the form. It acquires a place for the exchange, selects a server, connects, and forwards
+//! the request and the response before one deadline. If a step fails, it retries or refuses.
 
 use std::pin::pin;
 
@@ -16,14 +16,14 @@ use super::exchange_client::ExchangeClient;
 use super::forwarded_response::{ForwardedResponse, UpstreamResponse};
 use crate::exchange::forwarding::{ClientInfo, write_upstream_request};
 use crate::exchange::{
-    FailedEnd, Failure, InformationalResponses, MalformedResponse, closes_after_response,
+    FailedEnd, Failure, InformationalResponseCounter, MalformedResponse, closes_after_response,
 };
 use crate::gate::{AttemptRecords, Head, RequestContext, UnchargedRoute};
 use crate::message::response::Reply;
 use crate::proxy::request_body::HoldError;
 use crate::proxy::upstream::{
     ClientHeader, CountedAttempts, ExchangeDeadline, ResponseContext, ResponseHead,
-    UpstreamConnection, forward_response_head, wait_until,
+    UpstreamConnection, forward_response_head, wait_at_most_until,
 };
 use crate::screening::ReceivedBody;
 
@@ -34,10 +34,10 @@ const HEADER_READ_BYTES: usize = 2 * 1024;
 pub(super) enum ExchangeEnd {
     /// The client has the whole response of the server, or a refusal.
     Answered {
-        /// Whether a connection of HTTP/1.1 closes after it.
+        /// Whether a connection of HTTP/1.1 closes after the response.
         should_close: bool,
     },
-    /// The client does not have the whole response, which must not look complete.
+    /// The client has no response, or a part of one, which must not look complete.
     Aborted {
         /// Whether the client has left, or does not read.
         is_client_gone: bool,
@@ -53,8 +53,8 @@ pub(super) struct RequestToForward<H> {
     pub wants_close: bool,
 }
 
-/// The state of one exchange until the server answers: a request that is being forwarded, and its
-/// attempts. `R` is the header of the response that is being written for the client.
+/// The state of one exchange until the server answers: the request and its attempts. `R` is the
+/// type of the header that riskgate writes for the client.
 struct Exchange<'e, H, R> {
     context: &'e ListenerContext,
     client_info: ClientInfo<'e>,
@@ -66,7 +66,7 @@ struct Exchange<'e, H, R> {
 }
 
 /// Charges the call for a request whose body was received, and screens the form. Returns an error
-/// if the request is not to be forwarded: with the answer, or with `None` if the client has left.
+/// if the request is not to be forwarded: riskgate's answer, or `None` if the client has left.
 pub(super) async fn charge_and_screen<'h>(
     context: &ListenerContext,
     head: impl Head<'h>,
@@ -76,7 +76,7 @@ pub(super) async fn charge_and_screen<'h>(
 ) -> Result<Bytes, Option<Reply>> {
     let gate = &context.gate;
     let bytes = received.map_err(|error| match error.into_refusal() {
-        Ok(refusal) => Some(gate.finish_with_refusal(&refusal, ctx).before_unread_body()),
+        Ok(refusal) => Some(gate.finish_with_refusal(&refusal, ctx).closing_connection()),
         Err(_) => {
             ctx.set_aborted_outcome();
             None
@@ -85,13 +85,14 @@ pub(super) async fn charge_and_screen<'h>(
     if let Some(reply) = gate.charge_after_body(head.target(), route, ctx).await {
         return Err(Some(reply));
     }
-    match gate.screen(head, ReceivedBody::whole(&bytes), ctx) {
+    match gate.screen(head, ReceivedBody::of_whole_body(&bytes), ctx) {
         Some(reply) => Err(Some(reply)),
         None => Ok(bytes),
     }
 }
 
-/// Forwards a request, with its header and its body, and its response.
+/// Forwards a request to an upstream server, and the server's response to the client. If no
+/// response can be forwarded, sends a refusal.
 pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Send + Sync>(
     context: &ListenerContext,
     client: &mut C,
@@ -133,7 +134,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         Err(failure) => (failure, false),
     };
     let is_past_deadline = !has_response_started && deadline.has_passed();
-    match attempts.uncounted().end_after(failure, is_past_deadline, has_response_started) {
+    match attempts.attempts().end_after(failure, is_past_deadline, has_response_started) {
         FailedEnd::Abort => {
             ctx.set_aborted_outcome();
             ExchangeEnd::Aborted { is_client_gone: failure == Failure::Client }
@@ -145,7 +146,8 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
     }
 }
 
-/// Sends a response of riskgate. A connection of HTTP/1.1 closes after it if `should_close`.
+/// Sends a response of riskgate. If `should_close`, a connection of HTTP/1.1 closes after the
+/// response.
 pub(super) async fn send_reply<C: ExchangeClient>(
     client: &mut C,
     reply: &Reply,
@@ -170,7 +172,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
             let mut fetching = pin!(self.fetch_response_head());
             let mut watches_client = false;
             loop {
-                // One timer at a time, because a second one would cost as much as a look-up.
+                // Only one timer runs at a time: a second timer would cost as much as a look-up.
                 let limit = match watches_client {
                     true => deadline.at(),
                     false => deadline.at_latest_after(UNWATCHED_WAIT),
@@ -178,7 +180,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
                 let fetched = tokio::select! {
                     biased;
                     () = client.wait_until_gone(watches_client) => break Failure::Client,
-                    fetched = wait_until(limit, fetching.as_mut()) => fetched,
+                    fetched = wait_at_most_until(limit, fetching.as_mut()) => fetched,
                 };
                 match fetched {
                     Some(fetched) => return fetched,
@@ -192,7 +194,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
     }
 
     /// Asks servers until one has sent a complete response header, or until no further attempt is
-    /// allowed. The header for the client is then in `response_header`.
+    /// allowed. Writes the header for the client to `response_header`.
     async fn fetch_response_head(&mut self) -> Result<UpstreamResponse, Failure> {
         loop {
             self.attempts.start_attempt();
@@ -253,7 +255,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
         let is_reused = connection.is_reused;
         let mut failure = Failure::ClosedEarly { is_reused, is_repeatable };
         connection.send_request().await.map_err(|_| failure)?;
-        let mut informational = InformationalResponses::default();
+        let mut informational = InformationalResponseCounter::default();
         loop {
             match connection.read(HEADER_READ_BYTES).await {
                 Ok(1..) => failure = Failure::BrokenResponse,
@@ -262,7 +264,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
             let context = ResponseContext {
                 common_headers: &self.ctx.common_headers,
                 is_head_method: method == "HEAD",
-                freedom: self.ctx.server_freedom(),
+                allowed_fields: self.ctx.allowed_response_fields(),
             };
             let (arrived, header) = (&mut connection.arrived, &mut self.response_header);
             let head = forward_response_head(arrived, &context, &mut informational, header);

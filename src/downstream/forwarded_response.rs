@@ -1,7 +1,7 @@
 //! The response of an upstream server, on its way to the client.
 //!
-//! While the client takes nothing, riskgate reads on, within bounds. Once the whole response has
-//! arrived, the server is free for other exchanges, however slowly the client reads.
+//! While the client reads nothing, riskgate reads on, up to [`MAX_BYTES_READ_AHEAD`]. Once the
+//! whole response has arrived, the server is free for other exchanges, even if the client is slow.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -19,7 +19,7 @@ use crate::proxy::upstream::{
 
 /// The space reserved for one read of a response body, in bytes.
 const BODY_READ_BYTES: usize = 16 * 1024;
-/// The most bytes of a response that are read while its client takes nothing.
+/// The most bytes of a response that riskgate reads while the client reads nothing.
 const MAX_BYTES_READ_AHEAD: usize = 256 * 1024;
 
 /// A response whose header is written for the client, and whose body is still to be forwarded.
@@ -34,14 +34,14 @@ pub(super) struct ForwardedResponse<'c> {
     context: &'c ListenerContext,
     body: ResponseBody,
     is_connection_reusable: bool,
-    /// The connection to the server; `None` once the server has sent all and is free.
+    /// The connection to the server; `None` once the server is free for other exchanges.
     connection: Option<UpstreamConnection>,
     permit: Option<ExchangePermit>,
-    /// What was read while the client took nothing, as the client gets it.
+    /// The bytes for the client that riskgate has read while the client read nothing.
     read_ahead: Vec<u8>,
-    /// The memory for what waits for the client; `None` if nothing has waited.
+    /// Counts the bytes that wait for the client; `None` if no bytes have waited.
     held: Option<HeldBytesGuard>,
-    /// What ended the response before it was complete.
+    /// Why the response ended before it was complete; `None` if it has not.
     failure: Option<Failure>,
 }
 
@@ -63,9 +63,9 @@ impl<'c> ForwardedResponse<'c> {
         }
     }
 
-    /// Sends the header of the response, and forwards its body to the client. Returns the
-    /// connection to the pool of idle connections if it can be reused. Adds the bytes of the body
-    /// to those that `ctx` counts.
+    /// Sends the header of the response, and forwards its body to the client. Adds the bytes of the
+    /// body to `ctx.response_bytes`. If the connection can be reused, puts the connection into the
+    /// pool of idle connections.
     pub(super) async fn forward_to<C: ExchangeClient>(
         mut self,
         client: &mut C,
@@ -76,7 +76,7 @@ impl<'c> ForwardedResponse<'c> {
         loop {
             deadline.restart_after_response_part();
             client.output().append(&mut self.read_ahead);
-            self.take_arrived(client.output());
+            self.forward_arrived_bytes(client.output());
             let latest_end = deadline.whole_end().map(Instant::from_std);
             let is_end = self.failure.is_none() && self.body.is_complete();
             let taken_bytes = self.body.forwarded_bytes();
@@ -115,7 +115,7 @@ impl<'c> ForwardedResponse<'c> {
         }
     }
 
-    /// Sends the client what waits for it. Reads on meanwhile.
+    /// Sends the client the bytes in its output, and reads on during the send.
     async fn send_output<C: ExchangeClient>(
         &mut self,
         client: &mut C,
@@ -132,8 +132,8 @@ impl<'c> ForwardedResponse<'c> {
         }
     }
 
-    /// Reads the rest of the response, as far as the memory for it allows, and frees the server
-    /// after that. Never returns.
+    /// Reads on as long as the memory for waiting bytes allows. Frees the server once the whole
+    /// response has arrived. Never returns.
     async fn read_while_client_waits(
         &mut self,
         unsent_bytes: usize,
@@ -156,38 +156,38 @@ impl<'c> ForwardedResponse<'c> {
             let mut read_ahead = std::mem::take(&mut self.read_ahead);
             match read {
                 Ok(0) => self.finish_at_eof(&mut read_ahead),
-                Ok(1..) => self.take_arrived(&mut read_ahead),
+                Ok(1..) => self.forward_arrived_bytes(&mut read_ahead),
                 Err(_) => self.failure = Some(Failure::BrokenResponse),
             }
             self.read_ahead = read_ahead;
         }
     }
 
-    /// Returns true if there is memory for so many bytes that wait for the client.
+    /// Returns true if riskgate may hold this many bytes that wait for the client.
     fn can_hold(&mut self, bytes: usize, ctx: &RequestContext) -> bool {
         let gate = &self.context.gate;
         self.held.get_or_insert_with(|| gate.begin_held_body(ctx)).grow_to(bytes)
     }
 
-    /// Moves what has arrived to `out`, as the client gets it.
-    fn take_arrived(&mut self, out: &mut Vec<u8>) {
+    /// Moves the part of the body that has arrived to `out`, in the form that the client gets.
+    fn forward_arrived_bytes(&mut self, out: &mut Vec<u8>) {
         let Some(connection) = &mut self.connection else { return };
         let taken = self.body.forward_arrived_bytes(&mut connection.arrived, out);
-        self.fail_if(taken);
+        self.note_if_malformed(taken);
     }
 
     fn finish_at_eof(&mut self, out: &mut Vec<u8>) {
         let finished = self.body.finish_at_eof(out);
-        self.fail_if(finished);
+        self.note_if_malformed(finished);
     }
 
-    fn fail_if(&mut self, result: Result<(), MalformedResponse>) {
+    fn note_if_malformed(&mut self, result: Result<(), MalformedResponse>) {
         if let Err(MalformedResponse) = result {
             self.failure = Some(Failure::BrokenResponse);
         }
     }
 
-    /// Lets other requests use the server, which has sent the whole response.
+    /// Lets other exchanges use the server, which has sent the whole response.
     fn free_server(&mut self) {
         self.permit = None;
         let Some(connection) = self.connection.take() else { return };

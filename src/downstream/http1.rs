@@ -1,5 +1,5 @@
-//! HTTP/1.1 on a connection: one request after the other. A request's head is complete and checked
-//! before Pingora gets it.
+//! HTTP/1.1 on a connection: one request after the other. riskgate reads and checks the whole head
+//! of a request before Pingora gets it.
 
 use std::sync::Arc;
 
@@ -7,8 +7,7 @@ use pingora::apps::HttpServerApp;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
-use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::boxed::box_future;
 use super::client_io::{ClientIo, LINGER_TIMEOUT};
@@ -36,7 +35,7 @@ enum HeadReadOutcome {
     Disconnected,
 }
 
-/// The framing of a request, as the connection needs it.
+/// What the connection needs to know of a request: its lengths, and what the client expects.
 struct RequestFraming {
     /// The length of the header, in bytes.
     header_length: usize,
@@ -66,7 +65,7 @@ impl From<RequestHead<'_>> for RequestFraming {
 /// How a connection continues after a request.
 enum ConnectionAfterRequest {
     KeepAlive(Box<ClientIo>),
-    /// With the time at which the last response was written.
+    /// The connection closes. The time is the one at which the last response was written.
     Close(Box<ClientIo>, Instant),
 }
 
@@ -118,7 +117,7 @@ where
     }
 
     /// Serves requests on the Pingora path. Returns `None` once the connection has ended. If the
-    /// fast path is on, returns the connection after one request, with the time of its response.
+    /// fast path is on, returns the connection after one request, and the time of the response.
     async fn serve_pingora_path(
         &self,
         mut client_io: Box<ClientIo>,
@@ -207,22 +206,22 @@ where
         let (io, mut returned) = RequestIo::new(client_io, framing.body, framing.awaits_continue);
         let mut session = ServerSession::new_http1(Box::new(io));
         session.set_pipelined_prefix(header);
-        // When Pingora reads the header, it overwrites the session's keep-alive, but not its number
-        // of reuses. With 0 reuses Pingora closes the connection after this response.
+        // When Pingora reads the header, it overwrites the session's keep-alive. It does not
+        // overwrite the number of reuses: with 0, Pingora closes the connection after the response.
         let is_last =
             closes_after_response(None, framing.wants_close, self.context.tracker.is_draining());
         session.set_keepalive_reuses_remaining(is_last.then_some(0));
         // If the response is sent before a short or chunked body has arrived, Pingora reads the
-        // body to its end and the connection is kept. If the client waits for a 100, the connection
-        // is closed instead: riskgate can't know whether the client will still send the body.
+        // body to its end and keeps the connection. If the client waits for a 100, Pingora closes
+        // the connection: riskgate can't know whether the client will still send the body.
         let is_long = matches!(framing.body, RequestBodyFraming::Length(length)
             if length > request_body::MAX_HELD_BODY_BYTES);
         let is_read_to_end = !is_long && !framing.awaits_continue;
         session.set_close_on_response_before_downstream_finish(!is_read_to_end);
         session.set_read_timeout(Some(self.context.options.header_timeout));
         session.set_write_timeout(Some(self.context.options.write_timeout));
-        // Pingora reads and discards the rest of the body for at most this time; then the
-        // connection closes. The time is short, because the drain of the process waits for it too.
+        // For at most this time, Pingora reads and discards the rest of the body. Then it closes
+        // the connection. The time is short, because the drain of the process waits as well.
         session
             .set_total_drain_timeout(Some(self.context.options.header_timeout.min(LINGER_TIMEOUT)));
         // A client may close its sending side and still wait for the response.
@@ -231,7 +230,7 @@ where
         let is_kept = self.proxy.process_new_http(session, shutdown).await.is_some();
         let ReturnedConnection { client_io, has_unread_body, answered_at: answered } =
             returned.try_recv().ok()?;
-        // The unread rest of a body would be parsed as the next request.
+        // On a connection that is kept, riskgate would parse the rest of a body as a request.
         let is_kept = is_kept && !has_unread_body;
         Some(if is_kept {
             ConnectionAfterRequest::KeepAlive(client_io)
@@ -261,12 +260,7 @@ where
             }
         };
         let bytes = refused.render_as_http1();
-        let write = async {
-            client_io.write_all(&bytes).await?;
-            client_io.flush().await
-        };
-        let written = timeout(self.context.options.write_timeout, write).await;
-        let is_sent = matches!(written, Ok(Ok(())));
+        let is_sent = client_io.send_bytes(&bytes, self.context.options.write_timeout, None).await;
         refused.count_and_log(is_sent);
         is_sent.then(|| ConnectionAfterRequest::Close(client_io, Instant::now()))
     }

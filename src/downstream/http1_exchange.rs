@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::boxed::box_future;
-use super::client_close_watch::{CHECK_INTERVAL, ClientCloseWatch};
+use super::client_close_watch::{ClientCloseWatch, LEFT_CHECK_INTERVAL};
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
@@ -25,11 +25,11 @@ use crate::proxy::upstream::Http1Header;
 pub(super) enum ConnectionDisposition {
     /// The next request may follow.
     KeepAlive,
-    /// The connection closes in an orderly way, after the response.
+    /// riskgate shuts the connection down after the response.
     Close,
     /// The Pingora path takes over.
     Fallback,
-    /// The connection is broken and can't be closed in an orderly way.
+    /// The connection has ended, or the client does not read: riskgate closes it at once.
     Broken,
 }
 
@@ -44,8 +44,8 @@ struct Http1Client<'c> {
 }
 
 /// Sends `pending_output`, the responses to the client's earlier requests, then forwards the
-/// request and its response. The request stays in its box: a value that an async function takes is
-/// copied into its future, and this future is made for each request.
+/// request and its response. The request stays in its box: without the box, each call would copy
+/// the whole request into the future of this function.
 pub(super) async fn proxy_request(
     context: &ListenerContext,
     client_io: &mut ClientIo,
@@ -81,8 +81,8 @@ pub(super) async fn proxy_request(
             let forwarded = RequestToForward { head, body, wants_close: request.wants_close };
             exchange_with_server(context, &mut client, &forwarded, ctx).await
         }
-        // The client has left before its body was complete. Over TLS, an orderly close still tells
-        // it that nothing follows.
+        // The client has ended its side before its body was complete. Over TLS, an orderly close
+        // still tells the client that nothing follows.
         Err(None) => ExchangeEnd::Aborted { is_client_gone: false },
         Err(Some(reply)) => {
             let is_ending = context.tracker.is_draining();
@@ -93,7 +93,7 @@ pub(super) async fn proxy_request(
     context.gate.count_and_log_on_fast_path(ctx, head);
     match ended {
         ExchangeEnd::Answered { should_close: false } => ConnectionDisposition::KeepAlive,
-        // An orderly close after a part: the client must receive the part that has arrived.
+        // A client that has a part of a response must receive all of this part before the close.
         ExchangeEnd::Answered { should_close: true }
         | ExchangeEnd::Aborted { is_client_gone: false } => ConnectionDisposition::Close,
         ExchangeEnd::Aborted { is_client_gone: true } => ConnectionDisposition::Broken,
@@ -120,7 +120,7 @@ impl ExchangeClient for Http1Client<'_> {
     type Header = Http1Header;
 
     fn begin_header(&mut self) -> Http1Header {
-        // The space for earlier output is free.
+        // The earlier output is sent, so the header can use its memory.
         Http1Header::in_buffer(std::mem::take(&mut self.output))
     }
 
@@ -129,10 +129,10 @@ impl ExchangeClient for Http1Client<'_> {
             return pending().await;
         }
         let has_response_begun = self.has_response_begun;
-        // Without a response, the client has waited for some time already.
-        let wait = if has_response_begun { CHECK_INTERVAL } else { Duration::ZERO };
+        // Before a response has begun, the caller has already waited for `UNWATCHED_WAIT`.
+        let wait = if has_response_begun { LEFT_CHECK_INTERVAL } else { Duration::ZERO };
         let mut watch = ClientCloseWatch::with_first_check_after(wait);
-        poll_fn(|context| watch.poll_left(self.client_io, has_response_begun, context)).await
+        poll_fn(|context| watch.poll_client_left(self.client_io, has_response_begun, context)).await
     }
 
     fn set_response_header(&mut self, header: Http1Header, should_close: bool) {

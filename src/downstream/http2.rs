@@ -1,7 +1,7 @@
 //! HTTP/2 on a connection: its limits, its requests and its end.
 //!
-//! The h2 crate handles the frames. It closes a connection if the client floods it with
-//! CONTINUATION frames, small DATA frames or resets; `client_io` bounds all kinds of frames. Each
+//! The h2 crate handles the frames. It closes the connection of a client that sends too many
+//! CONTINUATION frames, small DATA frames or resets. `client_io` limits all kinds of frames. Each
 //! request must satisfy the same grammar and limits as over HTTP/1.1.
 
 mod active_requests;
@@ -42,24 +42,24 @@ use crate::proxy::upload_watch::serve_watched;
 
 /// The most bytes that one stream buffers for a client that doesn't read.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// The most streams that a client may reset before riskgate has accepted them. It is also the most
-/// streams that riskgate resets because of the client's errors, before it closes the connection.
+/// The most streams that a client may reset before riskgate has accepted them. After as many
+/// streams that riskgate resets because of the client's errors, it closes the connection.
 const MAX_RESET_STREAMS: usize = 20;
-/// The most streams that riskgate remembers after it reset them, so that it ignores their late
-/// frames instead of treating them as errors.
+/// The most streams that riskgate remembers after it has reset them. It ignores late frames of
+/// remembered streams; without the memory, such a frame would be an error.
 const MAX_REMEMBERED_RESETS: usize = 1024;
-/// The time for which riskgate remembers such a stream.
+/// For how long riskgate remembers a stream that it has reset.
 const RESET_MEMORY_TIME: Duration = Duration::from_secs(10);
-/// The most requests on one connection that are too malformed for a response.
+/// The most requests on one connection that Pingora finds malformed before riskgate sees them.
 const MAX_MALFORMED_REQUESTS: usize = 32;
-/// The most requests that are accepted before the first of them is answered.
+/// The most requests that riskgate accepts before it answers the first of them.
 const MAX_BATCHED_REQUESTS: usize = 32;
-/// The time for which riskgate keeps the connection after GOAWAY, once no request is active, so
-/// that the client can receive GOAWAY and close. A client that exceeded a limit gets no more time,
-/// even if requests are active.
+/// How long riskgate keeps the connection after GOAWAY once no request is active, so that the
+/// client can receive GOAWAY and close. If the client has exceeded a limit, the time counts from
+/// GOAWAY on, even if requests are active.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many times larger the headers are that the h2 crate accepts than those that riskgate does.
+/// How many times longer headers may be for the h2 crate than for riskgate.
 const HEADER_LIST_FACTOR: usize = 4;
 
 /// The h2 crate's connection.
@@ -67,8 +67,8 @@ type H2Conn = h2::server::Connection<Stream, Bytes>;
 
 fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     let mut options = default_h2_options();
-    // Cookies count once they are joined. What exceeds this, the h2 crate refuses without the
-    // fields of a response of riskgate, and without a log line. So it accepts far more.
+    // The h2 crate refuses longer headers without a log line, and without the fields of riskgate's
+    // responses. So it accepts far more than riskgate, which then refuses the request itself.
     let header_list_bytes =
         HEADER_LIST_FACTOR * (app.request_limits.header_bytes + MAX_DIVIDED_COOKIE_BYTES);
     options
@@ -76,8 +76,6 @@ fn build_h2_options(app: &DownstreamOptions) -> H2Options {
         .max_header_list_size(u32::try_from(header_list_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
-        // riskgate remembers the streams that it reset: a frame that the client sent before it knew
-        // of the reset is no error.
         .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
         .reset_stream_duration(RESET_MEMORY_TIME)
         .max_local_error_reset_streams(Some(MAX_RESET_STREAMS));
@@ -121,7 +119,7 @@ pub(super) async fn serve_http2<P>(
         new_idle_timeout: None,
         malformed_count: 0,
     };
-    // These waits last through many requests, because starting them for each request is slow.
+    // Each of these waits lasts through many requests: a new wait for each request would be slow.
     let mut drain = pin!(context.tracker.wait_until_drain_starts());
     // The first request must arrive within the header timeout; other frames don't extend it.
     let header_timeout = context.options.header_timeout;
@@ -136,8 +134,8 @@ pub(super) async fn serve_http2<P>(
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 connection.on_accepted(accepted, &mut h2_conn).await
             }
-            // Accepting reads, so only the arm above can change the meter.
-            () = wait_until(|| frame_meter.is_exceeded()) => {
+            // Only the arm above reads frames, so only its polls can change the meter.
+            () = wait_without_waker(|| frame_meter.is_exceeded()) => {
                 connection.close_abruptly(&mut h2_conn).await
             }
             () = &mut idle => connection.on_idle_timeout(&mut h2_conn),
@@ -178,8 +176,8 @@ where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    /// Sends GOAWAY: riskgate accepts no more requests on this connection, and the active ones
-    /// finish.
+    /// Sends GOAWAY: riskgate accepts no more requests on this connection, and finishes the active
+    /// requests.
     fn begin_graceful_close(&mut self, h2_conn: &mut H2Conn) {
         self.is_closing = true;
         h2_conn.graceful_shutdown();
@@ -190,7 +188,7 @@ where
     async fn close_abruptly(&self, h2_conn: &mut H2Conn) -> LoopDecision {
         self.count_flood();
         h2_conn.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
-        // An error, or a client that does not read GOAWAY, changes nothing: the connection ends.
+        // The connection ends even if the client does not read GOAWAY.
         let _ = timeout(GOAWAY_TIMEOUT, poll_fn(|task| h2_conn.poll_closed(task))).await;
         LoopDecision::End
     }
@@ -207,9 +205,9 @@ where
         LoopDecision::Continue
     }
 
-    /// Serves an accepted request and those that have arrived with it. All of them are accepted
-    /// before the first is answered, because accepting sends the responses that are ready: so the
-    /// responses leave in one write.
+    /// Serves an accepted request and the requests that have arrived with it. Each accept sends the
+    /// responses that are ready. So riskgate accepts all these requests before it answers the first
+    /// one, and their responses leave in one write.
     async fn on_accepted(
         &mut self,
         mut accepted: pingora::Result<Option<H2Accept>>,
@@ -252,12 +250,12 @@ where
         mut session: Box<HttpSession>,
         h2_conn: &mut H2Conn,
     ) -> LoopDecision {
-        // A client that resets streams and opens new ones can have more active requests than open
-        // streams, because a request runs on after its stream was reset.
+        // A request runs on after the client has reset its stream. So a client that resets streams
+        // and opens new ones can have more active requests than open streams.
         if self.active_requests.count_active() > 2 * self.context.options.max_streams as usize {
             return self.close_abruptly(h2_conn).await;
         }
-        self.frame_meter.count_request(self.announced_body_bytes(&session));
+        self.frame_meter.count_request(self.max_body_bytes_to_expect(&session));
         if !self.has_had_request && !self.is_closing {
             self.new_idle_timeout = Some(self.context.options.keepalive_timeout);
         }
@@ -276,9 +274,10 @@ where
         LoopDecision::Continue
     }
 
-    /// Returns the length of the body that a request announces, at most the length of a body that
-    /// riskgate reads; `None` if it has no body. A body without a length may have as many bytes.
-    fn announced_body_bytes(&self, session: &HttpSession) -> Option<usize> {
+    /// Returns the most bytes that the body of a request may have: its `Content-Length`, but not
+    /// more than riskgate accepts. A body without `Content-Length` may have as many bytes as
+    /// riskgate accepts. `None` if the request has no body.
+    fn max_body_bytes_to_expect(&self, session: &HttpSession) -> Option<usize> {
         let max = self.context.options.request_limits.body_bytes;
         let length = || request_body::announced_length(session.req_header());
         (!session.is_body_done()).then(|| length().unwrap_or(max).min(max))
@@ -287,7 +286,7 @@ where
     fn on_malformed_request(&mut self) -> LoopDecision {
         self.malformed_count += 1;
         self.frame_meter.count_request(Some(0));
-        // Pingora has reset the stream, or has answered 400 itself.
+        // Pingora has reset the stream, or has answered 400.
         let gate = &self.context.gate;
         let refused = gate.refuse_before_gates(&Refusal::BadRequest, self.facts, "HTTP/2", false);
         refused.count_and_log(false);
@@ -329,9 +328,9 @@ where
     }
 }
 
-/// Waits until a condition holds. The caller's other branches change it while they are polled, so
-/// the wait needs no waker.
-async fn wait_until(holds: impl Fn() -> bool) {
+/// Waits until a condition holds. Only the polls of the caller's other branches change the
+/// condition, and this wait is polled after them. So it registers no waker.
+async fn wait_without_waker(holds: impl Fn() -> bool) {
     poll_fn(|_| if holds() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
@@ -343,8 +342,8 @@ fn is_flood_found_by_h2(error: &pingora::Error) -> bool {
     })
 }
 
-/// Sends the response to a refused request, then counts and logs the request. The connection and
-/// its other streams continue.
+/// Sends the response to a refused request, then counts and logs the request. The connection stays
+/// open for other streams.
 async fn refuse_stream(
     gate: &Gate,
     connection: &ConnectionFacts,
@@ -362,7 +361,7 @@ async fn refuse_stream(
             gate.refuse_before_gates(refusal, connection, "HTTP/2", is_head_method)
         }
     };
-    let is_sent = refused.send_on_stream(&mut session).await;
+    let is_sent = refused.send_on_http2_stream(&mut session).await;
     refused.count_and_log(is_sent);
     request_body::discard_rest_of_body(&mut session).await;
 }

@@ -36,7 +36,7 @@ impl IdleWait {
     /// Creates the wait of a new connection.
     pub fn new(deadline: Instant, shutdown: &ShutdownWatch) -> IdleWait {
         let mut shutdown = shutdown.clone();
-        // `wait_for` fails if the sender is gone; the process is about to end then too.
+        // `wait_for` fails if the sender is dropped. Then the process is about to end as well.
         let stopped = async move { drop(shutdown.wait_for(|stop| *stop).await) };
         IdleWait {
             deadline_timer: Box::pin(sleep_until(deadline)),
@@ -45,7 +45,8 @@ impl IdleWait {
     }
 
     /// Waits until bytes arrive, the connection ends or the process is about to end, at most until
-    /// the deadline. To save work, the timer may fire too early; it is then set to the deadline.
+    /// the deadline. To save work, the timer is not set anew for each later deadline. If the timer
+    /// fires too early, this function sets it to the deadline.
     pub async fn wait_for_bytes_or_end(
         &mut self,
         client_io: &mut ClientIo,
@@ -78,8 +79,8 @@ impl IdleWait {
     }
 
     /// Waits for bytes on a connection that has been idle since `answered_at`, until `deadline`. If
-    /// the process is about to end, the wait ends after the drain's keep-alive time. Returns false
-    /// if no bytes arrive.
+    /// the process is about to end, this function waits until `drain_keepalive` after `answered_at`
+    /// at the latest. Returns false if no bytes arrive.
     pub async fn wait_for_request_bytes(
         &mut self,
         client_io: &mut ClientIo,

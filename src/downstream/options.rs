@@ -8,13 +8,13 @@ use crate::model::network::Networks;
 /// The settings of client connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownstreamOptions {
-    /// The time for a whole request header, from its first byte to its last. It also limits the
-    /// preamble of a connection: the PROXY header and the TLS handshake.
+    /// The longest time from the first byte of a request header to its last. The preamble of a
+    /// connection (PROXY header and TLS handshake) has the same time limit.
     pub header_timeout: Duration,
-    /// The time for which an idle connection is kept: the next request must start within this time.
+    /// The longest time from a response to the start of the next request on its connection.
     pub keepalive_timeout: Duration,
-    /// The time for one write of response bytes to complete. A client that reads too slowly for
-    /// that loses its connection.
+    /// The longest time for one write of response bytes. riskgate closes the connection of a client
+    /// that reads more slowly.
     pub write_timeout: Duration,
     /// The most concurrent requests on one HTTP/2 connection.
     pub max_streams: u32,
@@ -25,7 +25,7 @@ pub struct DownstreamOptions {
     pub is_fast_path_on: bool,
     /// Whether riskgate accepts HTTP/2 without TLS, with prior knowledge.
     pub accepts_h2c: bool,
-    /// The proxies whose connections start with a PROXY header; connections from other peers are
-    /// refused. `None` turns the PROXY protocol off.
+    /// The proxies whose connections start with a PROXY header. riskgate refuses connections from
+    /// other peers. `None` turns the PROXY protocol off.
     pub proxy_protocol_peers: Option<Networks>,
 }

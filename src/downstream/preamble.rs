@@ -16,8 +16,8 @@ const MAX_PROXY_V1_LINE_BYTES: usize = 107;
 /// A PROXY header at the front of a buffer (haproxy.org, proxy-protocol.txt, versions 1 and 2).
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
-    /// The header's length in bytes, and the client's address; `None` if the header names no client
-    /// (UNKNOWN, LOCAL: the proxy connects on its own behalf).
+    /// The header's length in bytes, and the client's address. The address is `None` if the header
+    /// names no client with an IP address, as with UNKNOWN and LOCAL.
     Complete(usize, Option<SocketAddr>),
     /// More bytes are needed.
     Partial,
@@ -50,13 +50,14 @@ fn parse_proxy_v1(bytes: &[u8]) -> ProxyHeader {
 /// Returns the client's address from a PROXY header of version 1. `None` means that the line is
 /// malformed. `Some(None)` means that the line names no client.
 fn parse_proxy_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
-    // ppp accepts a line without CR, and a plus sign before a port.
+    // The ppp crate would accept a line without CR, and a plus sign before a port.
     let line = std::str::from_utf8(line).ok().filter(|line| line.ends_with("\r\n"))?;
-    // The specification says to ignore the rest of the line. ppp refuses more than four words.
+    // The specification says to ignore the rest of the line. The ppp crate would refuse a line of
+    // more words.
     if line.starts_with("PROXY UNKNOWN ") {
         return Some(None);
     }
-    // ppp panics if CR is followed by a character of several bytes.
+    // The ppp crate panics if a character of several bytes follows CR.
     if !line.is_ascii() || line.contains('+') {
         return None;
     }
@@ -68,8 +69,8 @@ fn parse_proxy_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
     })
 }
 
-/// Parses a PROXY header of version 2: a binary header whose first 16 bytes contain its length,
-/// which is at most 64 KiB. Proxies can add the client's certificate, which needs several KiB.
+/// Parses a PROXY header of version 2: a binary header whose first 16 bytes contain the length of
+/// the rest, at most 64 KiB. Proxies can add the client's certificate, which has several KiB.
 fn parse_proxy_v2(bytes: &[u8]) -> ProxyHeader {
     match v2::Header::try_from(bytes) {
         Ok(header) => {

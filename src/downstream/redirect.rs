@@ -1,22 +1,22 @@
-//! What a listener does that only sends clients to HTTPS: `listen.redirect`.
+//! Redirects all clients of a listener to HTTPS: `listen.redirect`.
 //!
-//! It answers one request on each connection, with 308 and the same host and target (RFC 9110
-//! section 15.4.9), and forwards nothing.
+//! riskgate answers one request on each connection with 308 (RFC 9110 section 15.4.9). The new
+//! location has the same host and target. A request without a valid host gets 400.
 
-use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
 use crate::message::request_head::{
-    RequestHead, RequestLimits, RequestLineGuess, parse_request_head,
+    RequestHead, RequestLimits, RequestLineGuess, host_without_port, parse_request_head,
 };
 use crate::model::refusal::Refusal;
 
-/// The port of an `https` URL that names none.
-const HTTPS_PORT: u16 = 443;
+/// The port of an `https` URL without a port.
+const DEFAULT_HTTPS_PORT: u16 = 443;
 
-/// Reads a request, and sends its client to this port. The whole header must arrive by `deadline`.
+/// Reads a request, and redirects its client to this port. The whole header must arrive by
+/// `deadline`.
 pub(super) async fn redirect_to_https(
     context: &ListenerContext,
     mut client_io: Box<ClientIo>,
@@ -39,11 +39,7 @@ pub(super) async fn redirect_to_https(
         }
     };
     let bytes = answer.render_as_http1();
-    let write = async {
-        client_io.write_all(&bytes).await?;
-        client_io.flush().await
-    };
-    let is_sent = matches!(timeout(context.options.write_timeout, write).await, Ok(Ok(())));
+    let is_sent = client_io.send_bytes(&bytes, context.options.write_timeout, None).await;
     answer.count_and_log(is_sent);
     if is_sent {
         let header_timeout = context.options.header_timeout;
@@ -51,15 +47,15 @@ pub(super) async fn redirect_to_https(
     }
 }
 
-/// Returns the location to send the client to and the length of the request header, or why the
-/// request is refused; `None` if the client left or is too slow.
+/// Returns the location to which riskgate redirects the client and the length of the request
+/// header, or the refusal of the request. `None` if the client left or is too slow.
 async fn read_location(
     context: &ListenerContext,
     client_io: &mut ClientIo,
     https_port: u16,
     deadline: Instant,
 ) -> Option<Result<(String, usize), Refusal>> {
-    // No body is read.
+    // riskgate reads no body here, so the length of the body does not matter.
     let limits = RequestLimits { body_bytes: usize::MAX, ..context.options.request_limits.clone() };
     let mut scanned = 0;
     loop {
@@ -78,22 +74,22 @@ async fn read_location(
     }
 }
 
-/// Returns the URL of the request at the HTTPS listener; `None` if it names no host, or if its
-/// target is neither a path nor a URL.
+/// Returns the URL of the request at the HTTPS listener. `None` if the request names no valid host,
+/// or if its target is neither a path nor a URL.
 fn find_location(head: &RequestHead<'_>, https_port: u16) -> Option<String> {
-    let host = std::str::from_utf8(head.fields.single_host()?).ok()?;
-    let name = host_without_port(host)?;
+    let host = host_without_port(head.fields.single_host()?)?;
+    let name = std::str::from_utf8(host).ok()?;
     let target = encode_non_ascii(path_and_query(head.request_line.target)?);
     let port = match https_port {
-        HTTPS_PORT => String::new(),
+        DEFAULT_HTTPS_PORT => String::new(),
         other => format!(":{other}"),
     };
     let slash = if target.starts_with('/') { "" } else { "/" };
     Some(format!("https://{name}{port}{slash}{target}"))
 }
 
-/// Returns the path and the query of a target; `None` if it is neither a path nor a URL (RFC 9112
-/// section 3.2). The path of a URL may be empty.
+/// Returns the path and the query of a target. `None` if the target is neither a path nor a URL
+/// (RFC 9112 section 3.2). The path of a URL may be empty.
 fn path_and_query(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
         return Some(target);
@@ -104,7 +100,7 @@ fn path_and_query(target: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"http://").then(|| &rest[end..])
 }
 
-/// Percent-encodes the bytes of other characters than those of ASCII.
+/// Percent-encodes the bytes of all characters that are not ASCII.
 fn encode_non_ascii(text: &[u8]) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text {
@@ -114,24 +110,6 @@ fn encode_non_ascii(text: &[u8]) -> String {
         }
     }
     encoded
-}
-
-/// Returns the host of a `Host` field; `None` if it is no host with an optional port.
-fn host_without_port(host: &str) -> Option<&str> {
-    let end = match host.starts_with('[') {
-        true => host.find(']')? + 1,
-        false => host.find(':').unwrap_or(host.len()),
-    };
-    let (name, port) = host.split_at(end);
-    let is_name_byte =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    let is_name = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !name.is_empty() && name.len() <= 255 && name.bytes().all(is_name_byte),
-    };
-    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let has_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
-    (is_name && has_port).then_some(name)
 }
 
 #[cfg(test)]
@@ -152,27 +130,5 @@ mod tests {
             assert_eq!(found.as_deref(), expected, "{target}");
         }
         assert_eq!(encode_non_ascii("/ü".as_bytes()), "/%C3%BC");
-    }
-
-    #[test]
-    fn only_a_host_with_an_optional_port_is_repeated() {
-        for (host, expected) in [
-            ("gate.test", Some("gate.test")),
-            ("~gate.test", Some("~gate.test")),
-            ("gate.test:80", Some("gate.test")),
-            ("127.0.0.1:8080", Some("127.0.0.1")),
-            ("[::1]:80", Some("[::1]")),
-            ("[::1]", Some("[::1]")),
-            ("", None),
-            (":80", None),
-            ("a b", None),
-            ("user@gate.test", None),
-            ("gate.test/path", None),
-            ("gate.test:80x", None),
-            ("[gate.test]", None),
-            ("[::1", None),
-        ] {
-            assert_eq!(host_without_port(host), expected, "{host}");
-        }
     }
 }

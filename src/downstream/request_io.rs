@@ -1,9 +1,9 @@
 //! The client's connection as Pingora sees it during one request.
 //!
-//! A `RequestIo` yields the bytes of the request's body and none after them. Of a chunked body it
-//! yields the data, in chunks that every parser reads alike. It sends 100 Continue
-//! when Pingora first reads the body, if the client waits for that. It never closes the connection:
-//! when the `RequestIo` is dropped, the connection returns to its owner.
+//! A `RequestIo` yields the bytes of the request's body and no later bytes. If the body is chunked,
+//! a `RequestIo` writes the data again in chunks that every parser reads alike. If the client waits
+//! for 100 Continue, a `RequestIo` sends it when Pingora first reads the body. A `RequestIo` never
+//! closes the connection: when it is dropped, the connection returns to its owner.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::client_close_watch::{CHECK_INTERVAL, ClientCloseWatch};
+use super::client_close_watch::{ClientCloseWatch, LEFT_CHECK_INTERVAL};
 use super::client_io::ClientIo;
 use crate::message::chunks::{ChunkDecoder, ChunkSyntax, LAST_CHUNK, MalformedChunks, write_chunk};
 use crate::message::request_head::RequestBodyFraming;
@@ -50,7 +50,7 @@ pub struct RequestIo {
     answered_at: Instant,
     /// Whether a part of the response was written.
     has_response_begun: bool,
-    /// Whether the client has left; `None` if nobody has waited for that.
+    /// Watches whether the client has left; `None` if nobody waits for that.
     close_watch: Option<ClientCloseWatch>,
     return_sender: Option<oneshot::Sender<ReturnedConnection>>,
 }
@@ -58,15 +58,16 @@ pub struct RequestIo {
 /// The part of a request's body that Pingora has not read.
 #[derive(Debug)]
 enum UnreadBody {
-    /// `left` of `length` bytes.
+    /// A body of `length` bytes, of which `left` are unread.
     Length { left: usize, length: usize },
     Chunks {
         decoder: ChunkDecoder,
-        /// Chunks that have been decoded and written again, for Pingora, from this position on.
+        /// Chunks that riskgate has decoded and written again for Pingora.
         written: Vec<u8>,
+        /// The position in `written` up to which Pingora has read.
         read_position: usize,
-        /// Whether `written` had the last chunk. It is read on its own: a part with data never ends
-        /// the body.
+        /// Whether `written` has the last chunk. The last chunk is alone in `written`, so that no
+        /// read with data ends the body.
         is_end_written: bool,
     },
 }
@@ -133,7 +134,8 @@ impl UnreadBody {
     ) -> Poll<std::io::Result<()>> {
         match self {
             UnreadBody::Length { left, length } => {
-                // The gateway holds the first bytes of a longer body, and must not read its end.
+                // The gateway first reads up to `MAX_HELD_BODY_BYTES`. This read must not contain
+                // the end of a longer body.
                 let left_to_hold =
                     MAX_HELD_BODY_BYTES.checked_sub(*length - *left).filter(|it| *it > 0);
                 let most = left_to_hold.unwrap_or(*left).min(*left).min(buffer.remaining());
@@ -160,7 +162,7 @@ impl UnreadBody {
                         written.extend_from_slice(LAST_CHUNK);
                         *is_end_written = true;
                     } else {
-                        // If that fails, the next write reports the error.
+                        // If riskgate can't send the bytes, the next write reports the error.
                         let _ = client_io.poll_send_buffered(context);
                         if !ready!(client_io.poll_read_more(context)) {
                             // The end of the connection.
@@ -209,13 +211,14 @@ impl AsyncRead for RequestIo {
             return Poll::Ready(Err(std::io::ErrorKind::NotConnected.into()));
         };
         if this.unread_body.is_all_read() {
-            // Send the buffered bytes first, because the client may be waiting for them. No further
-            // byte belongs to this request, so the read stays pending, until the client has left.
+            // The client may be waiting for the buffered bytes, so riskgate sends them first. No
+            // further byte belongs to this request, so the read stays pending until the client has
+            // left.
             let _ = client_io.poll_send_buffered(context);
-            let new_watch = || ClientCloseWatch::with_first_check_after(CHECK_INTERVAL);
+            let new_watch = || ClientCloseWatch::with_first_check_after(LEFT_CHECK_INTERVAL);
             let watch = this.close_watch.get_or_insert_with(new_watch);
-            let left = watch.poll_left(client_io, this.has_response_begun, context);
-            // The end of the bytes alone would not end the exchange.
+            let left = watch.poll_client_left(client_io, this.has_response_begun, context);
+            // A read of no bytes would not end the exchange, so this read returns an error.
             return left.map(|()| Err(std::io::ErrorKind::ConnectionAborted.into()));
         }
         if std::mem::take(&mut this.awaits_continue) && client_io.read_buf.is_empty() {
@@ -232,11 +235,11 @@ impl AsyncWrite for RequestIo {
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let this = self.get_mut();
-        // A final response has started, so no 100 Continue may follow. Pingora may still read the
-        // body.
+        // Pingora may still read the body. A final response has started, so no 100 Continue may
+        // follow.
         this.awaits_continue = false;
         this.has_response_begun = true;
-        // Only a pause of the response raises the question whether the client has left.
+        // The watch begins anew with each pause of the response.
         this.close_watch = None;
         let written = ready!(this.pinned_client_io()?.poll_write(context, bytes));
         this.answered_at = Instant::now();
@@ -245,8 +248,8 @@ impl AsyncWrite for RequestIo {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let this = self.get_mut();
-        // At the end of a session, after it has discarded the rest of the body, Pingora flushes
-        // once more. That flush must not change the time of the response.
+        // At the end of a session, Pingora discards the rest of the body and flushes once more. The
+        // last flush must not change the time of the response.
         let is_all_sent = this.client_io()?.is_all_sent();
         let flushed = ready!(this.pinned_client_io()?.poll_flush(context));
         if !is_all_sent {
@@ -255,7 +258,8 @@ impl AsyncWrite for RequestIo {
         Poll::Ready(flushed)
     }
 
-    /// Only flushes. The owner closes the connection later, so that the response isn't lost.
+    /// Flushes without closing. The owner closes the connection later, so that the response isn't
+    /// lost.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         self.poll_flush(context)
     }
@@ -264,7 +268,7 @@ impl AsyncWrite for RequestIo {
 #[async_trait]
 impl Shutdown for RequestIo {
     async fn shutdown(&mut self) {
-        // If the client is gone, the flush fails; there is nothing left to do.
+        // If the client has left, the flush fails, and riskgate has nothing left to do.
         let _ = AsyncWriteExt::shutdown(self).await;
     }
 }

@@ -1,5 +1,5 @@
-//! The body of a request on the fast path. It is short, and received whole before the request is
-//! forwarded.
+//! The body of a request on the fast path of HTTP/1.1. The body is short, and riskgate receives it
+//! whole before it forwards the request.
 
 use bytes::{Bytes, BytesMut};
 use pingora::{Error, ErrorType};
@@ -12,23 +12,24 @@ use crate::message::chunks::{ChunkDecoder, ChunkSyntax};
 use crate::message::request_head::RequestBodyFraming;
 use crate::proxy::request_body::{HoldError, MAX_HELD_BODY_BYTES};
 
-/// A body that is at the front of the bytes of a connection, or is still to arrive there.
+/// A body at the front of the bytes of a connection, of which some may still have to arrive.
 #[derive(Debug)]
 pub enum SmallBody {
-    /// This many bytes. Some may still have to arrive.
+    /// A body of this many bytes.
     Length(usize),
-    /// Chunks that have arrived.
+    /// A chunked body that has arrived whole.
     Chunks {
-        /// Their bytes, with all that is no data.
+        /// The length of the chunks with their sizes and line ends, in bytes.
         encoded_length: usize,
         data: Bytes,
     },
 }
 
 impl SmallBody {
-    /// Returns the body behind a header. `arrived` are the bytes behind the header so far. Returns
-    /// `None` if the fast path does not receive it: it is longer than riskgate holds or than
-    /// `max_bytes`, or in chunks that are malformed or have not arrived yet.
+    /// Returns the body behind a header. `arrived` are the bytes that have arrived behind the
+    /// header. Returns `None` if the body is not for the fast path:
+    /// - it is longer than [`MAX_HELD_BODY_BYTES`] or `max_bytes`, or
+    /// - it is chunked, and malformed or not whole in `arrived`.
     pub fn find(
         framing: RequestBodyFraming,
         arrived: &[u8],
@@ -50,8 +51,8 @@ impl SmallBody {
         }
     }
 
-    /// Receives the body, and removes it from the front of the connection's bytes. `held` grows
-    /// only if riskgate has to wait for the client.
+    /// Receives the body, and removes it from the front of the connection's bytes. The body counts
+    /// in `held` only if riskgate has to wait for the client.
     pub async fn receive(
         self,
         client_io: &mut ClientIo,
@@ -73,7 +74,8 @@ impl SmallBody {
         }
     }
 
-    /// Receives the body until the deadline, and drops it. Returns false if it did not arrive.
+    /// Receives the body and drops it. Returns false if the whole body has not arrived by the
+    /// deadline.
     pub async fn discard(self, client_io: &mut ClientIo, deadline: Instant) -> bool {
         let (SmallBody::Length(mut left) | SmallBody::Chunks { encoded_length: mut left, .. }) =
             self;

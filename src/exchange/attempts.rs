@@ -15,10 +15,11 @@ pub enum Failure {
     Connect,
     /// The connection ended before a byte of the response arrived.
     ClosedEarly {
-        /// The connection was kept from an earlier exchange, so the server may have closed it
-        /// before it saw the request.
+        /// Whether the connection was kept from an earlier exchange. Then the server may have
+        /// closed it before it saw the request.
         is_reused: bool,
-        /// The request is idempotent (RFC 9110 section 9.2.2) and can be sent again completely.
+        /// Whether the request is idempotent (RFC 9110 section 9.2.2), and riskgate still has its
+        /// whole body.
         is_repeatable: bool,
     },
     /// The server was too slow.
@@ -38,8 +39,8 @@ pub enum Failure {
 pub enum FailedEnd {
     /// The client gets this refusal, and its connection closes.
     Refuse(Refusal),
-    /// The client gets nothing more, and its connection closes before the response is complete: the
-    /// client has left, or it has a part of the response, which must not look complete.
+    /// The client gets nothing more, and its connection closes before the response is complete.
+    /// Either the client has left, or it has a part of the response, which must not look complete.
     Abort,
 }
 
@@ -53,7 +54,7 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// The state of an exchange whose last attempt has a connection to a server.
+    /// Makes the state of an exchange whose last attempt has a connection to a server.
     pub fn last_connected() -> Attempts {
         Attempts { count: MAX_ATTEMPTS, is_connected: true }
     }
@@ -74,8 +75,10 @@ impl Attempts {
         self.count > 1
     }
 
-    /// Returns true if riskgate tries again after this failure (RFC 9112 section 9.3.1): no server
-    /// can have served the request, an attempt is left, and the deadline has not passed.
+    /// Returns true if riskgate tries again after this failure. These conditions must hold:
+    /// - Either no connection was opened, or the server closed a reused connection before it
+    ///   answered a request that is repeatable (RFC 9112 section 9.3.1).
+    /// - An attempt is left, and the deadline has not passed.
     pub fn may_retry(&self, failure: Failure, is_past_deadline: bool) -> bool {
         let is_safe_to_retry = match failure {
             Failure::Connect => true,

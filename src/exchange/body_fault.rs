@@ -13,17 +13,17 @@ const TOO_LONG: ErrorType = ErrorType::new("RequestBodyTooLong");
 /// Why a request's body can't be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFault {
-    /// The bytes are no body by their framing.
+    /// The chunks of the body are malformed.
     Malformed,
-    /// It is longer than `listen.max_body_bytes`.
+    /// The body is longer than `listen.max_body_bytes`.
     TooLong,
-    /// It did not arrive within `listen.body_timeout`.
+    /// The body did not arrive within `listen.body_timeout`.
     TooSlow,
 }
 
 impl BodyFault {
-    /// Returns what is wrong with the body, by an error of the client's connection; `None` if the
-    /// client has left.
+    /// Returns the fault of the body by an error of the client's connection. `None` if the error is
+    /// about the connection: the client has left.
     pub fn find_in(error: &Error) -> Option<BodyFault> {
         let cause = error.root_cause().downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         match error.etype() {
@@ -41,7 +41,7 @@ impl BodyFault {
         Error::new_down(TOO_LONG)
     }
 
-    /// What the client gets.
+    /// The refusal that the client gets.
     pub fn refusal(self) -> Refusal {
         match self {
             BodyFault::Malformed => Refusal::BadRequest,

@@ -1,7 +1,7 @@
 //! The header fields that riskgate forwards, to the upstream server and back to the client.
 //!
 //! Owns which fields the client may set, which the upstream server may set, and which riskgate
-//! sets, for Pingora's header types and for raw bytes alike. It knows no server and no connection.
+//! sets. The rules are the same for Pingora's header types and for raw bytes.
 
 mod fields_of_proxies;
 mod rules;
@@ -25,7 +25,7 @@ use crate::message::riskgate_fields::{
 };
 use crate::model::network::Networks;
 use crate::observe::traces::TRACEPARENT_LENGTH;
-pub use rules::ServerFreedom;
+pub use rules::AllowedResponseFields;
 pub(crate) use rules::{is_framing_field, is_response_field_forwarded};
 use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
@@ -35,28 +35,28 @@ static TRACEPARENT_FIELD: FieldName = FieldName::new(TRACEPARENT, "traceparent: 
 /// Which `Host` an upstream server gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostChoice<'c> {
-    /// `upstream.host`, or else the address of the server.
+    /// `upstream.host`, or the address of the server if the config has no `upstream.host`.
     OfServer,
-    /// That of the client; that of the server if the client sent none.
+    /// The client's `Host`. If the client sent none, the server gets [`HostChoice::OfServer`].
     OfClient,
-    /// That of the route.
+    /// The `host` of the route.
     OfRoute(&'c str),
 }
 
-/// The facts about the client that the upstream server is told.
+/// The facts about a request by which riskgate writes the request for the upstream server.
 pub struct ClientInfo<'c> {
     /// The key that the client authenticated with; `None` on a route that needs no key.
     pub key: Option<&'c Arc<Key>>,
     /// The request's id.
     pub request_id: &'c str,
-    /// The address that the connection comes from; `None` if a PROXY header named no client.
+    /// The address from which the connection comes; `None` if a PROXY header named no client.
     pub peer_address: Option<IpAddr>,
-    /// Whether that address is in `listen.trusted_proxies`.
+    /// Whether the peer address is in `listen.trusted_proxies`.
     pub is_trusted_proxy: bool,
     /// `listen.trusted_proxies`.
     pub trusted_proxies: &'c Networks,
     /// Whether trusted proxies report the client in `Forwarded`, and not in `X-Forwarded-For`.
-    pub has_forwarded: bool,
+    pub reads_forwarded: bool,
     /// Whether the client's connection uses TLS.
     pub is_client_tls: bool,
     /// The field that may have contained the key instead of `Authorization`.
@@ -67,9 +67,9 @@ pub struct ClientInfo<'c> {
     pub host: HostChoice<'c>,
     /// The place of the exchange in its trace; `None` if traces are off.
     pub traceparent: Option<[u8; TRACEPARENT_LENGTH]>,
-    /// Whether riskgate began the trace, so that a client's `tracestate` belongs to no trace.
+    /// Whether riskgate began the trace. Then the client's `tracestate` belongs to another trace.
     pub is_new_trace: bool,
-    /// What screening found in the body; `None` if the server is told nothing of it.
+    /// What screening found in the body; `None` if riskgate tells the server nothing about it.
     pub screening: Option<ScreeningFacts<'c>>,
 }
 
@@ -80,8 +80,9 @@ impl ClientInfo<'_> {
             || self.is_new_trace && name.eq_ignore_ascii_case(b"tracestate");
         let is_passed_authorization =
             self.passes_authorization && name.eq_ignore_ascii_case(b"authorization");
-        // Beside `Forwarded`, the trusted proxy sets no X-Forwarded field, so it is the client's.
-        let is_of_client_beside_forwarded = self.has_forwarded && is_x_forwarded_field(name);
+        // A trusted proxy that reports in `Forwarded` sets no X-Forwarded- field. The client has
+        // set this one.
+        let is_of_client_beside_forwarded = self.reads_forwarded && is_x_forwarded_field(name);
         (is_request_field_forwarded(name, self.is_trusted_proxy) || is_passed_authorization)
             && !is_of_client_beside_forwarded
             && !is_own
@@ -92,7 +93,7 @@ impl ClientInfo<'_> {
 }
 
 /// Turns the client's request into the request for the upstream server: sets the target and
-/// riskgate's own fields, and removes the fields that a client could forge.
+/// riskgate's own fields, and removes the fields that are not forwarded.
 pub fn prepare_upstream_request(
     request: &mut RequestHeader,
     upstream_target: &[u8],
@@ -129,8 +130,8 @@ pub fn prepare_upstream_request(
     result
 }
 
-/// Removes `Connection` and the hop-by-hop fields that it lists. `X-Forwarded-` fields stay even if
-/// they are listed, because a client could list them to erase what a trusted proxy added.
+/// Removes `Connection` and the fields that it lists. `X-Forwarded-` fields stay even if
+/// `Connection` lists them: a client could list them to erase what a trusted proxy added.
 pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
     let values = request.headers.get_all(CONNECTION).into_iter().map(HeaderValue::as_bytes);
     let connection_options = parse_connection_options(values).unwrap_or_default();
@@ -145,8 +146,8 @@ pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
 }
 
 /// Appends the header of the request for the upstream server as HTTP/1.1 bytes. `client_fields` are
-/// the fields of a request on the fast path, with `Host`: they have at most one `Cookie`, and their
-/// `Connection` lists no field. So this function removes no listed field. `body_length` is `None`
+/// the fields of a request on the fast path, with `Host`. They have at most one `Cookie`, and no
+/// `Connection` that lists another field, so this function handles neither. `body_length` is `None`
 /// if the client announced no body.
 pub(crate) fn write_upstream_request<'r>(
     client_fields: impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone,
@@ -163,7 +164,7 @@ pub(crate) fn write_upstream_request<'r>(
     let mut fields = client_fields;
     while let Some((name, value)) = fields.next() {
         if is_framing_field(name) {
-            // The body may have arrived in chunks.
+            // The client may have sent the body in chunks. The server gets it with a length.
         } else if !client_info.is_request_field_forwarded(name) {
             received.record_field(name, value, client_info.is_trusted_proxy);
         } else if !is_x_forwarded_field(name)
@@ -182,7 +183,7 @@ pub(crate) fn write_upstream_request<'r>(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Passes to `put` the request fields that riskgate sets itself, each with its value.
+/// Passes to `put` each request field that riskgate sets itself, with its value.
 fn write_riskgate_request_fields(
     received: &ReceivedForwardingInfo<'_>,
     upstream_host: &str,
@@ -199,7 +200,7 @@ fn write_riskgate_request_fields(
         peer_address: client_info.peer_address,
         is_tls: client_info.is_client_tls,
         trusted_proxies: client_info.trusted_proxies,
-        has_forwarded: client_info.has_forwarded,
+        reads_forwarded: client_info.reads_forwarded,
     };
     received.write_x_forwarded_fields(&client, put);
     put(&header_field::X_REQUEST_ID_FIELD, client_info.request_id.as_bytes());
@@ -215,20 +216,20 @@ fn write_riskgate_request_fields(
 }
 
 /// Turns an upstream server's response into the response for the client: removes the fields that
-/// the server may not set, and adds riskgate's (such as `X-Riskgate-Source`). Several equal values
-/// of `Content-Length` become one. If the body comes in chunks, removes `Content-Length`.
+/// the server may not set, and adds those of [`write_riskgate_response_fields`]. Several equal
+/// values of `Content-Length` become one. If the body comes in chunks, removes `Content-Length`.
 ///
 /// # Errors
-/// As [`ResponseFraming::read`].
+/// See [`ResponseFraming::read`].
 pub fn prepare_client_response(
     response: &mut ResponseHeader,
-    freedom: ServerFreedom,
+    allowed: AllowedResponseFields,
 ) -> Result<(), MalformedResponse> {
     let ResponseFraming { connection_options, content_length, .. } =
         ResponseFraming::of_header(response)?;
     let is_dropped = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
-        !is_response_field_forwarded(name, &connection_options, freedom)
+        !is_response_field_forwarded(name, &connection_options, allowed)
     };
     let dropped: Vec<HeaderName> = response.headers.keys().filter(is_dropped).cloned().collect();
     for name in dropped {
@@ -241,7 +242,7 @@ pub fn prepare_client_response(
         None => drop(response.remove_header(&CONTENT_LENGTH)),
     }
     let keeps_cache_control =
-        freedom != ServerFreedom::Check || response.headers.contains_key(CACHE_CONTROL);
+        allowed != AllowedResponseFields::OfCheck || response.headers.contains_key(CACHE_CONTROL);
     let mut result = Ok(());
     write_riskgate_response_fields(
         response.status.as_u16(),
@@ -255,9 +256,12 @@ pub fn prepare_client_response(
     result
 }
 
-/// Passes to `put` the fields that riskgate adds to an upstream server's response. A response with
-/// status 429, or 500 and above, gets `X-Fail-Open`. `keeps_cache_control` says that nothing is
-/// added to what the server says about caches.
+/// Passes to `put` the fields that depend on an upstream server's response:
+/// - `X-Riskgate-Source: upstream`,
+/// - `X-Fail-Open: true` if the status is 429, or 500 and above,
+/// - `Cache-Control: no-store` unless `keeps_cache_control`.
+///
+/// [`CommonHeaders`](crate::message::response::CommonHeaders) has riskgate's other fields.
 pub(crate) fn write_riskgate_response_fields(
     status: u16,
     keeps_cache_control: bool,
@@ -272,7 +276,7 @@ pub(crate) fn write_riskgate_response_fields(
     }
 }
 
-/// Sets a field; a value that is not allowed in a header is left out.
+/// Sets a field. Does nothing if the value has a byte that no field value may have.
 fn set_field_if_valid(request: &mut RequestHeader, field: &FieldName, value: &[u8]) -> Result<()> {
     let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
     request.insert_header(field.h1_name(), value)

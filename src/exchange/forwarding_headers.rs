@@ -1,8 +1,8 @@
-//! The forwarding fields: those received from trusted proxies, and the `X-Forwarded-` fields
-//! written for the upstream server.
+//! The forwarding fields: those that trusted proxies send, and the `X-Forwarded-` fields that
+//! riskgate writes for the upstream server.
 //!
-//! Owns the rules for several lines and members of one field, for Pingora's header types and for
-//! raw bytes alike. The caller decides whether a peer is a trusted proxy.
+//! Owns the rules for fields with several lines and members. The caller decides whether a peer is a
+//! trusted proxy.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -11,8 +11,9 @@ use http::header::{FORWARDED, HOST, HeaderName, HeaderValue};
 use pingora::Result;
 use pingora::http::RequestHeader;
 
+use crate::message::field_names::has_prefix_ignore_case;
 use crate::message::forwarded::elements_from_right;
-use crate::message::request_head::list_members;
+use crate::message::request_head::members_of_list;
 use crate::message::response::FieldName;
 use crate::model::network::{Networks, parse_hop_address};
 
@@ -27,8 +28,8 @@ static X_FORWARDED_PROTO_FIELD: FieldName =
 static X_FORWARDED_HOST_FIELD: FieldName = FieldName::new(X_FORWARDED_HOST, "x-forwarded-host: ");
 static X_FORWARDED_PORT_FIELD: FieldName = FieldName::new(X_FORWARDED_PORT, "x-forwarded-port: ");
 
-/// The values of `Host` and the forwarding fields in a received request. `host` is recorded for
-/// every client, the other fields only for a trusted proxy. The lines of a field form one list in
+/// The values of `Host` and of the forwarding fields in a received request. The forwarding fields
+/// are recorded only if they come from a trusted proxy. The lines of a field form one list in their
 /// order (RFC 9110 section 5.3), and a proxy appends its value at the end. So the last member comes
 /// from the nearest proxy.
 #[derive(Default)]
@@ -36,8 +37,8 @@ pub(super) struct ReceivedForwardingInfo<'r> {
     /// The value of `Host`.
     pub host: Option<&'r [u8]>,
     forwarded_for: Vec<&'r [u8]>,
-    /// With empty members, because an earlier member never stands in for one: a client may have
-    /// sent it.
+    /// The members of `X-Forwarded-Proto`, including empty ones. If a proxy's member is empty,
+    /// riskgate must not take an earlier member instead: a client may have sent it.
     forwarded_proto: Vec<&'r [u8]>,
     forwarded_host: Vec<&'r [u8]>,
     forwarded_port: Vec<&'r [u8]>,
@@ -46,14 +47,13 @@ pub(super) struct ReceivedForwardingInfo<'r> {
 }
 
 impl<'r> ReceivedForwardingInfo<'r> {
-    /// Copies the fields that `record_field` needs from a client, or from a trusted proxy.
-    /// `ReceivedForwardingInfo` then borrows from the copy, so the caller can change the request
-    /// meanwhile.
+    /// Copies the fields that `record_field` reads. `ReceivedForwardingInfo` then borrows from the
+    /// copy, so the caller can change the request.
     pub fn copy_fields(
         request: &RequestHeader,
         is_trusted_proxy: bool,
     ) -> Vec<(HeaderName, HeaderValue)> {
-        // In HTTP/2 the target contains the host.
+        // Over HTTP/2, the target contains the host.
         let authority = request.uri.authority();
         let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
         let mut fields: Vec<_> = authority.map(|value| (HOST, value)).into_iter().collect();
@@ -73,7 +73,8 @@ impl<'r> ReceivedForwardingInfo<'r> {
         fields
     }
 
-    /// Records a received field, if it is `Host` or a forwarding field from a trusted proxy.
+    /// Records a received field if it is the first `Host`, or a forwarding field from a trusted
+    /// proxy.
     pub fn record_field(&mut self, name: &[u8], value: &'r [u8], is_trusted: bool) {
         let is = |known: &HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
         if is(&HOST) {
@@ -84,7 +85,7 @@ impl<'r> ReceivedForwardingInfo<'r> {
         }
         let members = || value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         if is(&X_FORWARDED_FOR) {
-            self.forwarded_for.extend(list_members(value));
+            self.forwarded_for.extend(members_of_list(value));
         } else if is(&X_FORWARDED_PROTO) {
             self.forwarded_proto.extend(members());
         } else if is(&X_FORWARDED_HOST) {
@@ -97,25 +98,26 @@ impl<'r> ReceivedForwardingInfo<'r> {
     }
 
     /// Passes the `X-Forwarded-` fields for the upstream server to `put`. `X-Forwarded-For` lists
-    /// the received addresses and, at the end, the peer's. The other fields have the values of the
-    /// client's own connection to the first trusted proxy. If trusted proxies report in
-    /// `Forwarded`, received `X-Forwarded-` fields count for nothing: those proxies pass what a
-    /// client writes.
+    /// the received addresses and, at the end, the peer's address. The other fields have the values
+    /// of the client's own connection to the first trusted proxy. If trusted proxies report in
+    /// `Forwarded`, riskgate ignores received `X-Forwarded-` fields: such proxies pass the fields
+    /// that a client has written.
     pub fn write_x_forwarded_fields(
         &self,
         client: &ClientConnection<'_>,
         put: &mut impl FnMut(&FieldName, &[u8]),
     ) {
-        let chain = match client.has_forwarded {
+        let chain = match client.reads_forwarded {
             true => TrustedChain::read_forwarded(&self.forwarded, client.trusted_proxies),
             false => TrustedChain::default(),
         };
         let own_hops: Vec<String> = chain.hops.iter().rev().map(IpAddr::to_string).collect();
-        let hops: Vec<&[u8]> = match client.has_forwarded {
+        let hops: Vec<&[u8]> = match client.reads_forwarded {
             true => own_hops.iter().map(String::as_bytes).collect(),
             false => self.forwarded_for.clone(),
         };
-        // There is no address if the PROXY header named no client (UNKNOWN, LOCAL).
+        // If the PROXY header named no client (UNKNOWN, LOCAL), the server gets no
+        // `X-Forwarded-For`.
         if let Some(peer) = client.peer_address {
             // The peer's address comes last: an upstream server that reads the list from the right
             // and skips the proxies that it trusts arrives at the client.
@@ -131,13 +133,13 @@ impl<'r> ReceivedForwardingInfo<'r> {
         let first_proxy = count_proxies_behind_first(&hops, client.trusted_proxies);
         let scheme: &[u8] = if client.is_tls { b"https" } else { b"http" };
         let reported = chain.scheme.as_ref().map(|scheme| scheme.as_bytes());
-        let value_of_proxy = |members: &[&'r [u8]]| match client.has_forwarded {
+        let value_of_proxy = |members: &[&'r [u8]]| match client.reads_forwarded {
             true => None,
             false => value_of_proxy(members, first_proxy),
         };
         let reported = reported.or_else(|| value_of_proxy(&self.forwarded_proto));
         let scheme = reported.unwrap_or(scheme);
-        // Servers compare it with `https` (RFC 3986 section 3.1: in any case, sent in lower case).
+        // Some servers compare the scheme with `https` in lower case (RFC 3986 section 3.1).
         match scheme.iter().any(u8::is_ascii_uppercase) {
             true => put(&X_FORWARDED_PROTO_FIELD, &scheme.to_ascii_lowercase()),
             false => put(&X_FORWARDED_PROTO_FIELD, scheme),
@@ -152,14 +154,14 @@ impl<'r> ReceivedForwardingInfo<'r> {
 
 /// The connection of the client, or of the nearest proxy.
 pub(super) struct ClientConnection<'c> {
-    /// The address that it comes from; `None` if a PROXY header named no client.
+    /// The address from which the connection comes; `None` if a PROXY header named no client.
     pub peer_address: Option<IpAddr>,
-    /// Whether it uses TLS.
+    /// Whether the connection uses TLS.
     pub is_tls: bool,
     /// `listen.trusted_proxies`.
     pub trusted_proxies: &'c Networks,
     /// Whether trusted proxies report the client in `Forwarded`.
-    pub has_forwarded: bool,
+    pub reads_forwarded: bool,
 }
 
 /// What trusted proxies report in `Forwarded`.
@@ -167,12 +169,13 @@ pub(super) struct ClientConnection<'c> {
 struct TrustedChain {
     /// The hops, from the nearest to the client.
     hops: Vec<IpAddr>,
-    /// The scheme that the client used, or else the scheme of the hop after it.
+    /// The scheme that the client used. If its proxy reports none, the scheme of the next hop.
     scheme: Option<String>,
 }
 
 impl TrustedChain {
-    /// Reads the elements from the right, up to the first hop that is no trusted proxy.
+    /// Reads the elements from the right, up to and including the first hop that is no trusted
+    /// proxy.
     fn read_forwarded(lines: &[&[u8]], trusted_proxies: &Networks) -> TrustedChain {
         let mut chain = TrustedChain::default();
         let elements = lines.iter().rev().flat_map(|line| elements_from_right(line));
@@ -189,16 +192,15 @@ impl TrustedChain {
     }
 }
 
-/// Returns true for the bytes of a scheme (RFC 3986 section 3.1).
+/// Returns true if the text has only characters of a scheme (RFC 3986 section 3.1).
 fn is_scheme(text: &str) -> bool {
     let is_scheme_byte =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     !text.is_empty() && text.bytes().all(is_scheme_byte)
 }
 
-/// Returns how many trusted proxies are between riskgate's peer and the first proxy, to which the
-/// client is connected. `hops` has the client and then these proxies, as for
-/// `ClientAddressRule::find_client`.
+/// Returns how many trusted proxies are behind the first proxy, to which the client is connected.
+/// `hops` are the members of `X-Forwarded-For`: the client, then all proxies but the last.
 fn count_proxies_behind_first(hops: &[&[u8]], trusted_proxies: &Networks) -> usize {
     let is_trusted = |hop: &&&[u8]| {
         let address = std::str::from_utf8(hop).ok().and_then(parse_hop_address);
@@ -207,17 +209,17 @@ fn count_proxies_behind_first(hops: &[&[u8]], trusted_proxies: &Networks) -> usi
     hops.iter().rev().take_while(is_trusted).count().min(hops.len().saturating_sub(1))
 }
 
-/// Returns the member that the first proxy appended, if each of the `proxies_behind` it appended
-/// one too. If the list is shorter, a later proxy replaced it, and its first member is the nearest
-/// to the client's. An empty member counts as absent.
+/// Returns the member that the first proxy appended. `proxies_behind` is the number of proxies that
+/// appended a member after it. If the list has fewer members, a later proxy has replaced the list:
+/// then its first member is the nearest to the client. `None` if the member is empty.
 fn value_of_proxy<'r>(members: &[&'r [u8]], proxies_behind: usize) -> Option<&'r [u8]> {
     let from_right = proxies_behind.min(members.len().checked_sub(1)?);
     members.iter().rev().nth(from_right).copied().filter(|member| !member.is_empty())
 }
 
-/// Keeps only the last line of each `X-Forwarded-` field that is left in the request (such as
-/// `X-Forwarded-Prefix`): the line of the nearest trusted proxy. Earlier lines may be the client's,
-/// and an upstream server may read the first.
+/// Keeps only the last line of each `X-Forwarded-` field that is left in the request, such as
+/// `X-Forwarded-Prefix`. The nearest trusted proxy wrote the last line. A client may have written
+/// an earlier line, and an upstream server may read the first line.
 pub(super) fn keep_last_x_forwarded_values(request: &mut RequestHeader) -> Result<()> {
     let forwarded = |name: &&HeaderName| is_x_forwarded_field(name.as_str().as_bytes());
     let names: Vec<HeaderName> = request.headers.keys().filter(forwarded).cloned().collect();
@@ -231,6 +233,5 @@ pub(super) fn keep_last_x_forwarded_values(request: &mut RequestHeader) -> Resul
 
 /// Returns true for an `X-Forwarded-` field.
 pub(super) fn is_x_forwarded_field(name: &[u8]) -> bool {
-    const PREFIX: &[u8] = b"x-forwarded-";
-    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+    has_prefix_ignore_case(name, "x-forwarded-")
 }

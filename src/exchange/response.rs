@@ -1,10 +1,10 @@
-//! Which responses of an upstream server are forwarded, and where the body of a response ends.
+//! Which responses of an upstream server riskgate forwards, and where the body of a response ends.
 
 use http::HeaderValue;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora::http::ResponseHeader;
 
-use crate::message::request_head::{MAX_CONNECTION_OPTIONS, list_members, parse_content_length};
+use crate::message::request_head::{MAX_CONNECTION_OPTIONS, members_of_list, parse_content_length};
 use crate::message::response::Reply;
 
 /// The error if the bytes from an upstream server are no response that riskgate can forward.
@@ -18,7 +18,7 @@ pub enum StatusKind {
     Informational,
     /// A response that riskgate forwards.
     Final,
-    /// 101, although riskgate never asks for an upgrade, or no status of HTTP.
+    /// 101, although riskgate never asks for an upgrade, or a number that is no status of HTTP.
     Invalid,
 }
 
@@ -32,20 +32,20 @@ impl From<u16> for StatusKind {
     }
 }
 
-/// The most informational responses of a server in one exchange. Without a bound, a server could
-/// keep a core busy with them until the deadline.
+/// The most informational responses of a server in one exchange. Without this limit, a server could
+/// keep a core busy until the deadline.
 const MAX_INFORMATIONAL_RESPONSES: u8 = 64;
 
-/// The informational responses that a server has sent in an exchange.
+/// Counts the informational responses that a server has sent in an exchange.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InformationalResponses(u8);
+pub struct InformationalResponseCounter(u8);
 
-impl InformationalResponses {
-    /// Takes the next one.
+impl InformationalResponseCounter {
+    /// Counts one more response.
     ///
     /// # Errors
-    /// If there are too many.
-    pub fn take(&mut self) -> Result<(), MalformedResponse> {
+    /// If the server has sent more than [`MAX_INFORMATIONAL_RESPONSES`].
+    pub fn count_next(&mut self) -> Result<(), MalformedResponse> {
         self.0 = self.0.saturating_add(1);
         if self.0 > MAX_INFORMATIONAL_RESPONSES { Err(MalformedResponse) } else { Ok(()) }
     }
@@ -70,8 +70,8 @@ pub struct ResponseFraming<'r> {
     pub connection_options: Vec<&'r [u8]>,
     /// Whether the body comes in chunks.
     pub is_chunked: bool,
-    /// The length of the body; `None` if the response has none. Chunks determine the end of the
-    /// body, whatever the length says (RFC 9112 section 6.3).
+    /// The length of the body by `Content-Length`. `None` without the field, and if the body comes
+    /// in chunks: then only the chunks tell where it ends (RFC 9112 section 6.3).
     pub content_length: Option<u64>,
 }
 
@@ -80,8 +80,10 @@ impl<'r> ResponseFraming<'r> {
     /// of `Content-Length` are accepted if all of them are the same number.
     ///
     /// # Errors
-    /// Returns an error if `Connection` lists too many options, if `Transfer-Encoding` is anything
-    /// but one `chunked`, or if `Content-Length` is no number or has different values.
+    /// Returns an error in each of these cases:
+    /// - `Connection` lists more than [`MAX_CONNECTION_OPTIONS`].
+    /// - `Transfer-Encoding` has another value than one `chunked`.
+    /// - `Content-Length` is no number, or has different values, and the body comes in no chunks.
     pub fn read(
         connection: impl Iterator<Item = &'r [u8]>,
         codings: impl Iterator<Item = &'r [u8]>,
@@ -96,7 +98,7 @@ impl<'r> ResponseFraming<'r> {
     /// Reads the fields of Pingora's header.
     ///
     /// # Errors
-    /// As [`ResponseFraming::read`].
+    /// See [`ResponseFraming::read`].
     pub fn of_header(header: &'r ResponseHeader) -> Result<ResponseFraming<'r>, MalformedResponse> {
         let values = |name| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
         ResponseFraming::read(values(CONNECTION), values(TRANSFER_ENCODING), values(CONTENT_LENGTH))
@@ -114,19 +116,19 @@ impl<'r> ResponseFraming<'r> {
     }
 }
 
-/// Returns the field names that the values of `Connection` list as hop-by-hop (RFC 9110 section
-/// 7.6.1); `None` if there are more than [`MAX_CONNECTION_OPTIONS`].
+/// Returns the options that the values of `Connection` list (RFC 9110 section 7.6.1); `None` if
+/// they list more than [`MAX_CONNECTION_OPTIONS`].
 pub(crate) fn parse_connection_options<'v>(
     values: impl Iterator<Item = &'v [u8]>,
 ) -> Option<Vec<&'v [u8]>> {
     let names: Vec<&[u8]> =
-        values.flat_map(list_members).take(MAX_CONNECTION_OPTIONS + 1).collect();
+        values.flat_map(members_of_list).take(MAX_CONNECTION_OPTIONS + 1).collect();
     (names.len() <= MAX_CONNECTION_OPTIONS).then_some(names)
 }
 
-/// Returns `Some(true)` if the values of `Transfer-Encoding` are exactly one `chunked`, and
-/// `Some(false)` if there is no value. `None` means any other transfer coding: riskgate never
-/// forwards such a message.
+/// Returns `Some(true)` if the only value of `Transfer-Encoding` is `chunked`, and `Some(false)`
+/// without a value. Returns `None` for any other transfer coding: riskgate never forwards such a
+/// message.
 fn is_chunked_if_supported<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Option<bool> {
     match (codings.next(), codings.next()) {
         (None, _) => Some(false),
@@ -149,8 +151,8 @@ fn parse_single_length<'v>(
 }
 
 /// Returns true if the client's connection closes after the response: the client asked for that,
-/// the process is about to end, or riskgate's own reply refuses what may follow. `reply` is `None`
-/// for the response of a server.
+/// the process is about to end, or `reply` closes the connection. `reply` is `None` if the response
+/// is a server's.
 pub fn closes_after_response(
     reply: Option<&Reply>,
     client_wants_close: bool,
@@ -198,7 +200,7 @@ mod tests {
         assert!(closes_after_response(None, true, false));
         assert!(closes_after_response(None, false, true));
         for (refusal, closes) in [(Refusal::BadRequest, true), (Refusal::NotFound, false)] {
-            let reply = Reply::refusal(&refusal);
+            let reply = Reply::of_refusal(&refusal);
             assert_eq!(closes_after_response(Some(&reply), false, false), closes);
         }
     }

@@ -1,4 +1,4 @@
-//! The facts about one address, from what a look-up of its domain has found.
+//! The facts about one address, by the answer of the table for its domain.
 
 use crate::decide::{CountFacts, DomainFacts, Facts};
 use crate::model::domain::Domain;
@@ -10,26 +10,26 @@ use crate::table::{Table, TableAnswer};
 /// What is known about one address, or about a text that should be one.
 #[derive(Clone, Debug)]
 pub struct AddressFacts {
-    /// The domain; `None` for a text with none.
+    /// The domain; `None` for a text without a domain.
     pub domain: Option<Domain>,
     /// The risk score.
     pub score: Score,
     /// The reason of the score.
     pub reason: Reason,
-    /// Whether the local part has this reason and score, and not the domain.
+    /// Whether `reason` and `score` are about the local part, and not about the domain.
     pub is_about_local_part: bool,
     /// What is known about the domain; `None` for a text that is no address.
     pub of_domain: Option<DomainFacts>,
     /// Whether the address belongs to a function or a machine; `None` without a local part.
     pub is_role: Option<bool>,
-    /// The sign-up; `None` if no id is made.
+    /// The sign-up; `None` if riskgate makes no inbox id for it.
     pub sign_up: Option<SignUp>,
     /// The counts of other sign-ups.
     pub counts: CountFacts,
 }
 
-/// Returns the facts about an address, by what a look-up of its domain has found: those with the
-/// verdict on the domain, and once more with that on the local part if it has one.
+/// Returns the facts about an address: first with the verdict on its domain. If the local part is a
+/// role, the same facts follow with the verdict on the role.
 pub fn facts_of_address(
     address: &EmailAddress,
     lookup: &TableAnswer<'_>,
@@ -49,25 +49,25 @@ pub fn facts_of_address(
     std::iter::once(facts).chain(as_role).collect()
 }
 
-/// Returns the facts about the domain that software with the IDNA of 2003 reads in a typed address,
-/// if that may be another one. It is looked up in the table alone: it is not counted, and the DNS
-/// is not asked about it. They belong before those of the address itself: of values that are judged
-/// alike, the last one counts, and it has the sign-up.
+/// Returns the facts about the domain that software with the IDNA of 2003 reads in a typed address;
+/// `None` if that software can read no other domain than riskgate. The caller puts these facts
+/// before those of the address itself: of values that are judged alike, the last one counts, and
+/// only the address itself has a sign-up.
 pub fn facts_by_idna_2003(
     text: &str,
     table: &Table,
     unknown_score: Option<Score>,
     unix_now: i64,
 ) -> Option<AddressFacts> {
-    let read = by_idna_2003(&without_invisible_characters(text))?;
+    let read = read_by_idna_2003(&without_invisible_characters(text))?;
     let address = EmailAddress::parse_typed(&read).ok()?;
-    let lookup = table.lookup(address.domain(), unix_now).with_unknown_score(unknown_score);
-    Some(AddressFacts::of_domain(address.domain(), &lookup))
+    Some(AddressFacts::of_uncounted_domain(address.domain(), table, unknown_score, unix_now))
 }
 
-/// Returns the address as software with the IDNA of 2003 reads it, if that may be another one:
-/// Python's codec and Java's `IDN` write `ss` for `ß` (RFC 3490, UTS 46 section 4).
-fn by_idna_2003(value: &str) -> Option<String> {
+/// Returns the address that software with the IDNA of 2003 reads: Python's codec and Java's `IDN`
+/// write `ss` for `ß` (RFC 3490, UTS 46 section 4). `None` if the domain has no character that the
+/// IDNA of 2003 reads in another way.
+fn read_by_idna_2003(value: &str) -> Option<String> {
     const DEVIATIONS: [char; 5] = ['ß', 'ẞ', 'ς', '\u{200c}', '\u{200d}'];
     let (local_part, domain) = value.rsplit_once('@')?;
     let mapped = |domain: &str| {
@@ -99,7 +99,19 @@ impl AddressFacts {
         }
     }
 
-    /// The facts about a text that is no address. A part of it may be this domain.
+    /// The facts about a domain that only some software reads in a value. riskgate asks the table
+    /// alone: this look-up is not counted, and starts no DNS query.
+    pub fn of_uncounted_domain(
+        domain: &Domain,
+        table: &Table,
+        unknown_score: Option<Score>,
+        unix_now: i64,
+    ) -> AddressFacts {
+        let lookup = table.lookup(domain, unix_now).with_unknown_score(unknown_score);
+        AddressFacts::of_domain(domain, &lookup)
+    }
+
+    /// The facts about a text that is no address. `domain` is a part of the text.
     pub fn of_no_address(domain: Option<Domain>, score: Score) -> AddressFacts {
         AddressFacts {
             domain,
@@ -113,10 +125,10 @@ impl AddressFacts {
         }
     }
 
-    /// The facts, as rules ask for them.
+    /// The facts as the rules of `[[rule]]` read them.
     pub fn for_rules(&self) -> Facts<'_> {
         Facts {
-            // A part of a text that is no address says nothing about where mail would go.
+            // If the text is no address, its domain says nothing about where mail would go.
             domain: self.domain.as_ref().filter(|_| self.of_domain.is_some()).map(Domain::as_str),
             risk_score: self.score,
             reason: self.reason,

@@ -1,8 +1,7 @@
 //! Admission: the key gate, then the origin gate, then the quota gate.
 //!
-//! Owns the rules of the three gates; only this module makes a [`Permit`]. Its functions judge what
-//! the caller passes: the key ring, header values, the time. They write no response and choose no
-//! route.
+//! Owns the rules of the three gates; only this module makes a [`Permit`]. Its functions take the
+//! key ring, header values and the time from the caller, write no response and choose no route.
 
 use std::sync::Arc;
 
@@ -17,8 +16,7 @@ use crate::model::route_label::RouteLabel;
 use crate::quota::{Allowance, Charge, Ledger, UsageDay};
 use crate::store::MonthlyLimit;
 
-/// Proof that a request passed the gates. Without a permit, riskgate answers nothing from the table
-/// and forwards nothing to the upstream server.
+/// Proof that a request passed the gates. riskgate forwards no request without a permit.
 pub struct Permit {
     /// The key that the client authenticated with; `None` on a route that needs no key.
     key: Option<Arc<Key>>,
@@ -36,18 +34,18 @@ struct ChargedCalls {
     day: UsageDay,
 }
 
-/// The key that a request presents; empty unless it presents exactly one.
+/// The key that a request presents; `None` inside unless the request presents exactly one key.
 #[derive(Clone, Copy)]
 pub struct PresentedKey<'h>(Option<&'h [u8]>);
 
 impl<'h> PresentedKey<'h> {
-    /// The key in exactly one `Authorization: Bearer <key>`.
+    /// Reads the key in exactly one `Authorization: Bearer <key>`.
     pub fn bearer(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
         PresentedKey(bearer_credentials(values).filter(|token| is_single_token(token)))
     }
 
-    /// The key in a field that contains nothing else, or in `Authorization`. If the request has
-    /// both fields, they must contain the same key.
+    /// Reads the key in a field that contains only the key, or in `Authorization`. If the request
+    /// has both fields, they must contain the same key.
     pub fn bare_or_bearer(
         bare_values: impl Iterator<Item = &'h [u8]>,
         authorization_values: impl Iterator<Item = &'h [u8]>,
@@ -63,7 +61,7 @@ impl<'h> PresentedKey<'h> {
         if is_contradicted { PresentedKey(None) } else { bare }
     }
 
-    /// The key in exactly one field that contains nothing else.
+    /// Reads the key in a field that occurs once and contains only the key.
     pub fn bare(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
         let value = value_if_single(values);
         PresentedKey(value.map(<[u8]>::trim_ascii).filter(|token| is_single_token(token)))
@@ -71,9 +69,9 @@ impl<'h> PresentedKey<'h> {
 }
 
 /// The first gate: a request passes with a key that is in the ring and neither revoked nor expired.
-/// Every other request gets the same 401 after the same work, so that neither the response nor its
-/// timing tells the cause. There is one exception: if the key's row in the store is unreadable,
-/// riskgate answers 500, because the key may be valid.
+/// If the key's row in the store is unreadable, the key may be valid: riskgate answers 500. Every
+/// other request gets the same 401 after the same work: neither the response nor its timing tells
+/// the cause.
 pub fn authenticate_client(
     ring: &KeyRing,
     PresentedKey(token): PresentedKey<'_>,
@@ -88,15 +86,16 @@ pub fn authenticate_client(
     }
 }
 
-/// Returns true for the text of one key. With a space or a comma, the text may be two keys, and
-/// riskgate must not take the first of them.
+/// Returns true if the text has the length and the characters of one key. A text with a space or a
+/// comma may be two keys, of which riskgate must not choose one.
 fn is_single_token(token: &[u8]) -> bool {
     token.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',')
         && (16..=256).contains(&token.len())
 }
 
-/// The second gate checks `Origin`. If the key lists origins, the request needs one of them or no
-/// `Origin`. If the key requires an origin, a request without a valid `Origin` is refused.
+/// The second gate checks `Origin`. If the key lists origins, a request passes with one of these
+/// origins, or without `Origin`. If the key requires an origin, a request without a valid `Origin`
+/// is refused.
 pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     let allowed = match origin {
         OriginHeader::Absent => !key.require_origin,
@@ -109,7 +108,7 @@ pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the allowance of a key's account; `None` if the account has no limit.
+/// Returns what the RateLimit fields say about a key's account; `None` if the account has no limit.
 pub fn compute_allowance(
     key: &Key,
     month: Month,
@@ -126,8 +125,8 @@ pub fn compute_allowance(
 }
 
 impl Permit {
-    /// The permit of a request whose calls the third gate has charged to the month's quota. Adds
-    /// the calls to the usage of the key.
+    /// Makes the permit of a request whose calls the third gate has charged to the month's quota,
+    /// and adds the calls to the usage of the key.
     pub fn of_charged_calls(
         ledger: &Ledger,
         key: &Arc<Key>,
@@ -141,8 +140,8 @@ impl Permit {
         Permit { key: Some(Arc::clone(key)), charged: Some(charged) }
     }
 
-    /// The permit of a request that charges no call. The caller has checked the key if the route
-    /// needs one.
+    /// Makes the permit of a request that charges no call. The caller has checked the key if the
+    /// route needs a key.
     pub fn without_charge(key: Option<&Arc<Key>>) -> Permit {
         Permit { key: key.cloned(), charged: None }
     }
@@ -159,8 +158,9 @@ impl Permit {
         compute_allowance(self.key.as_ref()?, spent.month(), spent.remaining.unwrap_or(0), unix_now)
     }
 
-    /// Refunds the calls, at most once, because riskgate failed to serve the request. Returns false
-    /// if the request charged no call, or if it is too late to refund the calls.
+    /// Refunds the calls that the request was charged, at most once. Returns false if the request
+    /// was charged no call, if it has its refund already, or if the ledger can't refund the calls
+    /// any more.
     pub fn refund(&mut self, ledger: &Ledger) -> bool {
         match (self.charged.take(), &self.key) {
             (Some(ChargedCalls { charge, route, day }), Some(key)) => {
@@ -179,11 +179,11 @@ impl Permit {
 /// The `Origin` header of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginHeader {
-    /// No header: the client is a server, or a browser on the same origin.
+    /// No header. The client is usually a server, or a browser on the same origin.
     Absent,
-    /// One header that parses, with its text.
+    /// One header with a valid origin, and its text.
     Valid(Origin, SmolStr),
-    /// `null`, several headers, or no valid origin. It matches no key's origins.
+    /// `null`, several headers, or a text that is no origin. It is in no key's list of origins.
     Malformed(String),
 }
 

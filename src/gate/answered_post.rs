@@ -1,4 +1,4 @@
-//! Posts that riskgate answers itself, from their body: a batch of domains, and an assessment.
+//! Posts whose body riskgate reads and answers itself: a batch of domains, and an assessment.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use super::session::send_continue_if_awaited;
 use super::state::Gate;
 use super::{assess, domain_batch};
 
-/// The time for which riskgate waits for the whole body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time from the gates before the quota to the end of the body.
+const POST_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A post that riskgate answers itself.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ impl AnsweredPost {
         }
     }
 
-    /// The refusal of a body from which riskgate could not read what it expected.
+    /// The refusal of a body in which riskgate did not find what it expected.
     fn refusal(self, expected: String) -> Refusal {
         match self {
             AnsweredPost::DomainBatch => Refusal::InvalidBatch(expected),
@@ -47,7 +47,7 @@ impl AnsweredPost {
 }
 
 impl Gate {
-    /// Returns the post that a request is; `None` for any other request.
+    /// Returns which post a request is; `None` if riskgate reads no body to answer it.
     pub(super) fn find_answered_post(&self, session: &Session) -> Option<AnsweredPost> {
         let header = session.req_header();
         if header.method != Method::POST {
@@ -60,11 +60,11 @@ impl Gate {
         }
     }
 
-    /// Answers the request. The gates for key, origin and `max_per_client` come before the body,
-    /// and the quota after it.
+    /// Answers the request. riskgate runs the gates for key, origin and `max_per_client`, reads the
+    /// body, and then runs the gate for the quota.
     ///
     /// # Errors
-    /// Returns an error if the client has left, or can't be written to.
+    /// Returns an error if riskgate can't read from the client or can't write to it.
     pub(super) async fn answer_post(
         &self,
         post: AnsweredPost,
@@ -97,7 +97,7 @@ impl Gate {
         ctx.send_reply(&reply, session).await
     }
 
-    /// Reads the whole body, as far as the limits of size and time allow.
+    /// Reads the whole body. Returns a refusal if the body is too long, too late or malformed.
     async fn read_post_body(
         &self,
         post: AnsweredPost,
@@ -120,7 +120,7 @@ impl Gate {
             }
             Ok(Ok(body))
         };
-        let read: std::result::Result<Result<_>, _> = timeout(BODY_TIMEOUT, read_to_end).await;
+        let read: std::result::Result<Result<_>, _> = timeout(POST_BODY_TIMEOUT, read_to_end).await;
         match read {
             Ok(Ok(read)) => Ok(read),
             Ok(Err(error)) => match BodyFault::find_in(&error) {

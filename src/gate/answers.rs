@@ -1,12 +1,12 @@
 //! What happens to a request that passed the gates: riskgate answers it, or forwards it upstream.
 //!
-//! Its callers have checked the key and charged the call, if the route needs that.
+//! Its callers have checked the key if the route needs a key, and charged the call if it counts.
 
 use bytes::Bytes;
 use http::HeaderName;
 use smol_str::SmolStr;
 
-use crate::message::request_head::list_members;
+use crate::message::request_head::members_of_list;
 use crate::message::response::{Cors, Reply, VerdictFacts};
 use crate::model::domain::Domain;
 use crate::model::email::AddressOrDomain;
@@ -28,11 +28,12 @@ use super::state::GateState;
 
 /// The start of a verdict's body, before the domain.
 const VERDICT_BODY_START: &str = r#"{"domain":""#;
-/// The highest `monthly_limit` that riskgate reports. It also stands for an unlimited account,
-/// because clients expect an integer. Above 2^53 - 1, JavaScript can't represent every integer.
+/// The highest `monthly_limit` that riskgate reports. An unlimited account has this number, because
+/// clients expect an integer. Above 2^53 - 1, JavaScript can't represent every integer.
 const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
-/// The most fields of a preflight's `Access-Control-Request-Headers` that are allowed.
+/// The most names of a preflight's `Access-Control-Request-Headers` that riskgate allows. It drops
+/// the further names.
 const MAX_REQUESTED_HEADERS: usize = 64;
 
 /// The gates' decision about a request.
@@ -64,22 +65,23 @@ pub(super) fn serve_route(
             return Ok(GateDecision::Forward);
         }
         Route::Upstream(_) => {
-            forward_route(request.target, ctx);
+            set_route_target(request.target, ctx);
             return Ok(GateDecision::Forward);
         }
         Route::Domain(segment) => answer_domain(state, segment, ctx),
-        Route::TopDomains => Ok(Reply::json(state.top_domains.response_body())),
+        Route::TopDomains => Ok(Reply::of_json(state.top_domains.response_body())),
         Route::Options { allow, upstream_route } => {
             answer_options(state, request, allow, upstream_route, ctx)
         }
-        // The callers answer these routes: one waits for the store, the others for a body.
+        // The callers answer these routes: `Usage` needs the store, the others need the body.
         Route::Usage | Route::DomainBatch | Route::Assess => Err(Refusal::Internal),
     };
     reply.map(GateDecision::Reply)
 }
 
-/// Lets a request of `[[upstream.route]]` be forwarded to its target.
-pub(super) fn forward_route(target: &[u8], ctx: &mut RequestContext) {
+/// Sets the target that the upstream server gets for a request of `[[upstream.route]]`: the target
+/// that the client sent.
+pub(super) fn set_route_target(target: &[u8], ctx: &mut RequestContext) {
     let mut target = target.to_vec();
     if is_injected(TestFault::ForwardRawTarget) {
         target.make_ascii_uppercase();
@@ -87,8 +89,8 @@ pub(super) fn forward_route(target: &[u8], ctx: &mut RequestContext) {
     ctx.upstream_target = Some(target);
 }
 
-/// Answers an OPTIONS request, which needs no key: either a CORS preflight, or any other OPTIONS,
-/// which gets the allowed methods.
+/// Answers an OPTIONS request, which needs no key. A CORS preflight gets the CORS fields, and any
+/// other OPTIONS gets the allowed methods.
 fn answer_options(
     state: &GateState,
     request: &RequestParts<'_>,
@@ -97,16 +99,16 @@ fn answer_options(
     ctx: &mut RequestContext,
 ) -> Result<Reply, Refusal> {
     if matches!(request.origin, OriginHeader::Absent) || !request.has_cors_request_method {
-        return Ok(Reply::options_without_preflight(allowed_methods));
+        return Ok(Reply::of_options(allowed_methods));
     }
     let cors = &ctx.common_headers.cors;
     let is_allowed = matches!(cors, Cors::Allowed { .. });
     match upstream_route.is_some_and(|index| ctx.rules.upstream_routes[index].cors.is_some()) {
-        // A route's origins grant, but they refuse nothing.
-        true if !is_allowed => return Ok(Reply::options_without_preflight(allowed_methods)),
+        // The origins of a route allow pages to read responses. They refuse no request.
+        true if !is_allowed => return Ok(Reply::of_options(allowed_methods)),
         false if state.keys.peek().is_none() => return Err(Refusal::Internal),
         false if !is_allowed => {
-            let reply = Reply::refused_preflight();
+            let reply = Reply::of_refused_preflight();
             ctx.set_outcome_if_unset(reply.status(), "forbidden");
             return Ok(reply);
         }
@@ -114,15 +116,16 @@ fn answer_options(
     }
     let value = request.cors_request_headers.unwrap_or_default();
     let is_name = |name: &&[u8]| name.iter().all(|byte| is_token_byte(*byte));
-    let names = list_members(value).take(MAX_REQUESTED_HEADERS).filter(is_name);
+    let names = members_of_list(value).take(MAX_REQUESTED_HEADERS).filter(is_name);
     let names = names.filter_map(|name| std::str::from_utf8(name).ok());
     let key_header = request.key_header.as_ref().map(HeaderName::as_str);
     let headers = cors.allowed_request_headers(names, key_header);
-    Ok(Reply::preflight(allowed_methods, headers))
+    Ok(Reply::of_preflight(allowed_methods, headers))
 }
 
-/// Looks a domain up in the table and in the learned DNS facts. Counts the verdict, and a flagged
-/// domain for the top list.
+/// Looks a domain up in the table and in the learned DNS facts, and counts the verdict. If the
+/// verdict is not `safe`, a row of the table matched and the client has a key, riskgate counts the
+/// row for the top list.
 pub(super) fn look_up_and_count<'t>(
     state: &GateState,
     table: &'t Table,
@@ -133,8 +136,8 @@ pub(super) fn look_up_and_count<'t>(
     let lookup = state.dns.apply_fact_and_queue_if_due(table.lookup(domain, now), domain, now);
     let lookup = lookup.with_unknown_score(ctx.rules.unknown_score);
     state.metrics.requests.count_verdict(lookup.verdict.reason, lookup.verdict_source());
-    // With `FreeSubdomain`, the match is a suffix below which anyone gets a name for free. The
-    // suffix itself isn't flagged, so it isn't counted for the top list.
+    // With `FreeSubdomain`, the matched row is a suffix below which anyone gets a name for free.
+    // The verdict flags the name and not the suffix, so the top list does not count the suffix.
     if !lookup.verdict.reason.is_safe()
         && lookup.verdict.rule != Rule::FreeSubdomain
         && let (Some(start), Some(key)) = (lookup.matched_name_offset, &ctx.key)
@@ -156,12 +159,13 @@ fn answer_check(
     let lookup = look_up_and_count(state, &table, checked.domain(), ctx);
     let verdict = EmailVerdict::new(&checked, &lookup, table.role_score());
     ctx.verdict_reason = Some(verdict.reason.as_str());
-    Ok(Reply::check_answer(Bytes::from(verdict.render_check_body(&checked))))
+    Ok(Reply::of_check_answer(Bytes::from(verdict.render_check_body(&checked))))
 }
 
-/// Answers a check that no upstream server answered. Returns `None` if the request is no check, if
-/// the config does not allow it, or if the text is neither an address nor a domain: the upstream
-/// server might have known what it is.
+/// Answers a check that no upstream server answered. Returns `None` in each of these cases:
+/// - The request is no check.
+/// - `check.answer` is not `fallback`.
+/// - The text is neither an address nor a domain. Only the upstream server could know what it is.
 pub(super) fn answer_check_without_server(
     state: &GateState,
     ctx: &mut RequestContext,
@@ -188,7 +192,7 @@ fn answer_domain(
     let body = [VERDICT_BODY_START, name, &lookup.json_tail()].concat();
     let matched_domain = lookup.matched_name_offset.map(|start| &name[start..]);
     // In the body, the domain follows VERDICT_BODY_START. A matched parent domain is a suffix of
-    // the domain, so it ends where the domain ends.
+    // the domain, so both end at the same byte.
     let end = VERDICT_BODY_START.len() + name.len();
     let parent =
         matched_domain.filter(|row| row.len() < name.len()).map(|row| end - row.len()..end);
@@ -197,11 +201,11 @@ fn answer_domain(
     ctx.requested_domain = Some(domain);
     let day = lookup.evidence_unix_seconds().map(format_day);
     let facts = VerdictFacts::new(table.version(), source, parent, suggestion, day);
-    Ok(Reply::verdict(Bytes::from(body), facts))
+    Ok(Reply::of_verdict(Bytes::from(body), facts))
 }
 
 /// Answers with the calls that the account has spent this month, its limit, its plan, and the time
-/// of the reset. Asks the store for the calls that other nodes have spent.
+/// of the reset. Waits for the store, which knows the calls that other nodes have spent.
 pub(super) async fn answer_usage(
     state: &GateState,
     ctx: &RequestContext,
@@ -216,7 +220,7 @@ pub(super) async fn answer_usage(
         MonthlyLimit::Unlimited => MAX_SAFE_INTEGER,
     };
     let (plan, reset_at) = (serde_json::json!(account.plan), month.reset_at());
-    Ok(Reply::json(Bytes::from(format!(
+    Ok(Reply::of_json(Bytes::from(format!(
         r#"{{"plan":{plan},"month_count":{spent},"monthly_limit":{limit},"reset_at":"{reset_at}"}}"#
     ))))
 }

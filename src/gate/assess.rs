@@ -25,7 +25,7 @@ use super::state::Gate;
 /// The longest body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 4 * 1024;
 
-/// The body of a request.
+/// The JSON in the body of a request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QuestionBody {
@@ -40,12 +40,13 @@ struct Question {
     email: String,
     /// The address of the client that signs up.
     ip: Option<IpAddr>,
-    /// Whether the sign-up succeeds unless it is blocked, and counts then.
+    /// Whether riskgate counts the sign-up unless it says that the sign-up is to be blocked.
     count: bool,
 }
 
 impl Gate {
-    /// Decides the sign-up in a body. `names_origin` says that a page of a browser asks.
+    /// Decides the sign-up in a body. `names_origin` says whether the request has `Origin`, as a
+    /// request of a page in a browser has.
     pub(super) async fn assess(
         &self,
         body: &[u8],
@@ -67,7 +68,7 @@ impl Gate {
         let reasons = list_reasons(&judged);
         let (route, rules) = (RouteLabel::Assess.as_str(), Arc::clone(&ctx.rules));
         let scores = &rules.decisions.assess_policy;
-        let decision = self.decide_strictest(judged, route, scores, ctx);
+        let decision = self.decide_form(judged, route, scores, ctx);
         let decision = decision.ok_or(Refusal::Internal)?;
         let (action, decided) = (decision.action, &decision.value);
         let sign_up = decision.sign_ups.first().copied();
@@ -89,7 +90,7 @@ impl Gate {
         }
         ctx.verdict_reason = Some(facts.reason.as_str());
         self.record_screening(decision.into_result(ScreenMode::Block), route, ctx);
-        Ok(Reply::json(Bytes::from(answer)))
+        Ok(Reply::of_json(Bytes::from(answer)))
     }
 }
 
@@ -107,8 +108,8 @@ fn parse_question(body: &[u8]) -> Result<Question, String> {
     Ok(Question { email: question.email, ip, count: question.count })
 }
 
-/// Returns why the address has its score, the highest first. Of a name in no list, the rule of the
-/// table is the reason.
+/// Returns the reasons of the address, each with its score, the highest score first. If the verdict
+/// on the domain comes from no list, the code is the rule of the table instead of the reason.
 fn list_reasons(judged: &[JudgedValue]) -> Value {
     let code = |facts: &AddressFacts| match facts.of_domain {
         Some(known)
@@ -124,7 +125,7 @@ fn list_reasons(judged: &[JudgedValue]) -> Value {
     reasons.into_iter().map(render).collect()
 }
 
-/// Returns the facts as a JSON object, in their order.
+/// Returns the facts as a JSON object, in the order of [`Fact::ALL`].
 fn render_facts(decided: &JudgedValue) -> String {
     let facts = decided.facts.for_rules();
     let value = |fact: Fact| facts.value(fact).map_or(Value::Null, Value::from);

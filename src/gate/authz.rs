@@ -1,8 +1,9 @@
 //! Answers proxies that ask whether to admit a request of their client: `[authz]` in the config.
 //!
 //! nginx, Envoy, Traefik, Caddy and HAProxy can ask. They understand 200, 401 and 403 only, so the
-//! gates answer nothing else; a malformed question gets 400, 414, 417 or 431. If riskgate fails, or
-//! the month is spent, it answers 200 with `X-Fail-Open`: the proxy must let the user through.
+//! gates answer nothing else. A request that riskgate refuses before the gates gets 400, 414, 417
+//! or 431. If riskgate fails, or the month is spent, riskgate answers 200 with `X-Fail-Open`: the
+//! proxy must let the user through.
 
 use http::HeaderName;
 use pingora::Result;
@@ -24,17 +25,17 @@ use crate::screening::{
 use super::admission::PresentedKey;
 use super::authz_rules::{AUTHZ_KEY_FIELD, AuthzRules, AuthzScreening};
 use super::beginning::{Head, HeaderFields, RequestParts};
-use super::judge::{GateMembers, OriginsOwner};
+use super::judge::{GatesToPass, OriginsOwner};
 use super::request_context::RequestContext;
 use super::route::query_of;
 use super::screen::body_headers;
 use super::screen_rules::ScreeningResult;
 use super::state::Gate;
 
-/// The fields with the client's method. Traefik and Caddy set the second one themselves.
+/// The fields with the client's method. Traefik and Caddy set `X-Forwarded-Method` unasked.
 const ORIGINAL_METHOD_FIELDS: [HeaderName; 2] =
     [HeaderName::from_static("x-original-method"), HeaderName::from_static("x-forwarded-method")];
-/// The fields with the client's target. Traefik and Caddy set the second one themselves.
+/// The fields with the client's target. Traefik and Caddy set `X-Forwarded-Uri` unasked.
 const ORIGINAL_TARGET_FIELDS: [HeaderName; 2] =
     [HeaderName::from_static("x-original-uri"), HeaderName::from_static("x-forwarded-uri")];
 
@@ -42,8 +43,9 @@ const ORIGINAL_TARGET_FIELDS: [HeaderName; 2] =
 const PARTIAL_BODY_FIELD: HeaderName = HeaderName::from_static("x-envoy-auth-partial-body");
 
 impl Gate {
-    /// Answers a proxy that asks. Returns false, without an answer, if the body is still to be
-    /// screened: then the caller reads it and calls [`Gate::screen`].
+    /// Answers a proxy that asks. Returns false, without an answer, if the gates let the request
+    /// pass and the rules screen fields of the body. The caller then reads the body and calls
+    /// [`Gate::screen`].
     pub(super) async fn answer_proxy_unless_body_needed(
         &self,
         session: &mut Session,
@@ -55,10 +57,9 @@ impl Gate {
         let header = session.req_header();
         let request = self.read_parts(header);
         let reply = if is_options_request(header) {
-            // It may be a preflight, which carries no key and no address (Fetch standard section
-            // 4.8).
+            // A preflight carries no key and no address (Fetch standard section 4.8).
             ctx.set_outcome_if_unset(200, "ok");
-            Reply::admitted(false)
+            Reply::of_admission(false)
         } else {
             match self.run_authz_gates(header, &request, &rules, ctx).await {
                 Err(refusal) => self.finish_with_refusal(&refusal, ctx),
@@ -82,7 +83,7 @@ impl Gate {
             true => PresentedKey::bare(header.values(AUTHZ_KEY_FIELD)),
             false => request.key,
         };
-        let members = GateMembers {
+        let gates = GatesToPass {
             key: rules.needs_key.then_some(presented),
             origins: match rules.needs_key && rules.checks_origin {
                 true => OriginsOwner::Keys,
@@ -90,11 +91,11 @@ impl Gate {
             },
             upstream_route: None,
         };
-        self.pass_gates_before_quota(Ok(members), request, ctx)?;
+        self.pass_gates_before_quota(Ok(gates), request, ctx)?;
         self.charge(u64::from(rules.is_counted), ctx).await
     }
 
-    /// Screens the addresses of a request that passed the other gates, and answers the proxy.
+    /// Screens the addresses of a request that passed the gates, and answers the proxy.
     pub(super) fn screen_for_proxy<'r>(
         &self,
         head: impl Head<'r>,
@@ -104,20 +105,23 @@ impl Gate {
     ) -> Reply {
         if let Some(screening) = &rules.screening {
             let found = read_addresses(head, body, screening);
-            // A page that only shows the form has no address: nothing was posted.
-            let is_screened = found != Err(UnreadCause::NoField) || is_post(head);
+            // A request without an address counts as a form only if it may have posted one: a
+            // request for the page with the form has no address.
+            let is_screened = found != Err(UnreadCause::NoField) || may_be_post(head);
             if is_screened {
                 let screened = self.judge_values(found, &screening.policy, ctx);
                 let sign_ups = screened.sign_ups.clone();
-                if let Some(refusal) = self.finish_screening(screened, &screening.policy, ctx) {
+                if let Some(refusal) =
+                    self.record_and_find_refusal(screened, &screening.policy, ctx)
+                {
                     return self.finish_with_refusal(&refusal, ctx);
                 }
-                // riskgate does not see what the server answers.
+                // riskgate does not see what the server answers, so each admitted sign-up counts.
                 self.state.sign_ups.record_form(&sign_ups);
             }
         }
         ctx.set_outcome_if_unset(200, "ok");
-        Reply::admitted(false).for_proxy(200, collect_facts(ctx, true))
+        Reply::of_admission(false).for_proxy(200, fields_for_proxy(ctx, true))
     }
 
     /// Returns the answer to a proxy for a refusal.
@@ -127,16 +131,16 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Reply {
         if let Some(status) = status_for_proxy(refusal) {
-            return Reply::refusal(refusal).for_proxy(status, collect_facts(ctx, false));
+            return Reply::of_refusal(refusal).for_proxy(status, fields_for_proxy(ctx, false));
         }
         if let Some(screening) = ctx.authz.clone().and_then(|rules| rules.screening.clone())
             && ctx.screened.is_none()
         {
-            let unscreened = ScreeningResult::unscreened(refusal.code(), screening.policy.mode);
-            // An unscreened request is not refused.
-            let _ = self.finish_screening(unscreened, &screening.policy, ctx);
+            let (code, policy) = (refusal.code(), &screening.policy);
+            let unscreened = ScreeningResult::of_unscreened_form(code, policy.mode);
+            self.record_screening(unscreened, &policy.route, ctx);
         }
-        Reply::admitted(true).for_proxy(200, collect_facts(ctx, true))
+        Reply::of_admission(true).for_proxy(200, fields_for_proxy(ctx, true))
     }
 }
 
@@ -175,9 +179,9 @@ fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
     }
 }
 
-/// Returns the fields that the proxy may copy for its server. Many proxies show a refusal to the
-/// client, so a refusal names neither the account nor the rule nor the inbox.
-fn collect_facts(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static FieldName, SmolStr)> {
+/// Returns the response fields that the proxy may copy into the request to its server. Many proxies
+/// show a refusal to the client, so a refusal names neither the account nor the rule nor the inbox.
+fn fields_for_proxy(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static FieldName, SmolStr)> {
     let mut facts = Vec::new();
     let mut put = |field: &'static FieldName, value: &[u8]| {
         facts.push((field, String::from_utf8_lossy(value).into()));
@@ -195,7 +199,7 @@ fn collect_facts(ctx: &RequestContext, is_admitted: bool) -> Vec<(&'static Field
     facts
 }
 
-/// Returns all addresses that the proxy passed, in every place that the rules name.
+/// Returns the values in all places that the rules name: header fields, queries, and the body.
 fn read_addresses<'r>(
     head: impl Head<'r>,
     body: ReceivedBody<'_>,
@@ -208,7 +212,8 @@ fn read_addresses<'r>(
             Err(_) => found.unread = Some(UnreadCause::OtherCharset),
         }
     }
-    // A client can send these fields too, if its proxy does not replace them. So all of them count.
+    // If the proxy does not replace these fields, a client can send them. So riskgate reads the
+    // queries of all targets.
     for target in
         std::iter::once(head.target()).chain(iter_values_of_all(head, ORIGINAL_TARGET_FIELDS))
     {
@@ -218,18 +223,19 @@ fn read_addresses<'r>(
         let is_whole = body.is_whole && !is_body_cut(head);
         let body = ReceivedBody { is_whole, ..body };
         found.append(read_body_values(body_headers(head), body, &screening.body_fields));
-        // The client may have posted a body that its proxy does not send with the question.
-        let is_body_withheld = body.bytes.is_empty() && is_post(head) && !is_body_sent_whole(head);
+        // The client may have posted a body that its proxy does not send to riskgate.
+        let is_body_withheld =
+            body.bytes.is_empty() && may_be_post(head) && !is_body_sent_whole(head);
         if is_body_withheld && !found.values.is_empty() {
             found.mark_unread(UnreadCause::TooLong);
         }
     }
-    found.or_cause()
+    found.or_unread_cause()
 }
 
-/// Adds the address in a header field. A proxy may have taken it from a query as it stood there,
-/// such as `a%40b.com`, or as a client sent it, such as `a@b%2Ecom`. So the decoded text counts
-/// too.
+/// Adds the address in a header field. A proxy may have copied the address from a query, where it
+/// may be percent-encoded: `a%40b.com`, or `a@b%2Ecom`. So riskgate judges the decoded text. If the
+/// text has `@` or can't be decoded, riskgate judges the text without decoding.
 fn push_header_value(text: &str, found: &mut FieldValues) {
     let decoded =
         percent_decode(text.as_bytes()).ok().and_then(|text| String::from_utf8(text).ok());
@@ -241,26 +247,27 @@ fn push_header_value(text: &str, found: &mut FieldValues) {
     }
 }
 
-/// Returns true if the client's request has the method OPTIONS. Proxies replace the method by GET,
-/// or leave it as it is. A client could send the fields too, so all methods must agree.
+/// Returns true if the client's request has the method OPTIONS. Some proxies ask with the client's
+/// method, others with GET. A client could send the fields with the original method, so all methods
+/// must be OPTIONS.
 fn is_options_request(header: &RequestHeader) -> bool {
     let mut methods = iter_original_methods(header).peekable();
     methods.peek().is_some() && methods.all(|method| method == b"OPTIONS")
 }
 
-/// Returns true if Envoy sends the start of a longer body.
+/// Returns true if Envoy says that it sends only the start of the body.
 fn is_body_cut<'r>(head: impl Head<'r>) -> bool {
     head.values(PARTIAL_BODY_FIELD).any(|value| value.eq_ignore_ascii_case(b"true"))
 }
 
-/// Returns true if Envoy sends the whole body, which may be empty.
+/// Returns true if Envoy says that it sends the whole body, which may be empty.
 fn is_body_sent_whole<'r>(head: impl Head<'r>) -> bool {
     let mut values = head.values(PARTIAL_BODY_FIELD).peekable();
     values.peek().is_some() && values.all(|value| value.eq_ignore_ascii_case(b"false"))
 }
 
-/// Returns true if the client's request may have posted a form.
-fn is_post<'r>(head: impl Head<'r>) -> bool {
+/// Returns true if the client's request may have posted a form: one of its methods takes a body.
+fn may_be_post<'r>(head: impl Head<'r>) -> bool {
     iter_original_methods(head).any(takes_body)
 }
 

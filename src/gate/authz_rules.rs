@@ -6,8 +6,8 @@ use crate::screening::FieldPath;
 
 use super::screen_rules::ScreenPolicy;
 
-/// The field with the key of a proxy's client, without a scheme. It leaves `Authorization` to the
-/// server behind the proxy.
+/// The field with the key of a proxy's client, without a scheme. With this field, `Authorization`
+/// is free for the server behind the proxy.
 pub(super) const AUTHZ_KEY_FIELD: HeaderName = HeaderName::from_static("x-riskgate-key");
 
 /// What riskgate checks for a proxy that asks.
@@ -15,7 +15,7 @@ pub(super) const AUTHZ_KEY_FIELD: HeaderName = HeaderName::from_static("x-riskga
 pub struct AuthzRules {
     /// Whether the client needs a key.
     pub needs_key: bool,
-    /// Whether the key must allow the client's origin.
+    /// Whether the key must allow the client's origin. Without effect if the client needs no key.
     pub checks_origin: bool,
     /// Whether a request spends a call of the quota.
     pub is_counted: bool,
@@ -63,7 +63,7 @@ impl AuthzScreening {
     }
 }
 
-/// Where a proxy passes an e-mail address.
+/// A place in which riskgate looks for the e-mail address of a proxy's client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmailSource {
     /// In this header field.

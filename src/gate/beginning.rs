@@ -1,5 +1,5 @@
-//! The beginning of a request, over HTTP/1.1 and HTTP/2: on the fast path, on the Pingora path, in
-//! a mounted gate, and if riskgate refuses the request before the gates.
+//! The beginning of every request, over HTTP/1.1 and HTTP/2, on the fast path and the Pingora path.
+//! Requests that riskgate refuses before the gates begin here as well.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use pingora::http::RequestHeader;
 
 use crate::keys::{KeyRing, MIN_KEY_LEN, Token};
 use crate::message::request_head::{
-    Accepted, RequestFields, iter_parsed_fields, parsed_request_line, value_if_single,
+    AcceptedTypes, RequestFields, iter_parsed_fields, parsed_request_line, value_if_single,
 };
 use crate::message::request_id::RequestId;
 use crate::message::response::{TRACEPARENT, X_REQUEST_ID};
@@ -22,9 +22,10 @@ use super::authz_rules::AUTHZ_KEY_FIELD;
 use super::request_context::{ConnectionFacts, RequestContext, StartTime};
 use super::state::Gate;
 
-/// The header fields of a request, which have been parsed.
+/// The header fields of a request, after riskgate has parsed them.
 pub(crate) trait HeaderFields<'r>: Copy {
-    /// Iterates over the names and values of all fields. Over HTTP/2, `Host` has the authority.
+    /// Iterates over the names and values of all fields. If the target has an authority, as over
+    /// HTTP/2, the authority stands for the value of `Host`.
     fn iter(self) -> impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone;
 
     /// Returns all values of a field.
@@ -46,7 +47,7 @@ impl<'r> HeaderFields<'r> for &'r RequestHeader {
     }
 }
 
-/// The bytes of a header that has been parsed.
+/// The bytes of a header, after riskgate has parsed them.
 #[derive(Clone, Copy)]
 pub(crate) struct ParsedBytes<'r>(pub &'r [u8]);
 
@@ -71,17 +72,17 @@ pub(crate) trait Head<'r>: HeaderFields<'r> {
     fn target(self) -> &'r [u8];
 
     /// The values of `Authorization`.
-    fn authorization(self) -> impl Iterator<Item = &'r [u8]> {
+    fn authorization_values(self) -> impl Iterator<Item = &'r [u8]> {
         self.values(AUTHORIZATION)
     }
 
     /// The values of `Origin`.
-    fn origin(self) -> impl Iterator<Item = &'r [u8]> {
+    fn origin_values(self) -> impl Iterator<Item = &'r [u8]> {
         self.values(ORIGIN)
     }
 
     /// The values of `X-Request-Id`.
-    fn request_id(self) -> impl Iterator<Item = &'r [u8]> {
+    fn request_id_values(self) -> impl Iterator<Item = &'r [u8]> {
         self.values(X_REQUEST_ID)
     }
 
@@ -91,8 +92,8 @@ pub(crate) trait Head<'r>: HeaderFields<'r> {
     }
 
     /// What `Accept` says.
-    fn accepted(self) -> Accepted {
-        Accepted::read(self.values(ACCEPT))
+    fn accepted(self) -> AcceptedTypes {
+        AcceptedTypes::read(self.values(ACCEPT))
     }
 }
 
@@ -116,14 +117,14 @@ impl<'r> Head<'r> for ParsedBytes<'r> {
     }
 }
 
-/// The head of a plain request, of which the fields that the gates read are known.
+/// The head of a request on the fast path, whose parser has noted the fields that the gates read.
 #[derive(Clone, Copy)]
 pub(crate) struct PlainHead<'k, 'r, F> {
     /// The method.
     pub method: &'r str,
     /// The request target as the client sent it.
     pub target: &'r [u8],
-    /// The fields that are known.
+    /// The fields that the parser has noted.
     pub known: &'k RequestFields<'r>,
     /// All fields.
     pub fields: F,
@@ -148,15 +149,15 @@ impl<'r, F: HeaderFields<'r>> Head<'r> for PlainHead<'_, 'r, F> {
         self.target
     }
 
-    fn authorization(self) -> impl Iterator<Item = &'r [u8]> {
+    fn authorization_values(self) -> impl Iterator<Item = &'r [u8]> {
         self.known.authorization.into_iter()
     }
 
-    fn origin(self) -> impl Iterator<Item = &'r [u8]> {
+    fn origin_values(self) -> impl Iterator<Item = &'r [u8]> {
         self.known.origin.into_iter()
     }
 
-    fn request_id(self) -> impl Iterator<Item = &'r [u8]> {
+    fn request_id_values(self) -> impl Iterator<Item = &'r [u8]> {
         self.known.request_id.into_iter()
     }
 
@@ -164,12 +165,13 @@ impl<'r, F: HeaderFields<'r>> Head<'r> for PlainHead<'_, 'r, F> {
         self.known.has_cors_request_method
     }
 
-    fn accepted(self) -> Accepted {
+    fn accepted(self) -> AcceptedTypes {
         self.known.accepted
     }
 }
 
-/// The head of a request that is malformed or too large. riskgate trusts nothing in it but HEAD.
+/// The head of a request that is malformed or too large. riskgate only knows whether the method is
+/// HEAD.
 #[derive(Clone, Copy)]
 pub(super) struct UnreadHead {
     pub is_head_method: bool,
@@ -201,7 +203,7 @@ pub(crate) struct RequestParts<'r> {
     pub method: &'r str,
     /// The request target as the client sent it.
     pub target: &'r [u8],
-    /// The client's key.
+    /// The key that the client presents.
     pub key: PresentedKey<'r>,
     /// The field that may contain a key instead of `Authorization`: `keys.header` in the config.
     pub key_header: Option<HeaderName>,
@@ -216,8 +218,9 @@ pub(crate) struct RequestParts<'r> {
 }
 
 impl Gate {
-    /// Begins a request on a connection: reads the rules and the time by which it is judged, and
-    /// finds its id, its client and its trace. `protocol` is `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
+    /// Begins a request on a connection: reads the rules and the time by which riskgate judges the
+    /// request, and finds its id, its client and its trace. `protocol` is `HTTP/1.0`, `HTTP/1.1` or
+    /// `HTTP/2`.
     pub(crate) fn begin_request<'r>(
         &self,
         start: StartTime,
@@ -244,7 +247,7 @@ impl Gate {
         ctx
     }
 
-    /// Begins a request that is refused before the gates. Its head is not read.
+    /// Begins a request that riskgate refuses before the gates, without its head.
     pub(super) fn begin_unread_request(
         &self,
         connection: &ConnectionFacts,
@@ -262,10 +265,13 @@ impl Gate {
         RequestParts {
             method: head.method(),
             target: head.target(),
-            key: PresentedKey::bare_or_bearer(self.key_header_values(head), head.authorization()),
+            key: PresentedKey::bare_or_bearer(
+                self.key_header_values(head),
+                head.authorization_values(),
+            ),
             key_header: self.startup_rules.key_header.clone(),
-            authorization: value_if_single(head.authorization()),
-            origin: OriginHeader::read(head.origin()),
+            authorization: value_if_single(head.authorization_values()),
+            origin: OriginHeader::read(head.origin_values()),
             has_cors_request_method,
             cors_request_headers: has_cors_request_method.then(requested).flatten(),
         }
@@ -280,15 +286,15 @@ impl Gate {
         self.startup_rules.key_header.iter().flat_map(move |name| head.values(name.clone()))
     }
 
-    /// Returns the client's id if it is valid and contains no key, otherwise a new id. Keys must
-    /// never be logged or forwarded, and ids are both. If there are several `X-Request-Id` fields,
-    /// riskgate uses none: the client may have forged the first one, and a proxy may have added the
-    /// next.
+    /// Returns the id in the client's `X-Request-Id` if the id is valid and contains no key,
+    /// otherwise a new id. riskgate logs and forwards ids, and must never log or forward a key. If
+    /// the request has several `X-Request-Id` fields, the id is new: the client may have forged the
+    /// first field, and a proxy may have added the second.
     fn accept_or_generate_request_id<'r>(&self, head: impl Head<'r>) -> RequestId {
-        let accepted = value_if_single(head.request_id()).filter(|id| {
+        let accepted = value_if_single(head.request_id_values()).filter(|id| {
             let ring = self.state.keys.peek();
             let presented = head
-                .authorization()
+                .authorization_values()
                 .chain(head.values(AUTHZ_KEY_FIELD))
                 .chain(self.key_header_values(head));
             !contains_key(id, Option::as_ref(&ring)) && !contains_presented_key(id, presented)
@@ -298,14 +304,19 @@ impl Gate {
     }
 }
 
-/// Returns true if a word of this value of `Authorization` is a key, or contains one.
-/// Without a ring, only tokens that riskgate made are recognized.
-pub(super) fn names_key(value: &[u8], ring: Option<&KeyRing>) -> bool {
-    let mut words = value.split(|byte| matches!(byte, b' ' | b',' | b'\t'));
-    words.any(|word| word.len() >= MIN_KEY_LEN && contains_key(word, ring))
+/// Returns true if a word of this value of `Authorization` contains a key: see [`contains_key`].
+pub(super) fn authorization_contains_key(value: &[u8], ring: Option<&KeyRing>) -> bool {
+    words_of_key_length(value).any(|word| contains_key(word, ring))
 }
 
-/// Returns true if the text is a key, or has one as one of several parts, such as `a-KEY-b`.
+/// Returns the words of a header value that are long enough to be a key.
+fn words_of_key_length(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let words = value.split(|byte| matches!(byte, b' ' | b',' | b'\t'));
+    words.filter(|word| word.len() >= MIN_KEY_LEN)
+}
+
+/// Returns true if the text is a key, or if a part of the text is a key, as in `a-KEY-b`. Without a
+/// ring, riskgate recognizes only the keys that it has generated, by their checksum.
 fn contains_key(id: &[u8], ring: Option<&KeyRing>) -> bool {
     let is_known = |part: &[u8]| ring.is_some_and(|ring| ring.contains_key(part));
     let is_key = |part: &[u8]| Token::has_valid_checksum(part) || is_known(part);
@@ -313,13 +324,8 @@ fn contains_key(id: &[u8], ring: Option<&KeyRing>) -> bool {
     is_key(id) || parts.any(|part| part.len() >= MIN_KEY_LEN && is_key(part))
 }
 
-/// Returns true if the id contains a key that the same request presents in one of these values.
+/// Returns true if the id contains a word of these header values that is long enough to be a key.
 fn contains_presented_key<'r>(id: &[u8], values: impl Iterator<Item = &'r [u8]>) -> bool {
-    let mut tokens =
-        values.flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
-    tokens.any(|token| {
-        token.len() >= MIN_KEY_LEN
-            && id.len() >= token.len()
-            && id.windows(token.len()).any(|part| part == token)
-    })
+    let mut words = values.flat_map(words_of_key_length);
+    words.any(|word| id.windows(word.len()).any(|part| part == word))
 }

@@ -10,14 +10,14 @@ use pingora::http::RequestHeader;
 /// What the server gets of the client's body.
 #[derive(Debug, Default)]
 pub(crate) enum BodyToForward {
-    /// Nothing: the client sent no body.
+    /// No body: the client sent none.
     #[default]
     Nothing,
-    /// This many bytes, which Pingora keeps.
+    /// A body of this many bytes, which Pingora keeps for a retry.
     Whole(usize),
     /// A longer body, as it arrives.
     Streamed {
-        /// What was read before the exchange began, and Pingora has not kept.
+        /// The start of the body that riskgate read before the exchange, and Pingora does not keep.
         unsent_start: Bytes,
         /// The bytes that passed in the current attempt.
         received_bytes: AtomicUsize,
@@ -25,19 +25,19 @@ pub(crate) enum BodyToForward {
 }
 
 impl BodyToForward {
-    /// A longer body, of which `unsent_start` was read and is not kept by Pingora.
+    /// Makes a streamed body. riskgate has read `unsent_start`, and Pingora does not keep it.
     pub fn streamed(unsent_start: Bytes) -> BodyToForward {
         BodyToForward::Streamed { unsent_start, received_bytes: AtomicUsize::new(0) }
     }
 
-    /// Begins a further attempt.
+    /// Forgets how many bytes the last attempt has forwarded, because a new attempt begins.
     pub fn restart(&self) {
         if let BodyToForward::Streamed { received_bytes, .. } = self {
             received_bytes.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Tells the server in the header how the body ends.
+    /// Sets `Content-Length` or `Transfer-Encoding`, by which the server finds the end of the body.
     pub fn set_framing(&self, request: &mut RequestHeader) -> Result<()> {
         match self {
             BodyToForward::Nothing => Ok(()),
@@ -54,8 +54,8 @@ impl BodyToForward {
         }
     }
 
-    /// Adds the unsent start to a part of a longer body. Returns the bytes that have passed in the
-    /// attempt so far; `None` unless the body is streamed.
+    /// Puts the unsent start, if there is one, before a part of a streamed body. Returns how many
+    /// bytes of the body the attempt has forwarded so far; `None` unless the body is streamed.
     pub fn pass_part(&mut self, part: &mut Option<Bytes>, is_last: bool) -> Option<usize> {
         let BodyToForward::Streamed { unsent_start, received_bytes } = self else { return None };
         if !unsent_start.is_empty() {
@@ -63,7 +63,7 @@ impl BodyToForward {
             *part = Some(parts.concat().into());
             *unsent_start = Bytes::new();
         }
-        // Pingora would write an empty part at the end as a last chunk, and then another one.
+        // Pingora would write an empty part as the last chunk, and then write a second last chunk.
         *part = part.take().filter(|part| !(is_last && part.is_empty()));
         let received_bytes = received_bytes.get_mut();
         *received_bytes += part.as_ref().map_or(0, Bytes::len);

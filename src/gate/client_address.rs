@@ -6,7 +6,7 @@ use http::HeaderName;
 use http::header::FORWARDED;
 
 use crate::message::forwarded::elements_from_right;
-use crate::message::request_head::list_members;
+use crate::message::request_head::members_of_list;
 use crate::model::network::{Networks, parse_hop_address};
 
 /// Where the client's address comes from; `listen.client_address` in the config.
@@ -31,15 +31,16 @@ pub struct ClientAddressRule {
 }
 
 impl ClientAddressRule {
-    /// Returns true if trusted proxies report the client in `Forwarded`.
-    pub(super) fn has_forwarded(&self) -> bool {
+    /// Returns true if riskgate reads the client's address in `Forwarded`.
+    pub(super) fn reads_forwarded(&self) -> bool {
         self.source == ClientAddressSource::Forwarded
     }
 
-    /// Returns the address of the client: the first hop outside the trusted proxies, counted from
-    /// the peer. Each trusted proxy reports the hop before it at the right end of its field. If a
-    /// proxy reports no address, the client is that proxy. `read_values` returns the values of a
-    /// field in their order; it is called only if the rule needs the field.
+    /// Returns the address of the client: the first hop that is no trusted proxy, counted from the
+    /// peer. Each trusted proxy has appended the hop before it to the field, so riskgate reads the
+    /// field from the right. If a trusted proxy reports no valid address, this proxy counts as the
+    /// client. `read_values` returns the values of a field in their order. It is called only if the
+    /// peer is a trusted proxy.
     pub(super) fn find_client<'h, V: Iterator<Item = &'h [u8]>>(
         &self,
         peer: Option<IpAddr>,
@@ -60,7 +61,7 @@ impl ClientAddressRule {
                 ClientAddressSource::Forwarded => {
                     &mut elements_from_right(line).map(|element| parse_hop_address(&element?.node?))
                 }
-                _ => &mut list_members(line)
+                _ => &mut members_of_list(line)
                     .rev()
                     .map(|member| parse_hop_address(std::str::from_utf8(member).ok()?)),
             };

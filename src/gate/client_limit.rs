@@ -17,18 +17,18 @@ use super::request_context::RequestContext;
 use super::screen_rules::{ScreenMode, ScreenRules};
 use super::state::Gate;
 
-/// What a rate applies to. Each has its own token buckets.
+/// The requests to which a rate applies. Each client has one token bucket for each scope.
 #[derive(Hash)]
 enum RateScope<'s> {
     /// All requests on the route with this prefix.
     Route(&'s str),
-    /// The posts on the route with this prefix.
+    /// The posts that riskgate screens on the route with this prefix.
     Posts(&'s str),
     /// The requests with the key that has this id.
     Key(&'s str),
 }
 
-/// Nodes that share rates name their buckets so.
+/// The name of the scope in the buckets that nodes share.
 impl fmt::Display for RateScope<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, name) = match self {
@@ -40,8 +40,9 @@ impl fmt::Display for RateScope<'_> {
     }
 }
 
-/// Refuses a client that has sent too many requests. A trusted proxy is not a client, and a
-/// client without an address can't be told apart from others: neither is limited.
+/// Refuses a client that has sent too many requests. riskgate limits neither a trusted proxy, which
+/// is not a client, nor a client without an address. The rate of screened posts does not apply in
+/// the mode `shadow`, which refuses nothing.
 pub(super) fn check_client_rates(
     gate: &Gate,
     upstream_route: Option<usize>,

@@ -1,40 +1,41 @@
-//! What sign-ups are decided by, and when they count: `[[rule]]`, `[inbox]`, `[decide]` and
-//! `screen.success` in the config.
+//! The settings by which riskgate decides about sign-ups and counts them: `[[rule]]`, `[inbox]`,
+//! `[decide]` and `screen.success` in the config.
 
 use crate::decide::{DecisionRule, Fact, ScorePolicy};
 
-/// `[[rule]]`, `[inbox]` and `[decide]` in the config.
+/// The sections `[[rule]]`, `[inbox]` and `[decide]` of the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decisions {
+pub struct DecisionSettings {
     rules: Vec<DecisionRule>,
-    /// Each request asks, so the rules are searched once.
+    /// Whether a rule asks for a count. Kept here, so that no request searches the rules.
     asks_for_counts: bool,
     /// Whether the config has a section `[inbox]`.
     pub has_inbox_section: bool,
-    /// Whether ids and counts of accounts are apart.
+    /// Whether each account has inbox ids and counts of its own.
     pub is_by_account: bool,
-    /// Which scores block on `/v1/assess`.
+    /// The scores that lead to the action `block` on `/v1/assess`.
     pub assess_policy: ScorePolicy,
 }
 
 /// When a sign-up on a route has succeeded; `screen.success` in the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SignUpSuccess {
-    /// The server answers 3xx, or 2xx that is not `text/html`: a page may show the form again.
+    /// The server answers 3xx, or 2xx that is not `text/html`. A 2xx with `text/html` may be the
+    /// form again.
     #[default]
     Usual,
-    /// The server answers one of these.
+    /// The server answers with one of these statuses.
     Statuses(Vec<u16>),
     /// Sign-ups of this route don't count.
     Never,
 }
 
-impl Decisions {
-    /// Decisions by these rules, in their order.
-    pub fn by_rules(rules: Vec<DecisionRule>) -> Decisions {
+impl DecisionSettings {
+    /// Creates settings with these rules, in their order. All other settings have their defaults.
+    pub fn with_rules(rules: Vec<DecisionRule>) -> DecisionSettings {
         let counts = || Fact::ALL.into_iter().filter(|fact| fact.is_count());
         let asks_for_counts = rules.iter().any(|rule| counts().any(|fact| rule.asks_for(fact)));
-        Decisions { rules, asks_for_counts, ..Decisions::default() }
+        DecisionSettings { rules, asks_for_counts, ..DecisionSettings::default() }
     }
 
     /// The rules, in their order.
@@ -42,8 +43,8 @@ impl Decisions {
         &self.rules
     }
 
-    /// Whether inbox ids are made, and sign-ups counted.
-    pub fn is_on(&self) -> bool {
+    /// Whether riskgate makes inbox ids and counts sign-ups.
+    pub fn counts_sign_ups(&self) -> bool {
         self.has_inbox_section || !self.rules.is_empty()
     }
 
@@ -54,7 +55,8 @@ impl Decisions {
 }
 
 impl SignUpSuccess {
-    /// Whether a sign-up has succeeded if the server answers so.
+    /// Whether a sign-up has succeeded if the server answers with this status. `is_html` says
+    /// whether the answer is `text/html`.
     pub fn is_success(&self, status: u16, is_html: bool) -> bool {
         match self {
             SignUpSuccess::Usual => match status {

@@ -1,6 +1,7 @@
 //! `POST /v1/public/domains`: the verdicts on many domains, in one request.
 //!
-//! Each name is one call. All names are charged before the first is looked up, or none is.
+//! Each name is one call. riskgate charges the calls of all names, and then looks the names up. If
+//! the account can't pay for all names, riskgate charges none and refuses the request.
 
 use std::fmt::Write;
 
@@ -21,13 +22,13 @@ use super::state::Gate;
 
 /// The most names in one request.
 const MAX_NAMES: usize = 1_000;
-/// The longest body, in bytes: 1,000 of the longest names.
+/// The longest body, in bytes. 1,000 of the longest names fit.
 pub(super) const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// The length of the verdict on a name of usual length, in bytes.
+/// The length of the result for one name of usual length in the answer, in bytes.
 const RESULT_BYTES: usize = 256;
 
-/// The body of a request.
+/// The JSON in the body of a request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DomainBatch {
@@ -35,8 +36,8 @@ struct DomainBatch {
 }
 
 impl Gate {
-    /// Answers with the verdicts on the names in a body. `held` has the memory for the body, and
-    /// gets that for the answer.
+    /// Answers with the verdicts on the names in a body. `held` counts the bytes of the body. This
+    /// function adds the bytes of the answer.
     pub(super) async fn answer_domain_batch(
         &self,
         body: &[u8],
@@ -57,10 +58,10 @@ impl Gate {
             self.append_result(name, &table, ctx, &mut out);
         }
         out.push_str("]}");
-        Ok(Reply::json(Bytes::from(out)))
+        Ok(Reply::of_json(Bytes::from(out)))
     }
 
-    /// Appends the verdict on a name, or why there is none.
+    /// Appends the verdict on a name, or the error if the name is no valid domain.
     fn append_result(&self, name: &str, table: &Table, ctx: &RequestContext, out: &mut String) {
         let domain = match Domain::parse(name) {
             Ok(domain) => domain,

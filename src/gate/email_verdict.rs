@@ -1,5 +1,5 @@
-//! The verdict on an e-mail address or a domain: the verdict on the domain, and what the local part
-//! says.
+//! The verdict on an e-mail address or a domain: the verdict on the domain, or the one on a local
+//! part that is a role.
 
 use serde::Serialize;
 
@@ -7,7 +7,8 @@ use crate::model::email::AddressOrDomain;
 use crate::model::verdict::{Reason, Rule, Score};
 use crate::table::TableAnswer;
 
-/// The deliverability if a mail host is known, or the domain is that of a known provider.
+/// The deliverability if riskgate knows a mail host of the domain, or if the rule of the verdict
+/// implies a mail host.
 const KNOWN_DELIVERABILITY: u8 = 95;
 /// The deliverability if nothing is known about the mail hosts of the domain.
 const UNKNOWN_DELIVERABILITY: u8 = 50;
@@ -16,7 +17,7 @@ const PARKED_DELIVERABILITY: u8 = 10;
 
 /// The verdict on an address or a domain.
 pub struct EmailVerdict<'t> {
-    /// Why it has its score.
+    /// The reason of the score.
     pub reason: Reason,
     /// The risk score.
     pub score: Score,
@@ -24,8 +25,7 @@ pub struct EmailVerdict<'t> {
     suggestion: Option<&'t str>,
 }
 
-/// The answer to a check, with the members that the PyPI package `syvel` 0.1.0 reads, in their
-/// order.
+/// The JSON in the answer to a check: the members that the PyPI package `syvel` 0.1.0 reads.
 #[derive(Serialize)]
 struct CheckAnswerBody<'a> {
     email: String,
@@ -42,8 +42,8 @@ struct CheckAnswerBody<'a> {
 }
 
 impl<'t> EmailVerdict<'t> {
-    /// Judges an address or a domain by what a look-up of its domain has found. `role_score` is the
-    /// score of a role address. A domain with a higher score than that keeps its reason.
+    /// Judges an address or a domain by the table's answer for its domain. `role_score` is the
+    /// score of a role address. If the domain has a higher score, the verdict on the domain stays.
     pub fn new(
         checked: &AddressOrDomain,
         lookup: &TableAnswer<'t>,
@@ -58,8 +58,9 @@ impl<'t> EmailVerdict<'t> {
         EmailVerdict { reason, score, lookup: *lookup, suggestion }
     }
 
-    /// How likely it is that mail arrives, 0 to 100. It depends only on what is known about the
-    /// mail hosts of the domain: riskgate does not ask whether the mailbox exists.
+    /// How likely it is that mail arrives, 0 to 100. The number depends on the rule of the verdict
+    /// and on whether riskgate knows a mail host of the domain. riskgate does not ask whether the
+    /// mailbox exists.
     fn deliverability_score(&self) -> u8 {
         match self.lookup.verdict.rule {
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail => 0,

@@ -1,5 +1,5 @@
-//! The end of a request: what a driver writes for a reply of riskgate, then the metrics and the
-//! line in the access log.
+//! The end of a request: the bytes or the header that a driver writes for a reply of riskgate, then
+//! the metrics and the line in the access log.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use super::trace_spans::collect_spans;
 /// The most characters of `User-Agent` in the log.
 const MAX_USER_AGENT_CHARS: usize = 256;
 
-/// The answer to a request that did not reach the gates.
+/// riskgate's answer to a request that it does not let reach the gates.
 #[must_use]
 pub(crate) struct EarlyAnswer<'g> {
     gate: &'g Gate,
@@ -41,16 +41,16 @@ pub(crate) struct EarlyAnswer<'g> {
 
 /// The head of a request that did not reach the gates, for the access log.
 pub(crate) enum LoggedHead<'g> {
-    /// It is not trusted, so its method and its path are not logged.
+    /// The head is malformed or too large: riskgate logs neither its method nor its path.
     Untrusted,
-    /// The header of a request over HTTP/1.1, which has been parsed.
+    /// The header of a request over HTTP/1.1, after riskgate has parsed it.
     Bytes(&'g [u8]),
     /// The header of a request over HTTP/2.
     Header(Box<RequestHeader>),
 }
 
 impl EarlyAnswer<'_> {
-    /// Returns the response as HTTP/1.1 bytes, after which the connection closes.
+    /// Returns the response as HTTP/1.1 bytes. The response says that the connection closes.
     pub fn render_as_http1(&mut self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(512);
         let date = format_http_date(self.ctx.started_unix_seconds());
@@ -59,12 +59,11 @@ impl EarlyAnswer<'_> {
     }
 
     /// Sends the response on an HTTP/2 stream. Returns false if the client has left or reset it.
-    pub async fn send_on_stream(&mut self, stream: &mut ServerSession) -> bool {
+    pub async fn send_on_http2_stream(&mut self, stream: &mut ServerSession) -> bool {
         self.ctx.write_to_session(&self.reply, stream).await.is_ok()
     }
 
-    /// Counts and logs the request. `is_sent` is false if the client did not get the whole
-    /// response.
+    /// Counts and logs the request. `is_sent` says whether riskgate could send the whole response.
     pub fn count_and_log(mut self, is_sent: bool) {
         if !is_sent {
             self.ctx.record_unsent_reply();
@@ -79,7 +78,8 @@ impl EarlyAnswer<'_> {
 }
 
 impl RequestContext {
-    /// Appends a reply to `out` as HTTP/1.1 bytes. `date` is the value of `Date`.
+    /// Appends a reply to `out` as HTTP/1.1 bytes, and notes the length of its body for the log.
+    /// `date` is the value of `Date`.
     pub(crate) fn append_as_http1(
         &mut self,
         reply: &Reply,
@@ -92,7 +92,8 @@ impl RequestContext {
         self.response_bytes = reply.body_for(self.is_head_method).len() as u64;
     }
 
-    /// Returns a reply as the header and the body of a response over HTTP/2.
+    /// Returns the header and the body that a reply has in Pingora's form, and notes the length of
+    /// the body for the log.
     pub(crate) fn header_and_body(&mut self, reply: &Reply) -> (Box<ResponseHeader>, Bytes) {
         let body = reply.body_for(self.is_head_method).clone();
         self.response_bytes = body.len() as u64;
@@ -102,7 +103,7 @@ impl RequestContext {
     /// Writes a reply to Pingora's session.
     ///
     /// # Errors
-    /// Returns an error of the downstream connection if the client can't be written to.
+    /// Returns an error of the downstream connection if riskgate can't write to the client.
     pub(crate) async fn write_to_session(
         &mut self,
         reply: &Reply,
@@ -122,7 +123,7 @@ impl RequestContext {
     /// Writes a reply to Pingora's session. The connection closes if the process is about to end.
     ///
     /// # Errors
-    /// As [`RequestContext::write_to_session`].
+    /// Returns an error of the downstream connection if riskgate can't write to the client.
     pub(crate) async fn send_reply(&mut self, reply: &Reply, session: &mut Session) -> Result<()> {
         close_if_process_ends(session);
         self.write_to_session(reply, session.as_downstream_mut()).await
@@ -140,14 +141,14 @@ impl Gate {
         self.count_and_log(ctx, session.req_header());
     }
 
-    /// Renders the metrics of this gate in Prometheus' text format, for a page of your own. They
-    /// are those of `/metrics` of `riskgate run`, without its connections.
+    /// Renders the metrics of this gate in Prometheus' text format, for a page of your own. The
+    /// page `/metrics` of `riskgate run` has the same metrics, and those of client connections.
     pub fn render_metrics(&self) -> Vec<u8> {
         self.state.render_metrics(0)
     }
 
-    /// Refuses a request before the gates, because it is malformed or too large. The caller sends
-    /// the reply, then calls [`EarlyAnswer::count_and_log`].
+    /// Refuses a request before the gates, because its head is malformed or too large. The caller
+    /// sends the reply, then calls [`EarlyAnswer::count_and_log`].
     pub(crate) fn refuse_before_gates(
         &self,
         refusal: &Refusal,
@@ -160,12 +161,12 @@ impl Gate {
         EarlyAnswer {
             gate: self,
             ctx,
-            reply: Reply::refusal(refusal),
+            reply: Reply::of_refusal(refusal),
             logged_head: LoggedHead::Untrusted,
         }
     }
 
-    /// Refuses a request before the gates, whose head was read. On a route of `[[upstream.route]]`,
+    /// Refuses a request whose head was read, before the gates. On a route of `[[upstream.route]]`,
     /// the refusal has the form and the CORS fields of the route.
     pub(crate) fn refuse_with_head<'g, 'r>(
         &'g self,
@@ -176,14 +177,15 @@ impl Gate {
     ) -> EarlyAnswer<'g> {
         let mut ctx = self.begin_request(StartTime::now(), connection, protocol, head);
         let request = self.read_parts(head);
-        // Says what to refuse with: an origin may be refused too.
+        // If a gate refuses the request as well, the client gets the refusal of this gate.
         let refused = self.pass_gates_before_quota(Err(refusal.clone()), &request, &mut ctx);
         let refusal = refused.err().unwrap_or_else(|| refusal.clone());
         let reply = self.finish_with_refusal(&refusal, &mut ctx);
         EarlyAnswer { gate: self, ctx, reply, logged_head }
     }
 
-    /// Sends a request with this header, which has been parsed, to another location.
+    /// Redirects a request to another location. `header` are the bytes of its header, after
+    /// riskgate has parsed them.
     pub(crate) fn redirect<'g>(
         &'g self,
         location: &str,
@@ -204,7 +206,7 @@ impl Gate {
         self.count_and_log(ctx, head);
     }
 
-    /// Counts and logs a request that was dropped before it had ended.
+    /// Counts and logs a request that riskgate stopped to serve before the response was sent.
     pub(crate) fn count_and_log_dropped<'h>(&self, mut ctx: RequestContext, head: impl Head<'h>) {
         if ctx.outcome.is_none() {
             ctx.set_aborted_outcome();
@@ -266,7 +268,8 @@ impl Gate {
 }
 
 impl Gate {
-    /// Keeps what the operator may see of a form that was refused, or that a rule decided.
+    /// Keeps what the operator may see of a form: in one list if riskgate refused the form, and in
+    /// another if a rule decided about the form.
     fn record_latest_form(&self, ctx: &RequestContext) {
         let Some((screened, route)) = ctx.screened.as_deref().zip(ctx.screening_route()) else {
             return;
@@ -293,10 +296,11 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Returns the start of `User-Agent`, without secrets; `None` if the log doesn't need it.
+/// Returns the start of `User-Agent`, without secrets; `None` if the request has no such field or
+/// the log does not show it.
 fn user_agent_for_log<'h>(log: &AccessLog, head: impl Head<'h>) -> Option<String> {
     let value = if log.has_user_agent() { head.values(USER_AGENT).next()? } else { return None };
-    // A secret that is cut may not look like one any more, so the text is cut last.
+    // A part of a secret may not look like a secret, so riskgate shortens the text last.
     let shown = redact_secrets(&String::from_utf8_lossy(value));
     Some(shown.chars().take(MAX_USER_AGENT_CHARS).collect())
 }

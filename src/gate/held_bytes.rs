@@ -1,5 +1,5 @@
-//! The limits of request bodies, and the memory for those that are arriving: bounded for all
-//! clients together, and for each.
+//! The limits of request bodies. One limit is the memory for bodies that riskgate holds: of all
+//! clients together, and of each client.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,23 +14,24 @@ use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 pub struct BodyOptions {
     /// The most bytes of a body.
     pub max_bytes: usize,
-    /// The time for a body that is held to arrive, and for each part of a longer one.
+    /// The time in which a body that riskgate holds must arrive, and each part of a longer body.
     pub timeout: Duration,
-    /// The most bytes of all bodies that are arriving and held meanwhile.
+    /// The most bytes of bodies that riskgate holds at the same time.
     pub max_held_bytes: usize,
 }
 
-/// One client may use this part of the memory.
-const CLIENT_SHARE: usize = 16;
+/// One client may use the memory divided by this number.
+const CLIENT_SHARE_DIVISOR: usize = 16;
 
-/// The memory for bodies that wait for a client, to arrive or to be taken: `listen.max_held_bytes`.
+/// Counts the bytes of bodies that riskgate holds while it waits for a client to send or to read,
+/// against `listen.max_held_bytes`.
 pub struct HeldBytes {
     max_bytes: usize,
     used_bytes: AtomicUsize,
     per_client: Arc<PerClientLimit>,
 }
 
-/// The memory for one body, until the guard is dropped.
+/// The bytes of one body, which count until the guard is dropped.
 pub struct HeldBytesGuard {
     held_bytes: Arc<HeldBytes>,
     /// `None` for a client without an address, which has no limit of its own.
@@ -39,28 +40,29 @@ pub struct HeldBytesGuard {
 }
 
 impl HeldBytes {
-    /// Allows `max_bytes` for all clients, and a sixteenth of them for each. Clients in `exempt`
-    /// have no limit of their own.
+    /// Allows `max_bytes` for all clients together, and a sixteenth of `max_bytes` for each client.
+    /// Clients in `exempt` have no limit of their own.
     pub fn new(max_bytes: usize, exempt: Networks) -> HeldBytes {
-        let per_client = Arc::new(PerClientLimit::new(max_bytes.div_ceil(CLIENT_SHARE), exempt));
+        let max_per_client = max_bytes.div_ceil(CLIENT_SHARE_DIVISOR);
+        let per_client = Arc::new(PerClientLimit::new(max_per_client, exempt));
         HeldBytes { max_bytes, used_bytes: AtomicUsize::new(0), per_client }
     }
 
-    /// Returns the bytes that all bodies hold.
-    pub fn used(&self) -> usize {
+    /// Returns the bytes of all bodies that riskgate holds.
+    pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the guard of a body that needs no memory yet.
-    pub fn begin(self: &Arc<Self>, client_address: Option<IpAddr>) -> HeldBytesGuard {
+    /// Returns the guard of a body of this client. The guard counts no bytes yet.
+    pub fn begin_body(self: &Arc<Self>, client_address: Option<IpAddr>) -> HeldBytesGuard {
         let of_client = client_address.map(|address| self.per_client.guard_without_units(address));
         HeldBytesGuard { held_bytes: Arc::clone(self), of_client, bytes: 0 }
     }
 }
 
 impl HeldBytesGuard {
-    /// Takes as many bytes as the guard lacks to hold `bytes`. Returns false if they would exceed a
-    /// limit.
+    /// Raises the bytes that the guard counts to `bytes`. Returns false if that exceeds the limit
+    /// of all clients or the limit of this client: then the caller must not hold the body.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
             return true;
@@ -89,7 +91,7 @@ mod tests {
     fn each_client_gets_a_sixteenth_and_all_get_the_whole() {
         let exempt = Networks::parse(&["10.0.0.0/8".to_owned()]).unwrap();
         let held = Arc::new(HeldBytes::new(160, exempt));
-        let begin = |address: &str| held.begin(Some(address.parse().unwrap()));
+        let begin = |address: &str| held.begin_body(Some(address.parse().unwrap()));
         let (mut first, mut second) = (begin("192.0.2.1"), begin("192.0.2.1"));
         assert!(first.grow_to(4) && first.grow_to(4) && first.grow_to(7));
         assert!(!second.grow_to(4), "the client has 7 of 10");
@@ -100,6 +102,6 @@ mod tests {
         assert!(exempt.grow_to(160 - 17) && !exempt.grow_to(160 - 16));
         assert!(!begin("192.0.2.3").grow_to(1), "the whole is used");
         drop((first, other, exempt));
-        assert_eq!(held.used(), 0);
+        assert_eq!(held.used_bytes(), 0);
     }
 }

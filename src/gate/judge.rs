@@ -15,7 +15,7 @@ use crate::support::time_limit::TimeLimit;
 
 use super::admission::{self, OriginHeader, Permit, PresentedKey};
 use super::answers::{self, GateDecision};
-use super::beginning::{RequestParts, names_key};
+use super::beginning::{RequestParts, authorization_contains_key};
 use super::client_limit::check_client_rates;
 use super::held_bytes::{BodyOptions, HeldBytesGuard};
 use super::request_context::{ConnectionFacts, RequestContext};
@@ -23,16 +23,15 @@ use super::route::{self, Route, UpstreamRoute};
 use super::session::protocol_name;
 use super::state::Gate;
 
-/// What follows on the Pingora path after the gates.
-pub(crate) enum Gated {
-    /// riskgate has answered the request.
+/// What the Pingora path does after the gates.
+pub(crate) enum AfterGates {
+    /// Nothing: riskgate has answered the request.
     Answered,
-    /// The request may be forwarded.
+    /// It forwards the request.
     Charged,
-    /// The body comes first; then the caller calls [`Gate::charge_after_body`].
+    /// It reads the body, and then calls [`Gate::charge_after_body`].
     Uncharged(UnchargedRoute),
-    /// A proxy asks, and the body is to be screened: the caller reads it and calls
-    /// [`Gate::screen`].
+    /// It reads the body of a request with which a proxy asks, and then calls [`Gate::screen`].
     AskedByProxy,
 }
 
@@ -41,7 +40,7 @@ pub(crate) struct UnchargedRoute {
     is_counted: bool,
 }
 
-/// The route of a request, and what it needs.
+/// The route of a request, and the gates that the route needs.
 pub(crate) struct MatchedRoute<'r> {
     route: Route<'r>,
     needs_key: bool,
@@ -50,10 +49,11 @@ pub(crate) struct MatchedRoute<'r> {
     origins: OriginsOwner,
 }
 
-/// What the gates before the quota check.
-pub(super) struct GateMembers<'r> {
-    /// The key that the request presents; `None` if it needs none.
+/// The gates before the quota that apply to a request.
+pub(super) struct GatesToPass<'r> {
+    /// The key that the request presents; `None` if the gate for the key does not apply.
     pub key: Option<PresentedKey<'r>>,
+    /// Whose origins apply.
     pub origins: OriginsOwner,
     /// The route whose `max_per_client` applies, by its index in `[[upstream.route]]`.
     pub upstream_route: Option<usize>,
@@ -62,9 +62,10 @@ pub(super) struct GateMembers<'r> {
 /// Who decides which pages of other origins may read the response.
 #[derive(Clone, Copy)]
 pub(super) enum OriginsOwner {
-    /// The origins of the client's key, or else those of all keys. A key also refuses origins.
+    /// The client's key, or all keys if the client has none. Only here, the gate for the origin
+    /// refuses requests.
     Keys,
-    /// The origins of this route, by its index in `[[upstream.route]]`.
+    /// The route with this index in `[[upstream.route]]`, by its setting `origins`.
     Route(usize),
     /// The server.
     Server,
@@ -84,14 +85,15 @@ impl Gate {
         &self.startup_rules.bodies
     }
 
-    /// Returns the memory for the body of a request.
+    /// Returns the guard that counts the bytes of a request's body while riskgate holds the body.
     pub(crate) fn begin_held_body(&self, ctx: &RequestContext) -> HeldBytesGuard {
         let client = ctx.client_address.filter(|_| !is_injected(TestFault::IgnoreClientLimit));
-        self.state.held_bytes.begin(client)
+        self.state.held_bytes.begin_body(client)
     }
 
-    /// Charges a request whose body is complete, or begins to go on. Returns the response if the
-    /// request is refused.
+    /// Charges a request on a route of `[[upstream.route]]`. The caller has read the whole body, or
+    /// is about to forward the first part of a longer body. Returns the response if the quota
+    /// refuses the request.
     pub(crate) async fn charge_after_body(
         &self,
         target: &[u8],
@@ -100,16 +102,16 @@ impl Gate {
     ) -> Option<Reply> {
         match self.charge(u64::from(route.is_counted), ctx).await {
             Ok(()) => {
-                answers::forward_route(target, ctx);
+                answers::set_route_target(target, ctx);
                 None
             }
             Err(refusal) => Some(self.finish_with_refusal(&refusal, ctx)),
         }
     }
 
-    /// Runs the gates before the quota for a request with a body. Returns the response if the
-    /// request is refused; `None` if it is not on a route of `[[upstream.route]]`. Then nothing has
-    /// happened.
+    /// Runs the gates before the quota for a request with a body. Returns the response if a gate
+    /// refuses the request. Returns `None`, and runs no gate, if no route of `[[upstream.route]]`
+    /// has this path and this method.
     pub(crate) fn pass_gates_before_body(
         &self,
         request: &RequestParts<'_>,
@@ -118,10 +120,11 @@ impl Gate {
         let routes = &ctx.rules.upstream_routes;
         let authz_path = self.startup_rules.authz_path.as_ref();
         let route = match route::match_route(request.method, request.target, routes, authz_path) {
-            Ok(route @ Route::Upstream(_)) => keep_route(route, request, ctx),
+            Ok(route @ Route::Upstream(_)) => record_route(route, request, ctx),
             _ => return None,
         };
-        let passed = self.pass_gates_before_quota(Ok(route.members(request)), request, ctx);
+        let gates = Ok(route.gates_to_pass(request));
+        let passed = self.pass_gates_before_quota(gates, request, ctx);
         Some(match passed {
             Ok(()) => Ok(UnchargedRoute { is_counted: route.is_counted }),
             Err(refusal) => Err(self.finish_with_refusal(&refusal, ctx)),
@@ -139,13 +142,13 @@ impl Gate {
         ctx.send_reply(&reply, session).await
     }
 
-    /// Runs the gates, and answers a request that is not forwarded. The caller reads the body and
-    /// handles 100 Continue.
+    /// Runs the gates, and answers a request that is not forwarded. If the caller has to read the
+    /// body next, the caller sends 100 Continue as well.
     pub(crate) async fn answer_unless_forwarded(
         &self,
         session: &mut Session,
         ctx: &mut RequestContext,
-    ) -> Result<Gated> {
+    ) -> Result<AfterGates> {
         if session.req_header().version < http::Version::HTTP_11 {
             // riskgate closes every HTTP/1.0 connection after the response, because a proxy may
             // pass on its client's `keep-alive` without supporting it (RFC 9112 appendix C.2.2).
@@ -158,43 +161,43 @@ impl Gate {
             && let Some(rules) = ctx.rules.authz.clone()
         {
             let is_answered = self.answer_proxy_unless_body_needed(session, rules, ctx).await?;
-            return Ok(if is_answered { Gated::Answered } else { Gated::AskedByProxy });
+            return Ok(if is_answered { AfterGates::Answered } else { AfterGates::AskedByProxy });
         }
         let method_takes_body = takes_body(header.method.as_str().as_bytes());
         if !method_takes_body && !session.as_downstream_mut().is_body_done() {
-            // Servers read the body of such a request in different ways. `riskgate run` has refused
-            // it before.
+            // Servers read the body of such a request in different ways. `riskgate run` refuses the
+            // request before the gates, a mounted gate refuses it here.
             self.refuse(&Refusal::BadRequest, session, ctx).await?;
-            return Ok(Gated::Answered);
+            return Ok(AfterGates::Answered);
         }
         if let Some(post) = self.find_answered_post(session) {
             self.answer_post(post, session, ctx).await?;
-            return Ok(Gated::Answered);
+            return Ok(AfterGates::Answered);
         }
         let request = self.read_parts(session.req_header());
-        let (reply, gated) = match self.match_route_and_pass_gates(&request, ctx) {
+        let (reply, next) = match self.match_route_and_pass_gates(&request, ctx) {
             Ok(MatchedRoute { route: Route::Upstream(_), is_counted, .. }) => {
-                (None, Gated::Uncharged(UnchargedRoute { is_counted }))
+                (None, AfterGates::Uncharged(UnchargedRoute { is_counted }))
             }
             Ok(matched) => match self.judge_after_gates(matched, &request, ctx).await {
-                GateDecision::Reply(reply) => (Some(reply), Gated::Answered),
-                GateDecision::Forward => (None, Gated::Charged),
+                GateDecision::Reply(reply) => (Some(reply), AfterGates::Answered),
+                GateDecision::Forward => (None, AfterGates::Charged),
             },
-            Err(refusal) => (Some(self.finish_with_refusal(&refusal, ctx)), Gated::Answered),
+            Err(refusal) => (Some(self.finish_with_refusal(&refusal, ctx)), AfterGates::Answered),
         };
         let Some(reply) = reply else {
-            // Pingora refuses a request whose `Connection` it can't parse. The call is already
-            // counted here, so riskgate removes `Connection` before Pingora reads it.
+            // Pingora refuses a request whose `Connection` it can't parse. riskgate has counted the
+            // call already, so it removes `Connection` before Pingora reads the field.
             if !is_injected(TestFault::ParseConnectionInPingora) {
                 remove_hop_by_hop_fields(session.req_header_mut());
             }
-            return Ok(gated);
+            return Ok(next);
         };
         if is_injected(TestFault::ReadBodyBeforeRefusal) {
             while let Ok(Some(_)) = session.as_downstream_mut().read_request_body().await {}
         }
         ctx.send_reply(&reply, session).await?;
-        Ok(gated)
+        Ok(next)
     }
 
     /// Judges a request in the order of the gates. It waits for the store if it has to.
@@ -209,15 +212,15 @@ impl Gate {
         }
     }
 
-    /// Returns true if a proxy asks with a request for this target, which only the Pingora path
-    /// answers.
+    /// Returns true if the target is `authz.path`, on which proxies ask. Only the Pingora path
+    /// answers requests for this path.
     pub(crate) fn is_asked_by_proxy(&self, target: &[u8]) -> bool {
         self.startup_rules.is_authz_path(target)
     }
 
-    /// Returns the response to a refused request and records the outcome. If riskgate failed to
-    /// serve the request, the call is refunded. A check that no upstream server answered may be
-    /// answered here instead of refused: see [`CheckAnswer::Fallback`](super::CheckAnswer).
+    /// Returns the response to a refused request and records the outcome. Refunds the call if the
+    /// refusal is never counted (see [`Refusal::is_never_counted`]). If no upstream server answered
+    /// a check, [`CheckAnswer::Fallback`](super::CheckAnswer) lets riskgate answer it here.
     pub(crate) fn finish_with_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
         if matches!(refusal, Refusal::UpstreamUnavailable | Refusal::UpstreamTimeout)
             && let Some(reply) = answers::answer_check_without_server(&self.state, ctx)
@@ -231,8 +234,8 @@ impl Gate {
         let is_on_route = ctx.upstream_route.is_some();
         let reply = match ctx.authz {
             Some(_) => self.answer_proxy_with_refusal(refusal, ctx),
-            None if ctx.has_gateway_statuses => Reply::refusal_of_gateway(refusal),
-            None => Reply::refusal(refusal),
+            None if ctx.has_gateway_statuses => Reply::of_refusal_by_gateway(refusal),
+            None => Reply::of_refusal(refusal),
         };
         let reply = match ctx.accepted {
             _ if ctx.authz.is_some() => reply,
@@ -243,7 +246,7 @@ impl Gate {
             _ if is_on_route => reply.with_words_for_route(refusal),
             _ => reply,
         };
-        // No cache stores an error of riskgate's own paths.
+        // No cache stores a refusal on riskgate's own paths, so it needs no `Vary: Accept`.
         let reply = match is_on_route && ctx.authz.is_none() {
             true => reply.varying_by_accept(),
             false => reply,
@@ -311,8 +314,8 @@ impl Gate {
         self.finish_decision(judged, ctx)
     }
 
-    /// Turns a refusal into its response, and records the outcome of the request. A request that is
-    /// to be forwarded has no outcome yet.
+    /// Turns a refusal into its response, and records the outcome of a request that riskgate
+    /// answers. A request that is to be forwarded has no outcome yet.
     fn finish_decision(
         &self,
         judged: Result<GateDecision, Refusal>,
@@ -334,27 +337,28 @@ impl Gate {
         request: &RequestParts<'r>,
         ctx: &mut RequestContext,
     ) -> Result<MatchedRoute<'r>, Refusal> {
-        let matched = match_route(request, self.startup_rules.authz_path.as_ref(), ctx);
-        let members = match &matched {
-            Ok(matched) => Ok(matched.members(request)),
+        let matched = match_and_record_route(request, self.startup_rules.authz_path.as_ref(), ctx);
+        let gates = match &matched {
+            Ok(matched) => Ok(matched.gates_to_pass(request)),
             Err(refusal) => Err(refusal.clone()),
         };
-        self.pass_gates_before_quota(members, request, ctx)?;
+        self.pass_gates_before_quota(gates, request, ctx)?;
         matched
     }
 
-    /// The gates in their order, up to the quota: key, origin, `max_per_client`. A request without
-    /// a route is refused at the place of the key. Sets the CORS headers of the response.
+    /// Runs the gates before the quota in their order: key, origin, `max_per_client`. Sets the CORS
+    /// headers of the response. If `gates` is a refusal, it takes the place of the gate for the
+    /// key: the CORS headers are set, and the request is refused.
     pub(super) fn pass_gates_before_quota(
         &self,
-        members: Result<GateMembers<'_>, Refusal>,
+        gates: Result<GatesToPass<'_>, Refusal>,
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
     ) -> Result<(), Refusal> {
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
-        let origins = match &members {
-            Ok(members) => members.origins,
+        let origins = match &gates {
+            Ok(gates) => gates.origins,
             Err(refusal) => {
                 ctx.upstream_route = self.find_route_of_refused(refusal, request, ctx);
                 match ctx.upstream_route {
@@ -363,14 +367,15 @@ impl Gate {
                 }
             }
         };
-        let authenticated = members.and_then(|members| {
-            // Until the store has been read there is no ring, and users must not be logged out.
-            ctx.passes_authorization = members.key.is_none()
-                && request.authorization.is_some_and(|value| !names_key(value, ring));
-            if let Some(presented) = members.key {
+        let rated_route = gates.and_then(|gates| {
+            // While riskgate has no key ring, only the keys that it has generated are held back:
+            // a server that does not get `Authorization` would log its users out.
+            ctx.passes_authorization = gates.key.is_none()
+                && request.authorization.is_some_and(|it| !authorization_contains_key(it, ring));
+            if let Some(presented) = gates.key {
                 authenticate(ring, presented, ctx)?;
             }
-            Ok(members.upstream_route)
+            Ok(gates.upstream_route)
         });
         match origins {
             OriginsOwner::Keys => set_cors_and_check_origin(ring, &request.origin, ctx)?,
@@ -381,11 +386,11 @@ impl Gate {
             }
             OriginsOwner::Server => {}
         }
-        check_client_rates(self, authenticated?, request, ctx)
+        check_client_rates(self, rated_route?, request, ctx)
     }
 
-    /// Returns the route of `[[upstream.route]]` whose request is refused for what it is, and not
-    /// because there is no route.
+    /// Returns the index of the route of `[[upstream.route]]` to which a refused request leads.
+    /// `None` unless the refusal is a 405 or one of [`Refusal::is_of_read_head`].
     fn find_route_of_refused(
         &self,
         refusal: &Refusal,
@@ -400,8 +405,9 @@ impl Gate {
         has_route.then(index).flatten()
     }
 
-    /// The last gate, the quota: charges all these calls or none, and keeps the permit. A request
-    /// without a key charges none. Waits for the store if the account holds too few leased calls.
+    /// The last gate, the quota: charges all these calls or none, and stores the permit in `ctx`.
+    /// A request without a key is charged no call. Waits for the store if the node holds too few
+    /// leased calls of the account.
     pub(super) async fn charge(&self, calls: u64, ctx: &mut RequestContext) -> Result<(), Refusal> {
         let (ledger, now) = (&self.state.ledger, ctx.unix_now());
         let Some(key) = ctx.key.as_ref().filter(|_| calls > 0) else {
@@ -430,9 +436,12 @@ impl Gate {
         }
     }
 
-    /// Like [`Gate::charge`] for a request that passed the other gates, without a wait. Returns
-    /// false, and charges nothing, if the request has to wait for the store: to tell the usage, or
-    /// because the account holds no leased call, or because other calls wait for one.
+    /// Charges the call of a request that passed the other gates, without a wait, and stores the
+    /// permit in `ctx`. Returns false, and charges nothing, if the request has to wait for the
+    /// store:
+    /// - it asks for the usage,
+    /// - the node holds no leased call of the account, or
+    /// - other calls of the account wait for a leased call.
     fn try_charge(&self, matched: &MatchedRoute<'_>, ctx: &mut RequestContext) -> bool {
         let (ledger, now) = (&self.state.ledger, ctx.unix_now());
         let permit = match (&ctx.key, matched.is_counted) {
@@ -447,10 +456,11 @@ impl Gate {
         true
     }
 
-    /// Refunds the calls, because riskgate failed to serve the request. If it is too late, they
-    /// stay spent.
+    /// Refunds the calls that the request was charged. If the ledger can't refund them any more,
+    /// they stay spent.
     pub(crate) fn refund(&self, ctx: &mut RequestContext) {
-        // The RateLimit fields would describe a call that doesn't count, or an old month or limit.
+        // After a refund, the RateLimit fields would describe a call that doesn't count. If the
+        // refund is too late, they would describe an old month or limit.
         ctx.common_headers.allowance = None;
         let is_refunded = ctx.permit.as_mut().is_some_and(|p| p.refund(&self.state.ledger));
         if is_refunded {
@@ -470,29 +480,29 @@ impl OriginsOwner {
 }
 
 impl<'r> MatchedRoute<'r> {
-    fn members(&self, request: &RequestParts<'r>) -> GateMembers<'r> {
+    fn gates_to_pass(&self, request: &RequestParts<'r>) -> GatesToPass<'r> {
         let upstream_route = match self.route {
             Route::Upstream(index) => Some(index),
             _ => None,
         };
         let key = self.needs_key.then_some(request.key);
-        GateMembers { key, origins: self.origins, upstream_route }
+        GatesToPass { key, origins: self.origins, upstream_route }
     }
 }
 
-/// Matches the route.
-fn match_route<'r>(
+/// Matches the route of a request, and records in `ctx` what the route decides.
+fn match_and_record_route<'r>(
     request: &RequestParts<'r>,
     authz_path: Option<&PathPrefix>,
     ctx: &mut RequestContext,
 ) -> Result<MatchedRoute<'r>, Refusal> {
     let (method, target) = (request.method, request.target);
     let route = route::match_route(method, target, &ctx.rules.upstream_routes, authz_path)?;
-    Ok(keep_route(route, request, ctx))
+    Ok(record_route(route, request, ctx))
 }
 
-/// Keeps what the request has from its route.
-fn keep_route<'r>(
+/// Records in `ctx` what the route of a request decides. Returns the route and the gates it needs.
+fn record_route<'r>(
     route: Route<'r>,
     request: &RequestParts<'r>,
     ctx: &mut RequestContext,
@@ -526,8 +536,8 @@ fn keep_route<'r>(
     MatchedRoute { route, needs_key, is_counted, origins }
 }
 
-/// Runs the gate for the key. If no key set could be loaded, returns `Refusal::Internal`: every key
-/// would look unknown.
+/// Runs the gate for the key, and stores the key in `ctx`. Returns `Refusal::Internal` if riskgate
+/// could load no key ring, or if the key or its account is faulty in the store.
 fn authenticate(
     ring: Option<&KeyRing>,
     presented: PresentedKey<'_>,
@@ -540,7 +550,8 @@ fn authenticate(
     if is_faulty { Err(Refusal::Internal) } else { Ok(()) }
 }
 
-/// Runs the gate for the origin, if the client has a key. Sets the CORS headers of the response.
+/// Runs the gate for the origin if the client has authenticated with a key. Sets the CORS headers
+/// of the response in any case.
 fn set_cors_and_check_origin(
     ring: Option<&KeyRing>,
     origin: &OriginHeader,
@@ -560,8 +571,8 @@ fn set_cors_and_check_origin(
 }
 
 /// Returns the CORS headers of a response to a request without a valid key. A page may read the
-/// response if some valid key allows the page's origin. If no key set could be loaded, every page
-/// may read the response, because `X-Fail-Open` tells the page to let its user through.
+/// response if some valid key allows the page's origin. If riskgate could load no key ring, every
+/// page may read the response, because `X-Fail-Open` tells the page to let its user through.
 fn cors_without_key(ring: Option<&KeyRing>, origin: &OriginHeader, unix_now: i64) -> Cors {
     let is_allowed = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, unix_now));
     match origin {

@@ -1,4 +1,4 @@
-//! The verdicts on the value of a field, and the strictest decision that follows from them.
+//! The verdicts on the values of a form's fields, and the strictest decision on these values.
 
 use std::net::IpAddr;
 
@@ -18,13 +18,13 @@ use super::request_context::RequestContext;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreeningResult, ScreeningRule};
 use super::state::Gate;
 
-/// The score of what is no address at all.
+/// The score of a text that is no address.
 const NO_ADDRESS_SCORE: Score = Score::new(100).unwrap();
 /// The score of an address with dots where RFC 5321 allows none. Some providers have given out such
-/// addresses, so it is below the score at which riskgate blocks by default.
-const OLD_ADDRESS_SCORE: Score = Score::new(75).unwrap();
+/// addresses, so this score is lower than the one at which riskgate blocks by default.
+const MISPLACED_DOTS_SCORE: Score = Score::new(75).unwrap();
 
-/// The verdict on one value.
+/// One verdict on a value. A value may have several.
 #[derive(Clone)]
 pub(super) struct JudgedValue {
     pub facts: AddressFacts,
@@ -33,18 +33,18 @@ pub(super) struct JudgedValue {
 
 /// The strictest decision on the values of a form.
 pub(super) struct FormDecision {
-    /// The value that it is about.
+    /// The value that led to the decision.
     pub value: JudgedValue,
     pub action: Action,
     pub rule: Option<ScreeningRule>,
-    /// One for each address of the form.
+    /// The sign-ups of all addresses in the form.
     pub sign_ups: Vec<SignUp>,
 }
 
 impl Gate {
-    /// Decides about values by the rules and the scores of a route, and returns the strictest
-    /// decision; `None` without a value. See [`decide_strictest`].
-    pub(super) fn decide_strictest(
+    /// Decides about the values of a form, by the rules of `[[rule]]` and the scores of the route.
+    /// Returns the strictest decision; `None` without a value. See [`decide_strictest`].
+    pub(super) fn decide_form(
         &self,
         judged: Vec<JudgedValue>,
         route: &str,
@@ -66,8 +66,10 @@ impl Gate {
         Some(FormDecision { value, action: decision.action, rule, sign_ups })
     }
 
-    /// Judges the value of a field, which should be an address, or several with commas between
-    /// them. An address has the verdict on its domain, and a second one if its local part counts.
+    /// Judges the value of a field. Returns these verdicts:
+    /// - for an address, or for each of several addresses with commas between them: a verdict on
+    ///   the domain, and a second one if the local part is a role;
+    /// - for any other text: a verdict on each domain behind `@`, and one on the text.
     pub(super) fn judge_value(
         &self,
         value: &str,
@@ -99,13 +101,13 @@ impl Gate {
             let judge = |address| self.judge_address(address, client, wants_counts, table, ctx);
             return addresses.iter().flat_map(judge).collect();
         }
-        // A server may take a part of the text for an address, so each domain in it is judged.
+        // A server may take a part of the text for an address, so riskgate judges each domain.
         let judge = |domain: &Domain| {
             let lookup = look_up_and_count(&self.state, table, domain, ctx);
             JudgedValue::of_domain(domain, &lookup)
         };
         let mut verdicts: Vec<JudgedValue> = domains_in(value).iter().map(judge).collect();
-        let score = if is_old_address(value) { OLD_ADDRESS_SCORE } else { NO_ADDRESS_SCORE };
+        let score = if has_misplaced_dots(value) { MISPLACED_DOTS_SCORE } else { NO_ADDRESS_SCORE };
         let domain = verdicts.last().and_then(|verdict| verdict.facts.domain.clone());
         let suggestion = verdicts.last().and_then(|verdict| verdict.suggestion.clone());
         let suggestion = suggestion.or_else(meant_by_slip);
@@ -114,11 +116,11 @@ impl Gate {
         verdicts
     }
 
-    /// Judges the address that a user of this client has typed, and the domain that other software
-    /// may read in it. Reads the counts of other sign-ups if the caller wants them.
+    /// Judges the address that a user of this client has typed, and the domain that software with
+    /// the IDNA of 2003 reads in the address. Reads the counts of other sign-ups if `wants_counts`.
     ///
     /// # Errors
-    /// If the text is no address, or one that no honest user has.
+    /// If the text is no address, or an address in which some software reads another one.
     pub(super) fn judge_typed_address(
         &self,
         text: &str,
@@ -134,8 +136,8 @@ impl Gate {
         Ok((address, by_idna_2003.into_iter().chain(judged).collect()))
     }
 
-    /// Judges the address of a sign-up by this client: by its domain, and once more if its local
-    /// part counts.
+    /// Judges the address of a sign-up by this client. Returns the verdict on the domain, and a
+    /// second verdict if the local part is a role.
     fn judge_address(
         &self,
         address: &EmailAddress,
@@ -162,24 +164,18 @@ impl Gate {
 }
 
 impl JudgedValue {
-    /// The verdict on a domain alone.
+    /// The verdict on a domain, without an address.
     fn of_domain(domain: &Domain, lookup: &TableAnswer<'_>) -> JudgedValue {
         JudgedValue {
             facts: AddressFacts::of_domain(domain, lookup),
             suggestion: lookup.suggest_provider(domain).map(SmolStr::new),
         }
     }
-
-    /// The verdict on a domain that only some software reads in a value. It is not counted, and the
-    /// DNS is not asked about it.
-    pub fn look_up_alone(table: &Table, domain: &Domain, ctx: &RequestContext) -> JudgedValue {
-        let facts = AddressFacts::of_domain(domain, &table.lookup(domain, ctx.unix_now()));
-        JudgedValue { facts, suggestion: None }
-    }
 }
 
 impl FormDecision {
-    /// The result of screening, on a route in this mode. The whole form was read.
+    /// Returns the result of screening a form that riskgate could read whole, on a route in this
+    /// mode.
     pub fn into_result(self, mode: ScreenMode) -> ScreeningResult {
         let facts = self.value.facts;
         ScreeningResult {
@@ -203,13 +199,15 @@ impl FormDecision {
     }
 }
 
-/// The inbox of a form; `None` if its addresses have several, because the server may use any.
+/// The inbox of a form. `None` if its addresses belong to several inboxes: the server may use any
+/// of the addresses.
 fn single_inbox(sign_ups: &[SignUp]) -> Option<Pseudonym> {
     let inbox = sign_ups.first()?.inbox;
     sign_ups.iter().all(|it| it.inbox == inbox).then_some(inbox)
 }
 
-/// Returns the domains behind each `@` of a text that is no address.
+/// Returns the domains behind `@` in a text that is no address, at most
+/// [`MAX_ADDRESSES_IN_VALUE`].
 fn domains_in(text: &str) -> Vec<Domain> {
     let is_in_domain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-');
     let behind_at = text.split('@').skip(1).take(MAX_ADDRESSES_IN_VALUE);
@@ -217,8 +215,9 @@ fn domains_in(text: &str) -> Vec<Domain> {
     ends.filter_map(|domain| Domain::parse(domain).ok()).collect()
 }
 
-/// Returns true for an address whose local part has dots at its ends or side by side.
-fn is_old_address(text: &str) -> bool {
+/// Returns true if the text is an address, but for dots at the ends of its local part or side by
+/// side.
+fn has_misplaced_dots(text: &str) -> bool {
     let Some((local_part, domain)) = text.split_once('@') else { return false };
     let without_dots: String = local_part.split('.').filter(|part| !part.is_empty()).collect();
     EmailAddress::parse_typed(&format!("{without_dots}@{domain}")).is_ok()

@@ -1,8 +1,8 @@
 //! The Pingora filters for a request that passed the gates, for any Pingora proxy to mount.
 //!
-//! Owns what the request to the upstream server contains, what the response to the client contains,
-//! and the error response if the exchange fails. The proxy that mounts the gate chooses the server
-//! and enforces the time limits.
+//! Owns the content of the request to the upstream server, the content of the response to the
+//! client, and the error response if the exchange fails. The proxy that mounts the gate chooses the
+//! server and enforces the time limits.
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -25,7 +25,7 @@ use super::screen_rules::ScreeningResult;
 use super::session::{close_if_process_ends, has_final_response_started};
 use super::state::Gate;
 
-/// Tells Pingora that nothing more is sent: the client has left, or its response was truncated.
+/// Tells Pingora to send nothing more: the client has left, or it has a part of a response.
 const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
 
 /// An exchange without a whole response, at the end of its last attempt.
@@ -63,8 +63,8 @@ impl Gate {
         prepare_upstream_request(request, target, host, &client_info)
     }
 
-    /// Adds the bytes of a longer body that were read to screen it, and that Pingora has not kept.
-    /// Call this method in your `request_body_filter`.
+    /// Adds the start of a longer body: riskgate has read it to screen the body, and Pingora does
+    /// not keep it. Call this method in your `request_body_filter`.
     ///
     /// # Errors
     /// Returns an error if the body is longer than `listen.max_body_bytes`. Return the error from
@@ -93,7 +93,7 @@ impl Gate {
         }
     }
 
-    /// Collects what the upstream server is told about the client.
+    /// Collects what riskgate tells the upstream server about the client.
     pub(crate) fn collect_client_info<'v>(&'v self, ctx: &'v RequestContext) -> ClientInfo<'v> {
         let peer_address = ctx.connection.peer_address;
         ClientInfo {
@@ -102,7 +102,7 @@ impl Gate {
             peer_address,
             is_trusted_proxy: self.is_trusted_proxy(peer_address),
             trusted_proxies: &self.startup_rules.client_address.trusted_proxies,
-            has_forwarded: self.startup_rules.client_address.has_forwarded(),
+            reads_forwarded: self.startup_rules.client_address.reads_forwarded(),
             is_client_tls: ctx.connection.tls_version.is_some(),
             key_header: self.startup_rules.key_header.as_ref(),
             passes_authorization: ctx.passes_authorization,
@@ -135,12 +135,12 @@ impl Gate {
         let malformed = |MalformedResponse| Error::new_up(ErrorType::InvalidHTTPHeader);
         match StatusKind::from(response.status.as_u16()) {
             // Pingora drops it.
-            StatusKind::Informational => return ctx.informational.take().map_err(malformed),
+            StatusKind::Informational => return ctx.informational.count_next().map_err(malformed),
             StatusKind::Invalid => return Err(malformed(MalformedResponse)),
             StatusKind::Final => {}
         }
         close_if_process_ends(session);
-        prepare_client_response(response, ctx.server_freedom()).map_err(malformed)?;
+        prepare_client_response(response, ctx.allowed_response_fields()).map_err(malformed)?;
         // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;
@@ -160,10 +160,17 @@ impl Gate {
         Ok(())
     }
 
-    /// Answers a request that could not be served: 500 with `X-Fail-Open: true`. The call is
-    /// refunded, with two exceptions: an upstream server received the request and was too slow, or
-    /// the client left. Call it in your `fail_to_proxy`, with the error that Pingora passes there,
-    /// and return its result.
+    /// Answers a request whose exchange with the upstream server failed. Call this method in your
+    /// `fail_to_proxy`, with the error that Pingora passes there, and return its result.
+    ///
+    /// The answer is 500 with `X-Fail-Open: true`, apart from these cases:
+    /// - A route with `failure_status = "gateway"` gets 502 or 504.
+    /// - If the client's body is malformed, too long or too slow, the answer is 400, 413 or 408.
+    /// - With `check.answer = "fallback"`, riskgate answers a check itself.
+    /// - If the client has left, or has a part of the response, the connection closes.
+    ///
+    /// riskgate refunds the call, unless the server was too slow, riskgate has answered the check,
+    /// or the connection closes without an answer.
     pub async fn fail_to_proxy(
         &self,
         session: &mut Session,

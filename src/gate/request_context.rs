@@ -8,15 +8,15 @@ use arrayvec::ArrayVec;
 use pingora::protocols::Digest;
 use smol_str::SmolStr;
 
-use crate::exchange::forwarding::ServerFreedom;
-use crate::exchange::{InformationalResponses, MAX_ATTEMPTS};
+use crate::exchange::forwarding::AllowedResponseFields;
+use crate::exchange::{InformationalResponseCounter, MAX_ATTEMPTS};
 use crate::gate::admission::Permit;
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::body_to_forward::BodyToForward;
 use crate::gate::screen_rules::{ScreenRules, ScreeningResult};
 use crate::gate::state::ReloadableRules;
 use crate::keys::Key;
-use crate::message::request_head::Accepted;
+use crate::message::request_head::AcceptedTypes;
 use crate::message::response::CommonHeaders;
 use crate::model::domain::Domain;
 use crate::model::route_label::RouteLabel;
@@ -26,7 +26,7 @@ use crate::support::machine_clock::since_epoch;
 use crate::support::snapshot::{Snapshot, snapshot_of};
 use crate::support::time_limit::TimeLimit;
 
-/// The records of all attempts of an exchange.
+/// The records of an exchange's attempts that have ended.
 pub(crate) type AttemptRecords = ArrayVec<AttemptRecord, MAX_ATTEMPTS>;
 
 /// The rules of a request that has not begun.
@@ -42,10 +42,10 @@ static NO_RULES: LazyLock<Arc<ReloadableRules>> = LazyLock::new(Arc::default);
 /// [`Gate::request_filter`]: crate::Gate::request_filter
 pub struct RequestContext {
     start: StartTime,
-    /// The believed time by which the request is judged, in seconds since 1970; 0 before the gates
-    /// run.
+    /// The believed time by which riskgate judges the request, in seconds since 1970; 0 until the
+    /// request has begun.
     pub(super) unix_now: i64,
-    /// The rules by which the request is judged and served, whatever a reload changes meanwhile.
+    /// The rules by which riskgate judges and serves the request. A reload does not change them.
     pub(super) rules: Snapshot<ReloadableRules>,
     /// The client's connection.
     pub(crate) connection: ConnectionFacts,
@@ -57,30 +57,31 @@ pub struct RequestContext {
     /// See [`RequestContext::upstream_target()`].
     pub(super) upstream_target: Option<Vec<u8>>,
     pub(super) route: RouteLabel,
-    /// The key that the client authenticated with; `None` until then, and on a route without a key.
+    /// The key with which the client has authenticated; `None` on a route without a key.
     pub(super) key: Option<Arc<Key>>,
     /// The outcome in the metrics and the log; `None` until it is known.
     pub(super) outcome: Option<&'static str>,
-    /// The status of the response; 0 if none was sent.
+    /// The status of the response; 0 if no response was sent.
     pub(super) response_status: u16,
     /// The reason of the verdict, for the log; `None` without a verdict.
     pub(super) verdict_reason: Option<&'static str>,
     /// The domain that the client asked about, on the domain route.
     pub(super) requested_domain: Option<Domain>,
-    /// How the body of the request is screened; `None` if it is not.
+    /// How riskgate screens the body of the request; `None` if it does not.
     pub(super) screen_rules: Option<Arc<ScreenRules>>,
     /// Whether the method is HEAD, so that no response has a body.
     pub(super) is_head_method: bool,
     /// What `Accept` says.
-    pub(super) accepted: Accepted,
+    pub(super) accepted: AcceptedTypes,
     /// See [`UpstreamRoute::has_gateway_statuses`](super::route::UpstreamRoute).
     pub(super) has_gateway_statuses: bool,
-    /// The route of `[[upstream.route]]`, by its index in the rules; `None` on another route.
+    /// The index in `[[upstream.route]]` of the request's route; `None` on another route.
     pub(super) upstream_route: Option<usize>,
     /// Whether the server gets the client's `Authorization`: the route needs no key, and the value
-    /// is none.
+    /// of the field contains no key.
     pub(super) passes_authorization: bool,
-    /// The time for the exchange, by the route; `None` for that of a check.
+    /// The time limit of the exchange, by its route; `None` on a check, which has
+    /// `upstream.deadline`.
     pub(super) time_limit: Option<TimeLimit>,
     /// What riskgate checks, if a proxy asks with this request; `None` for any other request.
     pub(super) authz: Option<Arc<AuthzRules>>,
@@ -88,32 +89,34 @@ pub struct RequestContext {
     pub(super) screened: Option<Box<ScreeningResult>>,
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; `None` if no request could be parsed.
     pub(crate) protocol: Option<&'static str>,
-    /// What the server gets of the client's body, on the Pingora path.
+    /// The body that the server gets from the client, on the Pingora path.
     pub(crate) body: BodyToForward,
     /// The bytes of the response's body that were sent.
     pub(crate) response_bytes: u64,
     /// The attempts to get a response from an upstream server that have ended.
     pub(crate) attempts: AttemptRecords,
-    /// The informational responses that arrived from the server, on the Pingora path.
-    pub(super) informational: InformationalResponses,
+    /// Counts the informational responses of the server, on the Pingora path.
+    pub(super) informational: InformationalResponseCounter,
     /// Whether [`RequestContext::attempts`] is filled.
     pub(crate) has_attempt_records: bool,
     /// The request's place in its trace; `None` if traces are off.
     pub(crate) trace: Option<RequestTrace>,
 }
 
-/// What riskgate knows of a connection, whatever its requests say.
+/// What riskgate knows of a connection without its requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionFacts {
-    /// The address that the connection comes from: from the PROXY header if there was one. `None`
-    /// if that header named no client, or the peer has no IP address.
+    /// The address from which the connection comes. If the connection has a PROXY header, this is
+    /// the client that the header names. `None` if the header names no client, or if the peer has
+    /// no IP address.
     pub peer_address: Option<IpAddr>,
     /// The version of TLS, such as `TLSv1.3`; `None` without TLS.
     pub tls_version: Option<SmolStr>,
 }
 
 impl ConnectionFacts {
-    /// `tls_version` is the name that rustls gives the version, such as `TLSv1_3`.
+    /// Creates the facts. `tls_version` is the name that rustls gives the version, such as
+    /// `TLSv1_3`.
     pub fn new(peer_address: Option<IpAddr>, tls_version: Option<&str>) -> ConnectionFacts {
         let tls_version = tls_version.map(|version| version.replace('_', ".").into());
         ConnectionFacts { peer_address, tls_version }
@@ -160,7 +163,7 @@ impl RequestContext {
             client_address: None,
             permit: None,
             is_head_method: false,
-            accepted: Accepted::default(),
+            accepted: AcceptedTypes::default(),
             has_gateway_statuses: false,
             upstream_target: None,
             route: RouteLabel::None,
@@ -179,25 +182,26 @@ impl RequestContext {
             body: BodyToForward::Nothing,
             response_bytes: 0,
             attempts: AttemptRecords::new(),
-            informational: InformationalResponses::default(),
+            informational: InformationalResponseCounter::default(),
             has_attempt_records: false,
             trace: None,
         }
     }
 
-    /// The believed time by which the request is judged, in seconds since 1970. A jump of the
-    /// machine's clock doesn't change it. It is read once per request.
+    /// The believed time by which riskgate judges the request, in seconds since 1970. riskgate
+    /// reads it once per request, and a jump of the machine's clock doesn't change it.
     pub(crate) fn unix_now(&self) -> i64 {
         self.unix_now
     }
 
-    /// Returns the `traceparent` for the upstream server of the next attempt, if this number of
-    /// attempts has ended; `None` if traces are off.
+    /// Returns the `traceparent` that the upstream server gets in the attempt after this number of
+    /// ended attempts; `None` if traces are off.
     pub(crate) fn traceparent_after(
         &self,
         ended_attempts: usize,
     ) -> Option<[u8; TRACEPARENT_LENGTH]> {
-        // A gate that is mounted does not know the attempts, so they have no spans.
+        // A mounted gate does not know the attempts. The server's spans then belong to the span of
+        // the request.
         let attempt = if self.has_attempt_records { ended_attempts + 1 } else { 0 };
         self.trace.map(|trace| trace.traceparent(attempt))
     }
@@ -208,8 +212,8 @@ impl RequestContext {
         self.permit = Some(permit);
     }
 
-    /// The address of the client, as `listen.client_address` says where it comes from; `None`
-    /// before [`Gate::request_filter`](crate::Gate::request_filter), and if no address is known.
+    /// The address of the client, found as `listen.client_address` says. `None` before
+    /// [`Gate::request_filter`](crate::Gate::request_filter), and if riskgate knows no address.
     pub fn client_address(&self) -> Option<IpAddr> {
         self.client_address
     }
@@ -220,8 +224,8 @@ impl RequestContext {
         self.upstream_target.as_deref()
     }
 
-    /// The public id of the key that the client authenticated with; `None` if the route needs no
-    /// key, or the client sent no valid one. It is no secret and may be logged.
+    /// The public id of the key with which the client has authenticated. `None` if the route needs
+    /// no key, or the client sent no valid key. The id is no secret and may be logged.
     pub fn key_id(&self) -> Option<&str> {
         self.key.as_ref().map(|key| key.id.as_str())
     }
@@ -241,13 +245,13 @@ impl RequestContext {
         self.start.unix_ms.div_euclid(1000)
     }
 
-    /// Whether the start of a longer body is needed, to screen it.
+    /// Whether riskgate may screen the body, and needs the start of a longer body for that.
     pub(crate) fn is_body_screened(&self) -> bool {
         self.authz.is_some() || self.screen_rules.is_some()
     }
 
-    /// Where the request is screened: the prefix of its route, `authz.path` or `assess`. `None` if
-    /// it is not.
+    /// The name in metrics of the place where riskgate screens the request: the prefix of its
+    /// route, `authz.path`, or `assess`. `None` if riskgate does not screen the request.
     pub(super) fn screening_route(&self) -> Option<&str> {
         if self.route == RouteLabel::Assess {
             return Some(RouteLabel::Assess.as_str());
@@ -258,17 +262,18 @@ impl RequestContext {
         Some(&policy.route)
     }
 
-    /// The time for the exchange, by the route; `None` for that of a check.
+    /// The time limit of the exchange, by its route; `None` on a check, which has
+    /// `upstream.deadline`.
     pub(crate) fn time_limit(&self) -> Option<TimeLimit> {
         self.time_limit
     }
 
     /// What the upstream server may set in its response.
-    pub(crate) fn server_freedom(&self) -> ServerFreedom {
+    pub(crate) fn allowed_response_fields(&self) -> AllowedResponseFields {
         match self.upstream_route.map(|index| &self.rules.upstream_routes[index]) {
-            None => ServerFreedom::Check,
-            Some(route) if route.has_server_cors() => ServerFreedom::RouteWithServerCors,
-            Some(_) => ServerFreedom::Route,
+            None => AllowedResponseFields::OfCheck,
+            Some(route) if route.has_server_cors() => AllowedResponseFields::OfRouteWithServerCors,
+            Some(_) => AllowedResponseFields::OfRoute,
         }
     }
 
@@ -277,8 +282,8 @@ impl RequestContext {
         self.start.instant
     }
 
-    /// From when the deadline counts of an exchange that begins now. The time while the client
-    /// sends its body does not count.
+    /// The instant from which the deadline counts in an exchange that begins now. The time in which
+    /// the client sent its body does not count.
     pub(crate) fn exchange_start(&self, has_body: bool) -> Instant {
         if has_body { Instant::now() } else { self.started_at() }
     }
@@ -289,7 +294,7 @@ impl RequestContext {
         self.start.unix_ms
     }
 
-    /// When the request began.
+    /// The start of the request, by both clocks.
     pub(super) fn start(&self) -> StartTime {
         self.start
     }
@@ -312,8 +317,8 @@ impl RequestContext {
         self.set_outcome_if_unset(status, outcome);
     }
 
-    /// Sets the outcome to `aborted`, because the client did not get a whole response. This
-    /// replaces an outcome that was set when the response's header was forwarded.
+    /// Sets the outcome to `aborted`, because the client did not get a whole response. Replaces
+    /// the outcome that was set when riskgate forwarded the header of the response.
     pub(crate) fn set_aborted_outcome(&mut self) {
         self.outcome = Some("aborted");
     }

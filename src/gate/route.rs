@@ -43,17 +43,17 @@ pub enum Route<'a> {
     DomainBatch,
     /// The decision on a sign-up, which is in the body.
     Assess,
-    /// A check of an e-mail address or a domain, which an upstream server answers.
+    /// A check of an e-mail address or a domain. See [`CheckAnswer`].
     Check(&'a [u8]),
     /// The calls that the account has spent this month.
     Usage,
-    /// A route of `[[upstream.route]]`, by its index.
+    /// The route with this index in `[[upstream.route]]`.
     Upstream(usize),
-    /// OPTIONS on any of these routes, which riskgate answers.
+    /// An OPTIONS request on any of these routes, if riskgate answers it.
     Options {
         /// The value of `Allow`.
         allow: SmolStr,
-        /// The route of `[[upstream.route]]`, by its index.
+        /// The index in `[[upstream.route]]`; `None` on a route of riskgate's own.
         upstream_route: Option<usize>,
     },
 }
@@ -86,8 +86,8 @@ impl Route<'_> {
     }
 }
 
-/// Returns the route of a request target. The refusal is a 404 if no route has the path, and a 405
-/// if the route doesn't take the method. `authz_path` is where proxies ask.
+/// Returns the route of a request. The refusal is a 404 if no route has the path, and a 405 if the
+/// route doesn't take the method. `authz_path` is the path on which proxies ask.
 pub fn match_route<'a>(
     method: &str,
     target: &'a [u8],
@@ -115,7 +115,8 @@ pub fn match_route<'a>(
     }
 }
 
-/// Returns the index of the route of `[[upstream.route]]` that a target leads to.
+/// Returns the index of the route of `[[upstream.route]]` to which a target leads, whatever the
+/// method. `None` for a path of riskgate's own routes.
 pub(super) fn find_upstream_route(
     target: &[u8],
     upstream_routes: &[UpstreamRoute],
@@ -134,7 +135,7 @@ fn match_upstream_method<'a>(
     index: usize,
 ) -> Result<Route<'a>, Refusal> {
     let route = &routes[index];
-    // The server answers preflights if it decides about other origins.
+    // If the server decides about other origins, the server answers preflights.
     let is_forwarded = match method {
         "OPTIONS" => route.has_server_cors(),
         _ => route.methods.contains(method),
@@ -153,16 +154,16 @@ pub fn split_path_and_query(target: &[u8]) -> (&[u8], &[u8]) {
     target.split_at(end)
 }
 
-/// Returns the query of a target, without its `?`.
+/// Returns the query of a target, without the question marks at its start.
 pub fn query_of(target: &[u8]) -> &[u8] {
     let query = split_path_and_query(target).1;
-    // Some servers, such as PHP's own, ignore further question marks before a name.
+    // Some servers, such as PHP's built-in server, ignore further question marks before a name.
     let start = query.iter().position(|byte| *byte != b'?').unwrap_or(query.len());
     &query[start..]
 }
 
-/// Returns the text of a check: an e-mail address, a domain, or whatever else the upstream server
-/// knows.
+/// Returns the text that a check is about: an e-mail address, a domain, or another text that only
+/// the upstream server knows.
 pub fn decode_check_segment(segment: &[u8]) -> Result<String, Refusal> {
     let invalid = Refusal::InvalidTarget;
     let decoded = percent_decode(segment)
@@ -180,8 +181,8 @@ pub fn decode_check_segment(segment: &[u8]) -> Result<String, Refusal> {
 }
 
 /// Returns the path that the upstream server gets for a check: `/v1/check/` and the segment in
-/// canonical form, so that each address or domain has exactly one path. In canonical form, only RFC
-/// 3986's unreserved characters are literal. All others are percent-encoded in upper case.
+/// canonical form, so that each text has exactly one path. In canonical form, the unreserved
+/// characters of RFC 3986 are literal, and all others are percent-encoded in upper case.
 pub fn canonical_check_path(segment: &[u8]) -> Result<String, Refusal> {
     let text = decode_check_segment(segment)?;
     let mut path = String::with_capacity(CHECK_PATH_PREFIX.len() + 3 * text.len());
@@ -197,7 +198,7 @@ pub fn canonical_check_path(segment: &[u8]) -> Result<String, Refusal> {
 }
 
 /// Returns the path as a log may show it: without the query, without the local part of an e-mail
-/// address, and without anything that could be a key.
+/// address, without a text that could be a key, and with at most 512 characters.
 pub fn redact_path(target: &[u8]) -> String {
     let (path, _) = split_path_and_query(target);
     if let Some(segment) = path.strip_prefix(CHECK_PATH_PREFIX) {
@@ -220,7 +221,8 @@ pub fn redact_path(target: &[u8]) -> String {
         };
     }
     let text = String::from_utf8_lossy(path);
-    // No other path takes an e-mail address, so a path that may contain one is replaced as a whole.
+    // In the other paths, nothing tells where an e-mail address would end. So a path that may
+    // contain an address is hidden as a whole.
     if text.contains(['@', '%', '\u{ff20}']) {
         return "…".to_owned();
     }
@@ -238,7 +240,7 @@ pub fn redact_id_if_email(id: &str) -> &str {
     if id.contains(['@', '%', '&', '\\']) { "…" } else { id }
 }
 
-/// Returns the route of riskgate's own that has this path.
+/// Returns the route of riskgate's own that has this path. `None` for any other path.
 pub(super) fn match_builtin_path(path: &[u8]) -> Option<Route<'_>> {
     if path == TOP_DOMAINS_PATH {
         return Some(Route::TopDomains);

@@ -1,7 +1,7 @@
-//! Screening: judges the e-mail addresses in a posted form before the form is forwarded.
+//! Screening: judges the e-mail addresses in a posted form before riskgate forwards the form.
 //!
-//! It never changes a body. A form that can't be read, and a form that riskgate fails to judge, are
-//! forwarded.
+//! Screening never changes a body. riskgate forwards a form that it can't read, unless the policy
+//! blocks such forms.
 
 use arrayvec::ArrayVec;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -13,16 +13,16 @@ use crate::model::domain::Domain;
 use crate::model::refusal::Refusal;
 use crate::screening::{BodyHeaders, FieldValues, ReceivedBody, UnreadCause, read_field_values};
 
+use super::address_facts::AddressFacts;
 use super::beginning::Head;
-use super::judged_values::JudgedValue;
 use super::request_context::RequestContext;
 use super::route::query_of;
 use super::screen_rules::{ScreenPolicy, ScreeningResult};
 use super::state::Gate;
 
 impl Gate {
-    /// Screens a request by its body, if its route or the proxy that asks wants that. Returns the
-    /// response if the request is answered: it is refused, or a proxy asked whether to admit it.
+    /// Screens a request by its body, if its route or `[authz]` has rules for that. Returns the
+    /// response if riskgate answers the request: it refuses the form, or a proxy asks.
     pub(crate) fn screen<'r>(
         &self,
         head: impl Head<'r>,
@@ -36,7 +36,7 @@ impl Gate {
         let query = query_of(head.target());
         let found = read_field_values(body_headers(head), query, body, &rules.fields);
         let screened = self.judge_values(found, &rules.policy, ctx);
-        let refusal = self.finish_screening(screened, &rules.policy, ctx)?;
+        let refusal = self.record_and_find_refusal(screened, &rules.policy, ctx)?;
         let is_refused_for_address = matches!(refusal, Refusal::EmailRefused { .. });
         let refused = self.finish_with_refusal(&refusal, ctx);
         Some(match &rules.redirect {
@@ -50,9 +50,9 @@ impl Gate {
         })
     }
 
-    /// Counts a form, and keeps its result for the log and for the server. Returns the refusal if
+    /// Counts a form, and stores its result for the log and for the server. Returns the refusal if
     /// the form is to be refused.
-    pub(super) fn finish_screening(
+    pub(super) fn record_and_find_refusal(
         &self,
         screened: ScreeningResult,
         policy: &ScreenPolicy,
@@ -63,7 +63,7 @@ impl Gate {
         refusal
     }
 
-    /// Counts a form, and keeps its result for the log and for the server.
+    /// Counts a form, and stores its result for the log and for the server.
     pub(super) fn record_screening(
         &self,
         screened: ScreeningResult,
@@ -81,7 +81,7 @@ impl Gate {
         ctx.screened = Some(Box::new(screened));
     }
 
-    /// Judges the values that were read.
+    /// Judges the values that riskgate has found in a form. Returns the result of the screening.
     pub(super) fn judge_values(
         &self,
         found: Result<FieldValues, UnreadCause>,
@@ -90,42 +90,43 @@ impl Gate {
     ) -> ScreeningResult {
         let found = match found {
             Ok(found) => found,
-            Err(cause) => return ScreeningResult::unread(cause, policy),
+            Err(cause) => return ScreeningResult::of_unread_form(cause, policy),
         };
         let table = self.state.table.peek();
         let values = found.values.iter();
         let judged = values.flat_map(|value| self.judge_value(value, &table, ctx)).collect();
-        let Some(decision) = self.decide_strictest(judged, &policy.route, &policy.scores, ctx)
-        else {
-            return ScreeningResult::unread(UnreadCause::NoField, policy);
+        let Some(decision) = self.decide_form(judged, &policy.route, &policy.scores, ctx) else {
+            return ScreeningResult::of_unread_form(UnreadCause::NoField, policy);
         };
-        // PHP's FILTER_SANITIZE_EMAIL removes what is no ASCII character.
+        // PHP's FILTER_SANITIZE_EMAIL removes all characters that are not ASCII.
         let hides_blocked_address = || {
             let domains = found.values.iter().filter_map(|value| Some(value.rsplit_once('@')?.1));
             let ascii = domains.filter(|domain| !domain.is_ascii());
             let ascii = ascii.map(|domain| domain.replace(|c: char| !c.is_ascii(), ""));
             let domains = ascii.filter_map(|domain| Domain::parse(&domain).ok());
+            let now = ctx.unix_now();
             domains
-                .map(|domain| JudgedValue::look_up_alone(&table, &domain, ctx).facts)
+                .map(|it| AddressFacts::of_uncounted_domain(&it, &table, None, now))
                 .any(|it| policy.scores.is_blocking(it.score, it.reason))
         };
         let is_blocked = decision.action == Action::Block;
         let is_hiding = !is_blocked && found.unread.is_none() && hides_blocked_address();
         match found.unread.or(is_hiding.then_some(UnreadCause::Broken)) {
-            // Another server might read the value that could not be read.
+            // The server might read a value that riskgate could not read.
             Some(cause) if !is_blocked => ScreeningResult {
                 sign_ups: decision.sign_ups,
-                ..ScreeningResult::unread(cause, policy)
+                ..ScreeningResult::of_unread_form(cause, policy)
             },
             _ => decision.into_result(policy.mode),
         }
     }
 }
 
-/// Returns the fields that tell how the body is to be read.
+/// Returns the header fields that say how the body is to be read.
 pub(super) fn body_headers<'r>(head: impl Head<'r>) -> BodyHeaders<'r> {
     let (mut content_types, mut is_encoded) = (ArrayVec::<&[u8], 2>::new(), false);
-    // In one pass: on the fast path of HTTP/1.1, each pass splits the lines of the header again.
+    // One pass reads both fields: on the fast path of HTTP/1.1, each pass splits the header into
+    // lines again.
     for (name, value) in head.iter() {
         if name.eq_ignore_ascii_case(CONTENT_TYPE.as_str().as_bytes()) {
             let _ = content_types.try_push(value);
@@ -136,8 +137,8 @@ pub(super) fn body_headers<'r>(head: impl Head<'r>) -> BodyHeaders<'r> {
     BodyHeaders { content_type: value_if_single(content_types.into_iter()), is_encoded }
 }
 
-/// Returns the page for a browser whose form is refused. Its query names the provider that the user
-/// probably meant.
+/// Returns the location to which riskgate sends a browser whose form it refuses. The query names
+/// the provider that the user probably meant.
 fn add_suggestion(location: &str, suggestion: Option<&str>) -> String {
     let Some(provider) = suggestion else { return location.to_owned() };
     let (target, fragment) = location.split_at(location.find('#').unwrap_or(location.len()));

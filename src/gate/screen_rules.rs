@@ -19,22 +19,23 @@ use super::decisions::SignUpSuccess;
 pub struct ScreenRules {
     /// What follows from a verdict.
     pub policy: ScreenPolicy,
-    /// Only posts to these paths, and to paths below them, are screened; all of the route if there
-    /// are none.
+    /// riskgate screens posts to these paths and to paths below them. If the list is empty, it
+    /// screens all posts on the route.
     pub paths: Vec<String>,
     /// The fields that contain e-mail addresses.
     pub fields: Vec<FieldPath>,
     /// How often one client may post a form.
     pub max_per_client: Option<Rate>,
-    /// Where browsers are sent instead of getting a 422.
+    /// The location to which riskgate sends a browser whose address it refuses, instead of a 422.
     pub redirect: Option<String>,
-    /// When a sign-up has succeeded, and counts.
+    /// Which answers of the server say that a sign-up has succeeded, and counts.
     pub success: SignUpSuccess,
 }
 
 impl ScreenRules {
-    /// The rules that judge the fields of both, and refuse what either refuses. The other settings
-    /// are those of the rules with the stricter mode.
+    /// Returns the rules that judge the fields of both, and refuse what either refuses. The limit
+    /// `max_per_client` is that of the rules with the stricter mode, if these have one. All other
+    /// settings are those of the rules with the stricter mode.
     pub fn strictest_of(&self, others: &ScreenRules) -> ScreenRules {
         let (stricter, milder) = match self.policy.mode < others.policy.mode {
             true => (others, self),
@@ -59,13 +60,13 @@ impl ScreenRules {
 pub struct ScreenPolicy {
     /// The path of the route, for metrics and logs.
     pub route: String,
-    /// Who learns of a verdict, and whether requests are refused.
+    /// Who learns of a verdict, and whether riskgate refuses forms.
     pub mode: ScreenMode,
-    /// Which scores are to be blocked.
+    /// The scores that are to be blocked.
     pub scores: ScorePolicy,
     /// The message of the refusal.
     pub message: String,
-    /// Whether a form that could not be read is refused, in the mode `block`.
+    /// Whether riskgate refuses a form that it could not read, in the mode `block`.
     pub blocks_unscreened: bool,
 }
 
@@ -74,10 +75,10 @@ pub struct ScreenPolicy {
 pub enum ScreenMode {
     /// riskgate only counts and logs.
     Shadow,
-    /// The upstream server is told the verdict.
+    /// riskgate also tells the upstream server the verdict.
     Annotate,
-    /// A form that is to be blocked is refused, and the upstream server is told the verdict on all
-    /// others.
+    /// riskgate refuses a form that is to be blocked, and tells the upstream server the verdict on
+    /// all other forms.
     Block,
 }
 
@@ -97,13 +98,13 @@ impl ScreenMode {
 pub enum ScreenAction {
     /// Forwarded.
     Pass,
-    /// Forwarded, and a rule says that somebody should look at it.
+    /// Forwarded. A rule says that somebody should look at the sign-up.
     Review,
     /// Forwarded, although the rules say that it is to be blocked: the mode is not `block`.
     WouldBlock,
     /// Refused.
     Block,
-    /// Forwarded, because it could not be read.
+    /// Forwarded without a verdict: riskgate found no address, could not read the form, or failed.
     Unscreened,
 }
 
@@ -124,17 +125,18 @@ impl ScreenAction {
 #[derive(Clone, Debug)]
 pub(crate) struct ScreeningResult {
     pub action: ScreenAction,
-    /// The reason of the worst verdict, or why the form could not be read.
+    /// The reason of the verdict that decided, or why riskgate did not judge the form.
     pub reason: &'static str,
-    /// The worst score; `None` for an unscreened form.
+    /// The score of the verdict that decided; `None` for a form that riskgate did not judge.
     pub score: Option<Score>,
-    /// The domain of the address with the worst score, if it has a valid one.
+    /// The domain of the verdict that decided; `None` if the verdict is about no valid domain.
     pub domain: Option<Domain>,
     /// The provider that the user probably meant.
     pub suggestion: Option<SmolStr>,
-    /// The rule that decided.
+    /// The rule that decided; `None` if the scores decided.
     pub rule: Option<ScreeningRule>,
-    /// The inbox of that address; `None` if no id is made.
+    /// The inbox of all addresses in the form; `None` if they belong to several inboxes, or if
+    /// riskgate makes no inbox ids.
     pub inbox: Option<Pseudonym>,
     /// The sign-ups that count if the server accepts the form: one for each address.
     pub sign_ups: Vec<SignUp>,
@@ -146,25 +148,26 @@ pub(crate) struct ScreeningResult {
 #[derive(Clone, Debug)]
 pub(crate) struct ScreeningRule {
     pub name: SmolStr,
-    /// The message of a refusal; that of the route if `None`.
+    /// The message of a refusal; if `None`, the refusal has the message of the route.
     pub message: Option<String>,
 }
 
 impl ScreeningResult {
-    /// The result for a form that could not be read. A form without such a field was read.
-    pub fn unread(cause: UnreadCause, policy: &ScreenPolicy) -> ScreeningResult {
+    /// Makes the result for a form that riskgate did not read, for this cause. The policy may block
+    /// the form, but not if the cause is that the form has no field with an address.
+    pub fn of_unread_form(cause: UnreadCause, policy: &ScreenPolicy) -> ScreeningResult {
         let is_blocked = policy.blocks_unscreened
             && policy.mode == ScreenMode::Block
             && cause != UnreadCause::NoField;
-        let unscreened = ScreeningResult::unscreened(cause.as_str(), policy.mode);
+        let unscreened = ScreeningResult::of_unscreened_form(cause.as_str(), policy.mode);
         match is_blocked {
             true => ScreeningResult { action: ScreenAction::Block, ..unscreened },
             false => unscreened,
         }
     }
 
-    /// The result for a form that was not judged for this reason.
-    pub fn unscreened(reason: &'static str, mode: ScreenMode) -> ScreeningResult {
+    /// Makes the result for a form that riskgate forwards without a verdict, for this reason.
+    pub fn of_unscreened_form(reason: &'static str, mode: ScreenMode) -> ScreeningResult {
         ScreeningResult {
             action: ScreenAction::Unscreened,
             reason,
@@ -199,7 +202,7 @@ impl ScreeningResult {
         self.rule.as_ref().map(|rule| rule.name.as_str())
     }
 
-    /// The part of the access log's entry.
+    /// The part of the access log's entry that is about the screening.
     pub fn log_entry(&self) -> ScreeningEntry<'_> {
         ScreeningEntry {
             action: self.action.as_str(),
@@ -209,7 +212,7 @@ impl ScreeningResult {
         }
     }
 
-    /// What the upstream server is told; `None` if it is told nothing.
+    /// What riskgate tells the upstream server about the form; `None` if it tells nothing.
     pub fn facts_for_upstream(&self) -> Option<ScreeningFacts<'_>> {
         self.is_upstream_told.then(|| ScreeningFacts {
             action: self.action.as_str(),

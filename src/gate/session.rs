@@ -24,16 +24,16 @@ pub(crate) fn has_final_response_started(session: &Session) -> bool {
         .is_some_and(|header| StatusKind::from(header.status.as_u16()) == StatusKind::Final)
 }
 
-/// Lets the client's connection close after the response if the process is about to end. Pingora
-/// itself closes the connection if the client asked for that.
+/// Lets the client's connection close after the response if the process is about to end. If the
+/// client asked for the close, Pingora closes the connection.
 pub(super) fn close_if_process_ends(session: &mut Session) {
     if closes_after_response(None, false, session.is_process_shutting_down()) {
         session.set_keepalive(None);
     }
 }
 
-/// Sends 100 Continue to a client that waits for it, because the expectation isn't forwarded to the
-/// upstream server. On HTTP/2 Pingora can't send a 100.
+/// Sends 100 Continue to a client of HTTP/1.1 that waits for it, because riskgate does not forward
+/// the expectation to the upstream server. On HTTP/2, Pingora can't send a 100.
 pub(crate) async fn send_continue_if_awaited(session: &mut Session) -> Result<()> {
     let client = session.as_downstream_mut();
     let expectations = client.req_header().headers.get_all(EXPECT);
@@ -43,7 +43,7 @@ pub(crate) async fn send_continue_if_awaited(session: &mut Session) -> Result<()
     {
         client.write_continue_response().await?;
     }
-    // The upstream server's own 1xx responses are not forwarded.
+    // riskgate does not forward the 1xx responses of the upstream server.
     client.set_ignore_info_resp(true);
     Ok(())
 }

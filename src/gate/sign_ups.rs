@@ -11,8 +11,8 @@ use super::request_context::RequestContext;
 use super::state::Gate;
 
 impl Gate {
-    /// Records the status of the server, and counts the sign-up if this status says that it
-    /// succeeded.
+    /// Records the status with which the server answers. Counts the sign-ups of a screened form if
+    /// this answer says that they have succeeded.
     pub(crate) fn record_upstream_status(
         &self,
         status: u16,
@@ -27,7 +27,7 @@ impl Gate {
         }
     }
 
-    /// Returns the sign-up of an address by this client; `None` if no id is made.
+    /// Returns the sign-up of an address by this client; `None` if riskgate makes no inbox ids.
     pub(super) fn identify_sign_up(
         &self,
         address: &EmailAddress,
@@ -36,10 +36,10 @@ impl Gate {
         ctx: &RequestContext,
     ) -> Option<SignUp> {
         let decisions = &ctx.rules.decisions;
-        if !decisions.is_on() {
+        if !decisions.counts_sign_ups() {
             return None;
         }
-        // A trusted proxy is no client: it stands for all of them.
+        // A trusted proxy is no client: its address stands for all clients behind it.
         let proxies = &self.startup_rules.client_address.trusted_proxies;
         let client = client.filter(|address| !proxies.contains(*address));
         let scope = match &ctx.key {

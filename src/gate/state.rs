@@ -1,4 +1,4 @@
-//! The [`Gate`] and the shared state that requests are judged by. It decides nothing itself.
+//! The [`Gate`] and the shared state by which it judges requests. This file has no rules.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,24 +27,25 @@ use crate::webhook::WebhookControl;
 
 use super::authz_rules::AuthzRules;
 use super::client_address::ClientAddressRule;
-use super::decisions::Decisions;
+use super::decisions::DecisionSettings;
 use super::held_bytes::{BodyOptions, HeldBytes};
 use super::route::{CheckAnswer, UpstreamRoute};
 
 /// The longest time that [`Gate::close`] waits for the store to take the last sign-ups.
-const SIGN_UP_TIMEOUT: Duration = Duration::from_secs(1);
-/// The longest time that [`Gate::close`] waits for the store to take the last requests of clients.
-const RATES_TIMEOUT: Duration = Duration::from_millis(500);
-/// The longest time that [`Gate::close`] waits for the collector of traces.
-const TRACE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The longest time that [`Gate::close`] waits for webhook messages in flight, from its call on.
-const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest time that [`Gate::close`] waits for the store and the log.
+const LAST_SIGN_UPS_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest time that [`Gate::close`] waits for the store to take the last charges of shared
+/// rates.
+const LAST_RATE_CHARGES_TIMEOUT: Duration = Duration::from_millis(500);
+/// The longest time that [`Gate::close`] waits for the collector of traces to take the last spans.
+const LAST_SPANS_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest time from the call of [`Gate::close`] to the end of the webhook messages in flight.
+const LAST_WEBHOOKS_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time that [`Gate::close`] takes in total.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl GateState {
-    /// Renders all metrics in Prometheus' text format. `process_log_lines_dropped` counts lines for
-    /// standard error.
+    /// Renders all metrics in Prometheus' text format. `process_log_lines_dropped` is the number of
+    /// lines for standard error that were dropped.
     pub fn render_metrics(&self, process_log_lines_dropped: u64) -> Vec<u8> {
         let is_clock_suspect = self.ledger.clock_problem().is_some();
         self.metrics.store.set_ledger_status(&self.ledger.status(), is_clock_suspect);
@@ -53,7 +54,7 @@ impl GateState {
             process_log_lines_dropped,
             self.top_domains.dropped_lookups(),
         );
-        self.metrics.requests.set_held_body_bytes(self.held_bytes.used());
+        self.metrics.requests.set_held_body_bytes(self.held_bytes.used_bytes());
         if self.tracer.is_on() {
             let (exported, dropped) = self.tracer.span_counts();
             self.metrics.traces.set_span_counts(exported, dropped);
@@ -62,14 +63,15 @@ impl GateState {
     }
 }
 
-/// The rules that take effect when the process starts.
+/// The rules that change only with a restart of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartupRules {
-    /// The proxies in front of riskgate, and who the client behind them is.
+    /// The proxies in front of riskgate, and how riskgate finds the client behind them.
     pub client_address: ClientAddressRule,
-    /// The path on which proxies ask; `None` if none does.
+    /// The path on which proxies ask; `None` without `[authz]`.
     pub authz_path: Option<PathPrefix>,
-    /// The field that may contain a key instead of `Authorization`; `None` if no other may.
+    /// The field that may contain a key instead of `Authorization`; `None` if only `Authorization`
+    /// may contain a key.
     pub key_header: Option<HeaderName>,
     /// `Strict-Transport-Security` in responses over TLS; `None` if they have no such field.
     pub hsts: Option<StrictTransportSecurity>,
@@ -78,7 +80,7 @@ pub struct StartupRules {
 }
 
 impl StartupRules {
-    /// Returns true if proxies ask with this target.
+    /// Returns true if this target is the path on which proxies ask.
     pub(super) fn is_authz_path(&self, target: &[u8]) -> bool {
         self.authz_path.as_ref().is_some_and(|path| path.strip_from(target).is_some())
     }
@@ -93,12 +95,12 @@ pub struct ReloadableRules {
     pub unknown_score: Option<Score>,
     /// Who answers checks.
     pub check_answer: CheckAnswer,
-    /// How often one client may use one key that browsers use.
+    /// How often one client may use one key, if browsers use the key.
     pub max_per_client_of_key: Option<Rate>,
-    /// What riskgate checks for proxies that ask; `None` if none does.
+    /// What riskgate checks for proxies that ask; `None` without `[authz]`.
     pub authz: Option<Arc<AuthzRules>>,
-    /// How sign-ups are decided and counted.
-    pub decisions: Arc<Decisions>,
+    /// How riskgate decides about sign-ups and counts them.
+    pub decisions: Arc<DecisionSettings>,
 }
 
 impl ReloadableRules {
@@ -108,13 +110,14 @@ impl ReloadableRules {
     }
 }
 
-/// The state that requests are judged by.
+/// The state by which the gates judge requests.
 pub struct GateState {
     /// The table of domains that was compiled from the lists.
     pub table: Arc<SnapshotCell<Table>>,
-    /// The keys; `None` until a key set could be loaded. Requests that need a key then get a 500.
+    /// The keys; `None` until riskgate could load a key ring. Until then, requests that need a key
+    /// get a 500.
     pub keys: SnapshotCell<Option<KeyRing>>,
-    /// DNS results for domains that the table doesn't contain.
+    /// What riskgate has learned from the DNS about domains that are in no list.
     pub dns: DnsFactCache,
     /// The calls that each account may still spend.
     pub ledger: Ledger,
@@ -134,18 +137,18 @@ pub struct GateState {
     pub screening_counts: ScreeningCounts,
     /// The inbox ids, and the counts of sign-ups.
     pub sign_ups: SignUps,
-    /// The last forms that were refused.
+    /// The last forms that riskgate refused.
     pub refused_forms: LatestForms,
     /// The last forms that a rule decided.
     pub forms_decided_by_rules: LatestForms,
-    /// The requests that each client may still send.
+    /// The token buckets of `max_per_client`.
     pub client_rates: ClientRates,
     /// The memory for the bodies of requests that are arriving.
     pub held_bytes: Arc<HeldBytes>,
     /// The options of webhooks, and the end of their threads.
     pub webhook: WebhookControl,
-    /// Locked while the audit writes a record and what it remembers of it. The process ends between
-    /// two records.
+    /// Locked while the audit writes a record and notes that it has done so. [`Gate::close`] locks
+    /// it for good, so that the process does not end between the two.
     pub audit_writes: Mutex<()>,
 }
 
@@ -153,15 +156,15 @@ pub struct GateState {
 ///
 /// Keep a [`RequestContext`](crate::RequestContext) in your proxy's context. In each of your six
 /// filters `request_filter`, `request_body_filter`, `upstream_request_filter`, `response_filter`,
-/// `fail_to_proxy` and `logging`, call the method of the same name. If you leave one out, API keys
-/// reach your upstream server, the start of a longer form is missing, clients can forge
+/// `fail_to_proxy` and `logging`, call the method of the same name. If you leave a call out, API
+/// keys reach your upstream server, the start of a longer form is missing, clients can forge
 /// `X-Riskgate-` fields, or calls that failed stay counted.
 ///
 /// [`Mount::gate`]: crate::Mount::gate
 #[derive(Clone)]
 pub struct Gate {
     pub(super) state: Arc<GateState>,
-    /// The rules that no reload changes.
+    /// See [`StartupRules`].
     pub(super) startup_rules: Arc<StartupRules>,
 }
 
@@ -171,35 +174,36 @@ impl Gate {
         Gate { state, startup_rules: Arc::new(startup_rules) }
     }
 
-    /// The state that requests are judged by.
+    /// The state by which the gates judge requests.
     #[doc(hidden)]
     pub fn state(&self) -> &Arc<GateState> {
         &self.state
     }
 
-    /// Reports all leases to the store and writes the queued log lines. Call it at the end of the
-    /// process, once no request is in flight. Without this call, a process loses what it would lose
-    /// in a crash: the leased calls not yet spent, and the queued log lines. If the store or a
-    /// reader of the log hangs, `close` gives up after 4 s and logs an error.
+    /// Reports all leases and the last counts to the store, and writes the queued log lines and
+    /// spans. Call this method at the end of the process, once no request is in flight. Without the
+    /// call, the process loses what it loses in a crash: leased calls that it has not spent, and
+    /// sign-ups, log lines and spans that wait to be written. If the store or a reader of the log
+    /// hangs, `close` gives up after 4 s and logs an error.
     pub fn close(&self) {
         let state = Arc::clone(&self.state);
         let (done, closed) = channel();
         std::thread::spawn(move || {
             let closing_since = Instant::now();
             state.webhook.close();
-            state.sign_ups.exchange_thread().close(SIGN_UP_TIMEOUT);
+            state.sign_ups.exchange_thread().close(LAST_SIGN_UPS_TIMEOUT);
             if let Some(thread) = state.client_rates.exchange_thread() {
-                thread.close(RATES_TIMEOUT);
+                thread.close(LAST_RATE_CHARGES_TIMEOUT);
             }
             state.top_domains.close();
             // The ledger closes after the top list: when the ledger closes, SQLite's write-ahead
             // log, which contains the writes of both, is merged into the database file.
             state.ledger.close();
             state.access_log.close();
-            state.tracer.close(TRACE_TIMEOUT);
-            let time_left = WEBHOOK_TIMEOUT.saturating_sub(closing_since.elapsed());
+            state.tracer.close(LAST_SPANS_TIMEOUT);
+            let time_left = LAST_WEBHOOKS_TIMEOUT.saturating_sub(closing_since.elapsed());
             state.webhook.wait_for_sender(time_left);
-            // From now on the audit writes nothing.
+            // The lock is never released, so from now on the audit writes nothing.
             let audit_writes = state.audit_writes.lock();
             std::mem::forget(audit_writes.unwrap_or_else(PoisonError::into_inner));
             // After CLOSE_TIMEOUT the receiver is gone and the send fails.

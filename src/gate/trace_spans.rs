@@ -9,7 +9,7 @@ use crate::observe::traces::{Attribute, AttributeValue, RequestTrace, Span, Span
 
 use super::request_context::RequestContext;
 
-/// Returns the spans of a request with this entry in the access log.
+/// Returns the spans of a request. `entry` is its entry in the access log.
 pub(super) fn collect_spans(
     ctx: &RequestContext,
     trace: &RequestTrace,

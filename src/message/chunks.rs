@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112 section 7.1): finds the data in the bytes of a body, and
 //! writes data as chunks.
 //!
-//! Extensions and trailer fields are read and dropped.
+//! riskgate drops extensions and trailer fields.
 
 use std::io::Write;
 
@@ -9,11 +9,11 @@ use bytes::{Buf, BytesMut};
 
 use crate::support::byte_sets::is_token_byte;
 
-/// The most bytes of a line: a chunk's size with its extensions, or a trailer field.
+/// The most bytes of a line with its end: a chunk's size with its extensions, or a trailer field.
 const MAX_LINE_BYTES: usize = 4096;
 /// The most bytes of all extensions and trailer fields of one body.
 const MAX_DROPPED_BYTES: usize = 16 * 1024;
-/// The most digits of a chunk's size: two parsers could read a longer number differently.
+/// The most digits of a chunk's size. Two parsers could read a longer number differently.
 const MAX_SIZE_DIGITS: usize = 16;
 
 /// The end of a chunked body without trailer fields.
@@ -24,12 +24,13 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 #[error("malformed chunks")]
 pub struct MalformedChunks;
 
-/// Which lines are accepted.
+/// Which lines between chunks riskgate accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkSyntax {
-    /// Only what every parser reads alike; for requests.
+    /// Only lines that every parser reads alike; for requests.
     Strict,
-    /// Some servers put blanks behind the size of a chunk.
+    /// Blanks behind the size of a chunk as well, because some servers write them, and trailer
+    /// lines that are no fields.
     PaddedSizes,
 }
 
@@ -46,7 +47,7 @@ pub struct ChunkDecoder {
 enum Element {
     /// A line with a chunk's size.
     Size,
-    /// This many bytes of data.
+    /// Data, of which this many bytes are still to come.
     Data(u64),
     /// The end of line after the data.
     DataEnd,
@@ -57,7 +58,7 @@ enum Element {
 }
 
 impl ChunkDecoder {
-    /// A decoder at the start of a body.
+    /// Creates a decoder at the start of a body.
     pub fn new(syntax: ChunkSyntax) -> ChunkDecoder {
         ChunkDecoder { syntax, next: Element::Size, dropped_bytes: 0 }
     }
@@ -67,8 +68,8 @@ impl ChunkDecoder {
         self.next == Element::End
     }
 
-    /// Removes the part of the body that has arrived from the front of `arrived`, and passes its
-    /// data to `sink`. Bytes after the end of the body, and an incomplete line, stay in `arrived`.
+    /// Removes the body from the front of `arrived`, as far as it has arrived, and passes its data
+    /// to `sink`. An incomplete line, and bytes after the end of the body, stay in `arrived`.
     pub fn decode(
         &mut self,
         arrived: &mut BytesMut,
@@ -102,7 +103,7 @@ impl ChunkDecoder {
         Ok(())
     }
 
-    /// Returns the element after a line, and how many bytes of the line are dropped.
+    /// Returns the element that follows a line, and how many bytes of the line are dropped.
     fn element_after_line(&self, line: &[u8]) -> Result<(Element, usize), MalformedChunks> {
         match self.next {
             Element::Size => {
@@ -139,7 +140,8 @@ impl ChunkDecoder {
     }
 }
 
-/// Appends data as one chunk. No data is no chunk: that would be the last one.
+/// Appends data as one chunk. Appends nothing if `data` is empty, because an empty chunk would be
+/// the last chunk.
 pub fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
     if data.is_empty() {
         return;
@@ -150,8 +152,8 @@ pub fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Returns true if extensions contain visible ASCII characters and blanks, and no text in quotes is
-/// left open at the end of the line: a parser could take the next line for a part of it.
+/// Returns true if extensions contain only visible ASCII characters and blanks, and close each
+/// quote that they open. A parser could read on to the next line in search of the closing quote.
 fn are_extensions_valid(extensions: &[u8]) -> bool {
     let mut is_quoted = false;
     let mut bytes = extensions.iter();
@@ -166,13 +168,13 @@ fn are_extensions_valid(extensions: &[u8]) -> bool {
     !is_quoted
 }
 
-/// Returns the line at the front of `arrived`, without its CRLF; `None` if it is incomplete.
+/// Returns the line at the front of `arrived`, without its CRLF; `None` if the line is incomplete.
 fn first_line(arrived: &[u8]) -> Result<Option<&[u8]>, MalformedChunks> {
     let searched = &arrived[..arrived.len().min(MAX_LINE_BYTES)];
     let line = match memchr::memchr(b'\n', searched) {
         Some(end) => searched[..end].strip_suffix(b"\r").ok_or(MalformedChunks)?,
         None if arrived.len() < MAX_LINE_BYTES => {
-            // No further byte makes a CR valid that is not the last byte.
+            // A control character before the last byte is malformed, whatever follows.
             let before_last = searched.split_last().map_or(&[][..], |(_, before)| before);
             return if has_control_byte(before_last) { Err(MalformedChunks) } else { Ok(None) };
         }

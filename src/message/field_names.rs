@@ -1,32 +1,40 @@
-//! Sets of header field names.
+//! Comparisons of header field names, without regard to case.
 
-/// A set of header field names, which are compared without regard to case.
-pub struct FieldNames<const N: usize> {
+/// The start of the names of riskgate's own fields.
+pub const RISKGATE_FIELD_PREFIX: &str = "x-riskgate";
+
+/// Returns true if the name begins with this prefix, without regard to case.
+pub fn has_prefix_ignore_case(name: &[u8], prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+}
+
+/// A set of header field names, in lower case.
+pub struct FieldNameSet<const N: usize> {
     names: [&'static str; N],
     /// A bit for each length of a name in the set.
     lengths: u64,
 }
 
-impl<const N: usize> FieldNames<N> {
+impl<const N: usize> FieldNameSet<N> {
     /// Creates the set of these names.
-    pub const fn new(names: [&'static str; N]) -> FieldNames<N> {
+    pub const fn new(names: [&'static str; N]) -> FieldNameSet<N> {
         let mut lengths = 0;
         let mut index = 0;
         while index < N {
             lengths |= length_bit(names[index].len());
             index += 1;
         }
-        FieldNames { names, lengths }
+        FieldNameSet { names, lengths }
     }
 
-    /// Returns true if the name is in the set. For most names the length alone says that it is not.
+    /// Returns true if the name is in the set. The length alone rules out most names.
     pub fn contains(&self, name: &[u8]) -> bool {
         self.lengths & length_bit(name.len()) != 0
             && self.names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
     }
 }
 
-/// Lengths from 63 on share the last bit.
+/// Returns the bit for a length. Lengths from 63 on share the last bit.
 const fn length_bit(length: usize) -> u64 {
     1 << if length < 63 { length } else { 63 }
 }
@@ -38,13 +46,13 @@ mod tests {
     #[test]
     fn a_set_contains_its_names_in_any_case_and_no_others() {
         const LONG: &str = "x-a-name-of-64-characters-which-is-longer-than-the-lengths-told";
-        let names = FieldNames::new(["te", "trailer", LONG]);
+        let names = FieldNameSet::new(["te", "trailer", LONG]);
         for name in ["te", "TE", "Trailer", &LONG.to_uppercase()] {
             assert!(names.contains(name.as_bytes()), "{name}");
         }
         for name in ["", "t", "et", "trailers", &LONG[1..], &format!("{LONG}x")] {
             assert!(!names.contains(name.as_bytes()), "{name}");
         }
-        assert!(!FieldNames::new([]).contains(b""));
+        assert!(!FieldNameSet::new([]).contains(b""));
     }
 }

@@ -1,25 +1,24 @@
-//! `Forwarded` (RFC 7239): the elements that proxies append to it, read from the right.
+//! `Forwarded` (RFC 7239), read from the right.
 //!
 //! Each proxy appends one element at the right end, and a client can put anything to the left of
-//! what the proxies append. So riskgate parses from the right: an element that a proxy wrote by the
-//! grammar ends at the same comma, whatever is before it. A quote that the client opened hides
-//! nothing, and a comma in a quoted string of the proxy divides nothing.
+//! these elements. So riskgate parses from the right. An element that a proxy wrote by the grammar
+//! then begins at the same comma, whatever the client has put before it. A quote that the client
+//! opened hides no element, and a comma in a proxy's quoted string divides none.
 
 use smol_str::SmolStr;
 
 /// One element of `Forwarded`: what one proxy says about the hop before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForwardedElement {
-    /// The value of `for`: the address of the hop, `unknown`, or a name. `None` if the proxy says
-    /// none.
+    /// The value of `for`: the address of the hop, `unknown`, or a name. `None` without `for`.
     pub node: Option<SmolStr>,
-    /// The value of `proto`: the scheme that the hop used.
+    /// The value of `proto`: the scheme that the hop used. `None` without `proto`.
     pub scheme: Option<SmolStr>,
 }
 
-/// Iterates over the elements of one line of `Forwarded` from the right, without empty ones. An
-/// element that violates the grammar is `None`, and ends the iteration: what is before it can't be
-/// told apart.
+/// Iterates over the elements of one line of `Forwarded` from the right, without empty ones. Yields
+/// `None` for an element that violates the grammar. If the grammar does not show where such an
+/// element begins, the iteration ends.
 pub fn elements_from_right(line: &[u8]) -> impl Iterator<Item = Option<ForwardedElement>> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
@@ -36,13 +35,13 @@ pub fn elements_from_right(line: &[u8]) -> impl Iterator<Item = Option<Forwarded
     })
 }
 
-/// A parameter's name and its value, unquoted.
+/// A parameter's name, and its value without quotes.
 type Pair<'l> = (&'l [u8], Vec<u8>);
-/// The pairs of an element, the last first, and the line before its comma; `None` at the line's
-/// start.
+/// The pairs of an element, the last pair first, and the line before the element's comma. The line
+/// is `None` if the element is the first one.
 type LastElement<'l> = (Vec<Pair<'l>>, Option<&'l [u8]>);
 
-/// Splits off the last element. Returns `None` if it violates the grammar.
+/// Splits off the last element. Returns `None` if the element violates the grammar.
 fn split_last_element(line: &[u8]) -> Option<LastElement<'_>> {
     let mut pairs = Vec::new();
     let mut rest = line.trim_ascii_end();
@@ -55,7 +54,7 @@ fn split_last_element(line: &[u8]) -> Option<LastElement<'_>> {
                 let (pair, before) = split_last_pair(rest)?;
                 pairs.push(pair);
                 rest = before.trim_ascii_end();
-                // Before a pair there is a separator, or nothing.
+                // A separator must precede a pair, or the pair is the first one.
                 if !matches!(rest, [] | [.., b',' | b';']) {
                     return None;
                 }
@@ -64,7 +63,7 @@ fn split_last_element(line: &[u8]) -> Option<LastElement<'_>> {
     }
 }
 
-/// Splits off the last pair of a text that ends with one.
+/// Splits off the last pair of a text. Returns `None` if the text does not end with a pair.
 fn split_last_pair(text: &[u8]) -> Option<(Pair<'_>, &[u8])> {
     let (value, before) = match text {
         [quoted @ .., b'"'] => split_last_quoted(quoted)?,
@@ -78,19 +77,19 @@ fn split_last_pair(text: &[u8]) -> Option<(Pair<'_>, &[u8])> {
     (!name.is_empty()).then_some(((name, value), before))
 }
 
-/// Splits off the last run of bytes that neither separate nor quote. This is more than the bytes of
-/// a token: some proxies don't quote the colon of a port.
+/// Splits off the last run of bytes that neither separate nor quote. The run may contain bytes that
+/// no token has: some proxies write the colon of a port without quotes.
 fn split_last_run(text: &[u8]) -> (&[u8], &[u8]) {
     let separates = |byte: &u8| matches!(byte, b',' | b';' | b'=' | b'"' | b' ' | b'\t');
     let start = text.iter().rposition(separates).map_or(0, |at| at + 1);
     (&text[start..], &text[..start])
 }
 
-/// Splits off the content of a quoted string whose closing quote is already gone, and removes the
-/// backslashes that quote a byte. The string begins at the last quote with an even number of
+/// Splits off the content of a quoted string, and removes the backslashes that quote a byte. `text`
+/// ends before the closing quote. The string begins at the last quote with an even number of
 /// backslashes before it.
 fn split_last_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    // A closing quote behind an odd number of backslashes would be a quoted one.
+    // Behind an odd number of backslashes, the quote would not close the string.
     if backslashes_at_end(text) % 2 == 1 {
         return None;
     }
@@ -114,8 +113,8 @@ fn backslashes_at_end(text: &[u8]) -> usize {
     text.iter().rev().take_while(|byte| **byte == b'\\').count()
 }
 
-/// Returns the parameters that riskgate reads. `None` if one of them occurs twice, which RFC 7239
-/// section 4 forbids, or is no UTF-8.
+/// Returns the element with the parameters that riskgate reads. `None` if one of these parameters
+/// occurs twice, which RFC 7239 section 4 forbids, or is no UTF-8.
 fn element_of_pairs(pairs: &[Pair<'_>]) -> Option<ForwardedElement> {
     let mut element = ForwardedElement::default();
     for (name, value) in pairs {

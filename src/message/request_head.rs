@@ -1,7 +1,7 @@
 //! The strict parser of a request head (RFC 9112).
 //!
-//! The parser refuses every head that two servers could read differently, before riskgate routes
-//! the request. It changes no bytes.
+//! Before riskgate routes a request, the parser refuses every head that two servers could read
+//! differently. The parser changes no bytes.
 
 mod accepted;
 mod cookies;
@@ -15,15 +15,15 @@ use http::header::{HOST, TRANSFER_ENCODING};
 use pingora::http::RequestHeader;
 
 use crate::model::refusal::Refusal;
-pub use accepted::Accepted;
+pub use accepted::AcceptedTypes;
 pub use cookies::{MAX_DIVIDED_COOKIE_BYTES, join_cookie_fields};
 pub use fields::{
     MAX_CONNECTION_OPTIONS, RequestBodyFraming, RequestFields, bearer_credentials,
-    parse_content_length, value_if_single,
+    host_without_port, parse_content_length, value_if_single,
 };
 pub use limits::RequestLimits;
 use lines::CrlfLines;
-pub use list::{expects_continue, list_members};
+pub use list::{expects_continue, members_of_list};
 pub use request_line::{BUILTIN_METHODS, RequestLine, RequestLineGuess, takes_body};
 
 /// A complete request head at the front of a buffer.
@@ -31,7 +31,7 @@ pub use request_line::{BUILTIN_METHODS, RequestLine, RequestLineGuess, takes_bod
 pub struct RequestHead<'b> {
     /// The length of the head in bytes, including the empty line.
     pub head_length: usize,
-    /// Where the body that follows ends.
+    /// Where the body behind the head ends.
     pub body: RequestBodyFraming,
     /// The request line.
     pub request_line: RequestLine<'b>,
@@ -40,14 +40,14 @@ pub struct RequestHead<'b> {
 }
 
 /// Parses the request head at the front of `bytes`. Returns `None` if the head is incomplete.
-/// `scanned_length` is the number of bytes that an earlier call searched without finding the end of
-/// the head: a head that trickles in is not searched from its start each time.
+/// `scanned_length` is the number of bytes in which an earlier call has not found the end of the
+/// head. This call does not search them again.
 pub fn parse_request_head<'b>(
     bytes: &'b [u8],
     scanned_length: usize,
     limits: &RequestLimits,
 ) -> Result<Option<RequestHead<'b>>, Refusal> {
-    // An empty line before the request line is tolerated (RFC 9112 section 2.2).
+    // riskgate tolerates one empty line before the request line (RFC 9112 section 2.2).
     let lead = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     let block = &bytes[lead..];
     let from = scanned_length.saturating_sub(lead + 3).min(block.len());
@@ -76,29 +76,30 @@ pub fn parse_request_head<'b>(
     Ok(Some(RequestHead { head_length: lead + end + 4, body, request_line: request, fields }))
 }
 
-/// Iterates over the names and values of a head's fields, in their order. The head must have been
-/// parsed before, because this function checks nothing. Names keep the case that the client sent.
+/// Iterates over the names and values of a head's fields, in their order. The caller has parsed the
+/// head before, so this function checks nothing. Names have the case that the client sent.
 pub fn iter_parsed_fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     let mut lines = CrlfLines(header);
     let lines = std::iter::from_fn(move || lines.next_line().ok().flatten());
     lines.skip_while(|line| line.is_empty()).skip(1).filter_map(fields::split_field)
 }
 
-/// Returns a head that has been parsed before, without what was received behind it.
+/// Returns the head at the front of `received`, without the bytes behind it. The caller has parsed
+/// the head before.
 pub fn without_body(received: &[u8]) -> &[u8] {
     let start = received.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let end = memchr::memmem::find(&received[start..], b"\r\n\r\n");
     end.map_or(received, |end| &received[..start + end + 4])
 }
 
-/// Returns the method and the target of a head that has been parsed before.
+/// Returns the method and the target of a head. The caller has parsed the head before.
 pub fn parsed_request_line(header: &[u8]) -> (&[u8], &[u8]) {
     let start = header.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let mut words = header[start..].splitn(3, |byte| *byte == b' ');
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
 
-/// The most bytes behind the target of a request line, with a CR: more than the version needs.
+/// The most bytes behind the target of a request line. The version and a CR need fewer.
 const MAX_VERSION_BYTES: usize = 64;
 
 /// Refuses an incomplete head that no further bytes can make valid.
@@ -120,8 +121,8 @@ fn check_incomplete_head(
     if is_malformed { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
-/// Returns true if a part of the request line is too long. The line may lack its end: a line that
-/// is too long stays so, whatever follows.
+/// Returns true if a part of the request line is too long. `line` may be incomplete: no further
+/// bytes can make it shorter.
 fn is_request_line_too_long(line: &[u8], limits: &RequestLimits) -> bool {
     if line.len() <= limits.target_bytes {
         return false;
@@ -152,21 +153,21 @@ fn find_crlf_crlf(block: &[u8], search_start: usize) -> Option<usize> {
 }
 
 impl RequestHead<'_> {
-    /// Returns true if the fast path can serve the request: one over HTTP/1.1 for a path, by
-    /// [`RequestFields::may_take_fast_path`].
+    /// Returns true if the fast path can serve the request: it has HTTP/1.1 and a target in origin
+    /// form, and [`RequestFields::may_take_fast_path`] is true.
     pub fn may_take_fast_path(&self) -> bool {
         self.request_line.is_http_11
             && self.request_line.target.first() == Some(&b'/')
             && self.fields.may_take_fast_path(self.request_line.method)
     }
 
-    /// Returns true if the header tells where a body ends, even if that has no bytes.
+    /// Returns true if the header says that a body follows, even a body without bytes.
     pub fn announces_body(&self) -> bool {
         self.body != RequestBodyFraming::Length(0) || !self.fields.has_no_content_length()
     }
 }
 
-/// Returns the size that the header of an HTTP/2 request has over HTTP/1.1, in bytes.
+/// Returns the size that the header of an HTTP/2 request would have over HTTP/1.1, in bytes.
 fn http1_size(request: &RequestHeader) -> usize {
     let fields = request.headers.iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
@@ -176,9 +177,9 @@ fn http1_size(request: &RequestHeader) -> usize {
     line + "  HTTP/1.1\r\n\r\n".len() + host + fields.sum::<usize>()
 }
 
-/// Checks an HTTP/2 request against riskgate's rules for HTTP/1.1 requests. The h2 crate has
-/// checked the framing and the grammar of the fields; the caller has joined `Cookie`. `has_body` is
-/// true if a body follows the header. Returns the fields that riskgate reads.
+/// Checks an HTTP/2 request by riskgate's rules for HTTP/1.1 requests. The h2 crate has checked the
+/// framing and the grammar of the fields, and the caller has joined `Cookie`. `has_body` says
+/// whether a body follows the header. Returns the fields that riskgate reads.
 pub fn check_http2_request<'r>(
     request: &'r RequestHeader,
     has_body: bool,
@@ -193,7 +194,7 @@ pub fn check_http2_request<'r>(
     fields.host = authority.unwrap_or_default();
     fields.host_count = usize::from(authority.is_some());
     for (name, value) in &request.headers {
-        // Host may repeat the authority; a different Host was refused when the request was decoded.
+        // `Host` may repeat the authority. Pingora has refused a request with another `Host`.
         if !(name == HOST && authority.is_some()) {
             fields.add_field(name.as_str().as_bytes(), value.as_bytes())?;
         }
@@ -210,8 +211,8 @@ pub fn check_http2_request<'r>(
     fields.check_host_framing_and_expect(&line, limits)?;
     let framing = fields.parse_body_framing(&line, limits)?;
     let may_have_body = takes_body(method) || limits.is_authz_target(target);
-    // Without a length, the end of the stream ends the body. The h2 crate resets the stream if a
-    // body contradicts its length.
+    // A body without a length ends with its stream. If a body has another length than announced,
+    // the h2 crate resets the stream.
     let may_follow = may_have_body || !fields.has_no_content_length();
     if has_body && framing == RequestBodyFraming::Length(0) && !may_follow {
         return Err(Refusal::BadRequest);

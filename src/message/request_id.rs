@@ -1,7 +1,7 @@
-//! The id of a request: the client's, or a generated one.
+//! The id of a request: the client's id, or a generated id.
 //!
-//! Owns the grammar of an id and the generator. It reads no header; the gate makes sure that a
-//! client's id contains no key, because ids are logged and forwarded.
+//! Owns the grammar of an id, and the generator. The gate makes sure that a client's id contains no
+//! key, because riskgate logs and forwards ids.
 
 use std::hash::Hasher;
 use std::ops::Deref;
@@ -19,7 +19,7 @@ const GENERATED_ID_LENGTH: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct RequestId(IdText);
 
-/// A generated id needs no allocation, and nobody moves 128 bytes for it.
+/// The text of an id. A generated id needs no allocation, and moving it moves few bytes.
 #[derive(Clone, Debug)]
 enum IdText {
     Short(ArrayString<GENERATED_ID_LENGTH>),
@@ -59,8 +59,8 @@ impl Deref for RequestId {
     }
 }
 
-/// Generates ids of 128 bits: a counter hashed by SipHash with a random key, so that nobody can
-/// predict the next id from earlier ones.
+/// Generates ids of 128 bits: SipHash with a random key hashes a counter. So nobody can predict the
+/// next id from earlier ids.
 pub struct RequestIdGenerator {
     siphash_key: [u8; 16],
     generated_count: AtomicU64,
@@ -81,7 +81,7 @@ impl RequestIdGenerator {
         let mut hasher = SipHasher13::new_with_key(&self.siphash_key);
         hasher.write_u64(self.generated_count.fetch_add(1, Ordering::Relaxed));
         let mut digits = [0; GENERATED_ID_LENGTH];
-        // The only error is that of another length.
+        // Encoding fails only if `digits` has another length.
         let _ = hex::encode_to_slice(hasher.finish128().as_bytes(), &mut digits);
         let id = ArrayString::from_byte_string(&digits);
         RequestId(id.map_or_else(|_| IdText::default(), IdText::Short))

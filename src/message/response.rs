@@ -1,7 +1,7 @@
 //! The only writer of riskgate's own responses: their status, header fields and body.
 //!
 //! Owns the names and the order of riskgate's fields, over HTTP/1.1 and HTTP/2, on the Pingora path
-//! and the fast path. It decides nothing: its callers pass the status, the body and the facts.
+//! and the fast path. The callers decide on the status, the body and the facts.
 
 mod common_headers;
 mod cors;
@@ -26,20 +26,19 @@ pub use cors::{Cors, CorsGrant};
 pub(crate) use header_field::FieldName;
 pub use header_field::{TRACEPARENT, X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
-/// The type of a page.
-const HTML: &str = "text/html; charset=utf-8";
+/// The `Content-Type` of a page.
+const HTML_CONTENT_TYPE: &str = "text/html; charset=utf-8";
 
 /// A response of riskgate itself.
 pub struct Reply {
     status: u16,
     body: Bytes,
     extra_headers: ExtraHeaders,
-    /// Whether the response carries `X-Fail-Open: true`, which asks the client to let its user
-    /// through.
+    /// Whether the response has `X-Fail-Open: true`, which asks the client to let its user through.
     asks_to_fail_open: bool,
     /// Whether the connection closes after the response.
     should_close: bool,
-    /// The facts for a server behind the proxy that asked.
+    /// The fields for the server behind a proxy that asked.
     facts: Vec<(&'static FieldName, SmolStr)>,
     /// The type of the body.
     content_type: &'static str,
@@ -56,13 +55,13 @@ enum ExtraHeaders {
     TableSource,
     /// The provider that the client's user probably meant.
     DidYouMean(SmolStr),
-    /// Where the client finds another page.
+    /// `Location`.
     Location(SmolStr),
     /// `WWW-Authenticate`.
     Challenge,
-    /// The allowed methods.
+    /// `Allow`: the allowed methods.
     Allow(SmolStr),
-    /// Seconds until the client may try again.
+    /// `Retry-After`: seconds until the client may try again.
     RetryAfter(u64),
     /// The methods that a page of another origin may use, and the fields that it may send.
     Preflight {
@@ -85,8 +84,8 @@ pub struct VerdictFacts {
 }
 
 impl VerdictFacts {
-    /// `parent_range_in_body` is the range of the reply's body that contains the matched parent
-    /// domain. It is `None` if the domain itself matched, or if nothing matched.
+    /// Creates the facts. `parent_range_in_body` is the range of the reply's body that is the
+    /// matched parent domain; `None` if the domain itself matched, or if no row matched.
     pub fn new(
         table_version: &str,
         source: VerdictSource,
@@ -124,25 +123,25 @@ impl Reply {
         Reply { varies_by_accept: true, ..self }
     }
 
-    /// 200 with a JSON body.
-    pub fn json(body: Bytes) -> Reply {
+    /// Makes a 200 with a JSON body.
+    pub fn of_json(body: Bytes) -> Reply {
         Reply::new(200, body, ExtraHeaders::Nothing)
     }
 
-    /// The answer to a check, from what riskgate knows.
-    pub fn check_answer(body: Bytes) -> Reply {
+    /// Makes riskgate's own answer to a check, from the table.
+    pub fn of_check_answer(body: Bytes) -> Reply {
         Reply::new(200, body, ExtraHeaders::TableSource)
     }
 
-    /// The verdict on a domain.
-    pub fn verdict(body: Bytes, facts: VerdictFacts) -> Reply {
+    /// Makes the answer with the verdict on a domain.
+    pub fn of_verdict(body: Bytes, facts: VerdictFacts) -> Reply {
         Reply::new(200, body, ExtraHeaders::Verdict(facts))
     }
 
-    /// A refusal on a route whose callers expect the statuses of a gateway (RFC 9110 section 15.6):
-    /// 502 if no upstream server could be reached, and 504 if none answered in time.
-    pub fn refusal_of_gateway(refusal: &Refusal) -> Reply {
-        let mut reply = Reply::refusal(refusal);
+    /// Makes the response to a refused request, on a route with the statuses of a gateway (RFC 9110
+    /// section 15.6): 502 if no upstream server could be reached, and 504 if none answered in time.
+    pub fn of_refusal_by_gateway(refusal: &Refusal) -> Reply {
+        let mut reply = Reply::of_refusal(refusal);
         match refusal {
             Refusal::UpstreamUnavailable => reply.status = 502,
             Refusal::UpstreamTimeout => reply.status = 504,
@@ -151,22 +150,22 @@ impl Reply {
         reply
     }
 
-    /// Returns the refusal with its words for the clients of an operator's own service.
+    /// Returns the reply with the refusal's message for the clients of an operator's own service.
     pub fn with_words_for_route(self, refusal: &Refusal) -> Reply {
         Reply { body: Bytes::from(refusal.body_with_message(refusal.message_on_route())), ..self }
     }
 
-    /// Returns the refusal with a page for people as its body.
+    /// Returns the reply with an HTML page about the refusal as its body.
     pub fn with_page(self, refusal: &Refusal) -> Reply {
         let suggestion = match refusal {
             Refusal::EmailRefused { suggestion, .. } => suggestion.as_deref(),
             _ => None,
         };
         let page = render_error_page(self.status, refusal.message_on_route(), suggestion);
-        Reply { body: page.into(), content_type: HTML, ..self }
+        Reply { body: page.into(), content_type: HTML_CONTENT_TYPE, ..self }
     }
 
-    /// Returns the refusal with problem details (RFC 9457) as its body.
+    /// Returns the reply with problem details (RFC 9457) about the refusal as its body.
     pub fn with_problem_details(self, refusal: &Refusal, is_on_route: bool) -> Reply {
         let status = StatusCode::from_u16(self.status).unwrap_or_default();
         let title = status.canonical_reason().unwrap_or_default();
@@ -175,8 +174,8 @@ impl Reply {
         Reply { body, content_type: "application/problem+json", ..self }
     }
 
-    /// A refusal, with the headers that belong to it.
-    pub fn refusal(refusal: &Refusal) -> Reply {
+    /// Makes the response to a refused request, with the header fields for this refusal.
+    pub fn of_refusal(refusal: &Refusal) -> Reply {
         let extra_headers = match refusal {
             Refusal::Unauthorized => ExtraHeaders::Challenge,
             Refusal::MethodNotAllowed { allow } => ExtraHeaders::Allow(allow.clone()),
@@ -212,43 +211,44 @@ impl Reply {
         reply
     }
 
-    /// 303: the client gets the page at `location` instead.
+    /// Makes a 303, after which the client gets the page at `location`.
     pub fn see_other(location: &str) -> Reply {
         Reply::new(303, Bytes::new(), ExtraHeaders::Location(location.into()))
     }
 
-    /// 308 to another location, without a body.
+    /// Makes a 308 to another location, without a body.
     pub fn permanent_redirect(location: &str) -> Reply {
         Reply::new(308, Bytes::new(), ExtraHeaders::Location(location.into()))
     }
 
-    /// 204, in response to an OPTIONS request that is not a preflight.
-    pub fn options_without_preflight(allow: SmolStr) -> Reply {
+    /// Makes a 204, in response to an OPTIONS request that is no CORS preflight.
+    pub fn of_options(allow: SmolStr) -> Reply {
         Reply::new(204, Bytes::new(), ExtraHeaders::Allow(allow))
     }
 
-    /// 204, in response to a preflight of an allowed origin: its pages may use these methods, and
-    /// send these fields.
-    pub fn preflight(methods: SmolStr, headers: String) -> Reply {
+    /// Makes a 204, in response to a CORS preflight of an allowed origin. Pages of this origin may
+    /// use these methods, and send these fields.
+    pub fn of_preflight(methods: SmolStr, headers: String) -> Reply {
         Reply::new(204, Bytes::new(), ExtraHeaders::Preflight { methods, headers })
     }
 
-    /// 403, in response to a preflight of an origin that no key allows.
-    pub fn refused_preflight() -> Reply {
+    /// Makes a 403, in response to a CORS preflight of an origin that no key allows.
+    pub fn of_refused_preflight() -> Reply {
         Reply::new(403, Bytes::new(), ExtraHeaders::Nothing)
     }
 
-    /// Makes the response an answer to a proxy that asked whether to admit a request: with this
+    /// Makes the response an answer to a proxy that asks whether to admit a request: with this
     /// status, and with these fields for the server behind the proxy.
     pub fn for_proxy(mut self, status: u16, facts: Vec<(&'static FieldName, SmolStr)>) -> Reply {
         (self.status, self.facts) = (status, facts);
         self
     }
 
-    /// 200 without a body, for a proxy that asked: the request may pass. `asks_to_fail_open` says
-    /// that riskgate did not judge it.
-    pub fn admitted(asks_to_fail_open: bool) -> Reply {
-        Reply { asks_to_fail_open, ..Reply::json(Bytes::new()) }
+    /// Makes a 200 without a body for a proxy that asks: the proxy may let the request pass.
+    /// `asks_to_fail_open` says that riskgate failed to judge the request, or that the month is
+    /// spent.
+    pub fn of_admission(asks_to_fail_open: bool) -> Reply {
+        Reply { asks_to_fail_open, ..Reply::of_json(Bytes::new()) }
     }
 
     /// Returns the status code.
@@ -262,9 +262,9 @@ impl Reply {
         if is_head_method { &NO_BODY } else { &self.body }
     }
 
-    /// The connection closes after this response, because the rest of the request's body is unread
-    /// and would be taken for the next request.
-    pub fn before_unread_body(mut self) -> Reply {
+    /// Lets the connection close after this response. Otherwise riskgate would take the unread rest
+    /// of the request's body for the next request.
+    pub fn closing_connection(mut self) -> Reply {
         self.should_close = true;
         self
     }
@@ -318,7 +318,7 @@ impl Reply {
             }
         }
         self.facts.iter().for_each(|(field, value)| put(field, value.as_bytes()));
-        if self.content_type == HTML {
+        if self.content_type == HTML_CONTENT_TYPE {
             put(&header_field::CONTENT_SECURITY_POLICY, PAGE_POLICY.as_bytes());
         }
         if self.varies_by_accept {
@@ -339,7 +339,7 @@ impl Reply {
         let mut block = BytesMut::with_capacity(512);
         self.for_each_field(common, &mut |field, value| {
             block.extend_from_slice(value);
-            // riskgate's own values are visible ASCII; any other value is a bug and left out.
+            // riskgate's own values are visible ASCII. Any other value is a bug, and is left out.
             if let Ok(value) = field.to_header_value(block.split().freeze()) {
                 parts.headers.append(&field.name, value);
             }
@@ -347,7 +347,7 @@ impl Reply {
         ResponseHeader::from(parts)
     }
 
-    /// Appends the whole response to `out`, byte for byte as Pingora writes it over HTTP/1.1. A
+    /// Appends the whole response to `out`, with the same bytes as Pingora writes over HTTP/1.1. A
     /// response to HEAD has no body. `date` is the value of `Date` (RFC 9110 section 5.6.7).
     pub fn append_as_http1(
         &self,

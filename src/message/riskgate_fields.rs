@@ -1,5 +1,5 @@
-//! The `X-Riskgate-` fields that tell a server behind riskgate who the client is, and what
-//! screening found.
+//! The `X-Riskgate-` fields that tell a server who the client is, and what screening found. The
+//! server is riskgate's upstream server, or the server of a proxy that asks.
 
 use http::header::HeaderName;
 use itoa::Buffer;
@@ -34,17 +34,17 @@ static X_RISKGATE_INBOX: FieldName =
 pub struct ScreeningFacts<'f> {
     /// `pass`, `review`, `would_block`, `block` or `unscreened`.
     pub action: &'static str,
-    /// The reason of the worst verdict, or why the form was not screened.
+    /// The reason of the verdict that decided, or why riskgate did not judge the form.
     pub reason: &'static str,
-    /// The worst score.
+    /// The score of the verdict that decided.
     pub score: Option<u8>,
-    /// The domain of the address with the worst score.
+    /// The domain of the verdict that decided.
     pub domain: Option<&'f str>,
     /// The provider that the user probably meant.
     pub suggestion: Option<&'f str>,
     /// The rule that decided.
     pub rule: Option<&'f str>,
-    /// The inbox of the address.
+    /// The inbox of all addresses in the form.
     pub inbox: Option<Pseudonym>,
 }
 

@@ -1,5 +1,5 @@
-//! A request on the Pingora path until it may be forwarded: the gates, its body, the charge, the
-//! screening.
+//! The steps of a request on the Pingora path before riskgate forwards it: the gates, the body, the
+//! charge, and the screening.
 
 use bytes::Bytes;
 use pingora::Result;
@@ -7,7 +7,7 @@ use pingora_proxy::Session;
 
 use super::request_body::{self, BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES};
 use crate::gate::{
-    BodyOptions, BodyToForward, Gate, Gated, RequestContext, send_continue_if_awaited,
+    AfterGates, BodyOptions, BodyToForward, Gate, RequestContext, send_continue_if_awaited,
 };
 use crate::model::refusal::Refusal;
 use crate::screening::ReceivedBody;
@@ -17,13 +17,14 @@ const HTTP2_FRAME_BYTES: usize = 16 * 1024;
 /// The most bytes of a body that Pingora reads at a time.
 const PINGORA_READ_BYTES: usize = 64 * 1024;
 
-/// How the bodies of requests are read before they are forwarded.
+/// How the Pingora path reads the bodies of requests before it forwards them.
 #[derive(Clone, Copy)]
 pub(super) struct BodyReading {
-    /// Whether no read of an HTTP/1.1 body goes on beyond [`MAX_HELD_BODY_BYTES`].
+    /// Whether a read of an HTTP/1.1 body always ends at [`MAX_HELD_BODY_BYTES`], as it does on
+    /// riskgate's own listeners.
     pub are_parts_bounded: bool,
-    /// Whether a body is read only if it is screened. Otherwise it is held, so that a slow client
-    /// keeps no server waiting.
+    /// Whether riskgate reads a body only to screen it. If false, riskgate holds each short body
+    /// until it is complete, so that no server waits for a slow client.
     pub is_for_screening_alone: bool,
 }
 
@@ -34,15 +35,16 @@ impl Gate {
     /// or a refusal: return true too. If it returns false, the request may be forwarded. A client
     /// that waits for 100 Continue has then received the 100.
     ///
-    /// To screen a form, it reads the body: whole, or the first 64 KiB. Pingora keeps what was read
-    /// and forwards it, but for the start of some longer bodies. Call [`Gate::request_body_filter`]
-    /// in your `request_body_filter`, which adds that start.
+    /// To screen a form, this method reads the body: the whole body, or the first 64 KiB. Pingora
+    /// keeps these bytes and forwards them, apart from the start of some longer bodies. Call
+    /// [`Gate::request_body_filter`] in your `request_body_filter`, which adds this start.
     ///
     /// The future waits for the client's body, at most `listen.body_timeout`. It waits for the
-    /// store, at most `store.deadline`: on `/v1/usage`, or if the account has no leased call left.
+    /// store, at most `store.deadline`, on `/v1/usage`, and if the process holds no leased call of
+    /// the account.
     ///
     /// # Errors
-    /// Returns an error if the client's connection can't be read from or written to.
+    /// Returns an error if riskgate can't read from the client or can't write to it.
     pub async fn request_filter(
         &self,
         session: &mut Session,
@@ -67,16 +69,16 @@ pub(super) async fn admit_request(
     reading: BodyReading,
 ) -> Result<Option<BodyToForward>> {
     let route = match gate.answer_unless_forwarded(session, ctx).await? {
-        Gated::Answered => return Ok(None),
-        Gated::Charged => return Ok(Some(BodyToForward::Nothing)),
-        Gated::Uncharged(route) => Some(route),
-        Gated::AskedByProxy => None,
+        AfterGates::Answered => return Ok(None),
+        AfterGates::Charged => return Ok(Some(BodyToForward::Nothing)),
+        AfterGates::Uncharged(route) => Some(route),
+        AfterGates::AskedByProxy => None,
     };
     let is_asked_by_proxy = route.is_none();
     let client = session.as_downstream_mut();
     let announced_length = request_body::announced_length(client.req_header());
     let announces_body = announced_length.is_some() || !client.is_body_done();
-    // Of a body that a proxy asks about, the start is read, however long it is.
+    // If a proxy asks, riskgate reads the start of the body, however long the body is.
     let max_bytes = if is_asked_by_proxy { usize::MAX } else { gate.body_options().max_bytes };
     if announced_length.is_some_and(|length| length > max_bytes) {
         gate.refuse(&Refusal::ContentTooLarge, session, ctx).await?;
@@ -84,7 +86,8 @@ pub(super) async fn admit_request(
     }
     let is_screened = ctx.is_body_screened();
     if reading.is_for_screening_alone && is_screened {
-        // The listeners of `riskgate run` send it when the body is read.
+        // On the listeners of `riskgate run`, the connection sends the 100 when Pingora reads the
+        // body.
         send_continue_if_awaited(session).await?;
     }
     let held = match is_screened || !reading.is_for_screening_alone {
@@ -92,11 +95,12 @@ pub(super) async fn admit_request(
             .await?
         {
             Ok(held) => held,
-            // What was not read is judged as such, or a slow body would pass every check.
+            // riskgate judges the request as one whose body was not read. Otherwise a client could
+            // avoid the screening with a slow body.
             Err(HoldError::Fault(_)) if is_asked_by_proxy => HeldBody::Start(Bytes::new()),
             Err(error) => {
                 let reply = gate.finish_with_refusal(&error.into_refusal()?, ctx);
-                ctx.send_reply(&reply.before_unread_body(), session).await?;
+                ctx.send_reply(&reply.closing_connection(), session).await?;
                 return Ok(None);
             }
         },
@@ -119,23 +123,23 @@ pub(super) async fn admit_request(
         _ if !announces_body => BodyToForward::Nothing,
         HeldBody::Whole(body) => BodyToForward::Whole(body.len()),
         HeldBody::Start(start) => {
-            // Pingora sends what it has kept.
+            // If Pingora has kept the start, Pingora forwards it.
             let is_kept = session.as_downstream().get_retry_buffer().is_some();
             BodyToForward::streamed(if is_kept { Bytes::new() } else { start })
         }
     }))
 }
 
-/// How the body of a request is held.
+/// How riskgate holds the body of a request.
 struct HoldRules {
     reading: BodyReading,
-    /// Whether the start of a longer body is judged, and so held too.
+    /// Whether riskgate screens the body, and so holds the start even of a longer body.
     is_screened: bool,
     /// The most bytes that the body may have.
     max_bytes: usize,
 }
 
-/// Reads the body of a request, as far as it is held before a server is asked.
+/// Reads the whole body of a request, or the start of a longer body.
 async fn hold_body(
     gate: &Gate,
     session: &mut Session,

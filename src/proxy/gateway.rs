@@ -1,8 +1,8 @@
 //! The whole proxy on the Pingora path, as the steps of one request.
 //!
-//! `request_filter` runs the gates, `upstream_peer` chooses a server, the other filters decide what
-//! is forwarded in each direction, `fail_to_proxy` turns an error into a response, and `logging`
-//! counts the request. The rules of each step are in the module that it calls.
+//! `request_filter` runs the gates, `upstream_peer` chooses a server, `fail_to_proxy` turns an
+//! error into a response, and `logging` counts the request. The other filters decide what riskgate
+//! forwards in each direction. The rules of each step are in the module that the step calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ use crate::support::test_fault::{TestFault, is_injected};
 pub struct Gateway {
     gate: Gate,
     upstreams: Arc<Upstreams>,
-    /// Whether no read of an HTTP/1.1 body goes on beyond 64 KiB.
+    /// See [`BodyReading::are_parts_bounded`].
     are_parts_bounded: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct ProxyContext {
     /// The deadline of the exchange; `None` before it begins.
     deadline: Option<ExchangeDeadline>,
     attempts: CountedAttempts,
-    /// What failed in the last attempt; `None` if nothing did, or if only Pingora knows.
+    /// What failed in the last attempt; `None` if nothing failed, or if only Pingora knows.
     failure: Option<Failure>,
     /// The address of the server that the current attempt asks.
     server_address: String,
@@ -65,10 +65,10 @@ pub struct ProxyContext {
     is_upstream_response_complete: bool,
     /// Whether only the end of the server's connection ends the response.
     does_response_end_with_connection: bool,
-    /// The permit for this request's exchange; `None` before the exchange, and once the server has
-    /// sent all.
+    /// The permit for this request's exchange. `None` before the exchange, and once the server is
+    /// free for other exchanges.
     exchange_permit: Option<ExchangePermit>,
-    /// The memory for the end of the response, which waits for the client.
+    /// Counts the bytes of the end of the response that wait for the client.
     held_response: Option<HeldBytesGuard>,
     /// The bytes of the response's body that were passed to the client.
     passed_response_bytes: u64,
@@ -92,15 +92,15 @@ impl Gateway {
         Gateway { gate, upstreams, are_parts_bounded: false }
     }
 
-    /// The same, behind listeners of riskgate: they let no read of an HTTP/1.1 body go on beyond
-    /// 64 KiB.
+    /// Creates a gateway behind riskgate's own listeners, on which a read of an HTTP/1.1 body ends
+    /// at 64 KiB.
     pub(crate) fn behind_own_listeners(gate: Gate, upstreams: Arc<Upstreams>) -> Gateway {
         Gateway { gate, upstreams, are_parts_bounded: true }
     }
 
-    /// The service that checks the health of the upstream servers, and resolves their names again;
-    /// add it to your server. Without it, riskgate skips a server only after a connection to it has
-    /// failed, and keeps the addresses of the start.
+    /// Returns the service that checks the health of the upstream servers, and resolves their names
+    /// again. Add the service to your server. Without the service, riskgate skips a server only
+    /// after a connection to this server has failed, and keeps the addresses of the start.
     pub fn background_service(&self) -> impl ServiceWithDependents + use<> {
         let state = Arc::clone(self.gate.state());
         let service = UpstreamService::new(Arc::clone(&self.upstreams), state);
@@ -142,9 +142,10 @@ impl ProxyContext {
         self.deadline.is_some_and(|deadline| deadline.has_passed())
     }
 
-    /// Returns true if the response must fail because its server is late: the guard has ended the
-    /// connection, or does so now. A response with a length or chunks is complete, or Pingora sees
-    /// that it isn't. So it may go on if the server has sent all, and the client is late.
+    /// Returns true if the response must fail because its server is late. Before the body, the
+    /// deadline decides. During the body, the response must fail if the guard has ended the
+    /// connection and if the end of the connection would end the body. If the body has a length or
+    /// chunks, Pingora sees whether it is complete.
     fn must_fail_response(&self) -> bool {
         let is_for_body_part = self.deadline.is_some_and(|deadline| deadline.is_for_body_part());
         match is_for_body_part {
@@ -164,8 +165,8 @@ impl ProxyContext {
         }
     }
 
-    /// Lets other requests use the server, if there is memory for the part of the response that
-    /// waits for the client.
+    /// Lets other requests use the server, if riskgate may hold the bytes of the response that wait
+    /// for the client.
     fn free_server(&mut self, gate: &Gate, waiting_bytes: usize) {
         let mut held = gate.begin_held_body(&self.request_context);
         if held.grow_to(waiting_bytes) {
@@ -173,10 +174,9 @@ impl ProxyContext {
         }
     }
 
-    /// Ends the exchange if it is complete: frees the server, and drops the guard of its
-    /// connection. Pingora may reuse the
-    /// server's connection for another request before it calls `logging` for this one. The deadline
-    /// of this request must not end the other request's exchange.
+    /// If the exchange is complete, frees the server, and drops the guard of its connection.
+    /// Pingora may reuse the connection for another request before it calls `logging` for this
+    /// request. The deadline of this request must not end the other request's exchange.
     fn end_exchange_if_complete(
         &mut self,
         session: &mut Session,
@@ -405,8 +405,7 @@ impl ProxyHttp for Gateway {
         if let (Some(body), true) = (body, is_injected(TestFault::AlterResponseBody)) {
             *body = vec![b'x'; body.len()].into();
         }
-        // After the deadline the response must fail, so that a truncated body doesn't look
-        // complete.
+        // If the deadline truncates a body, the response must not look complete.
         if ctx.must_fail_response() {
             return Err(Error::new_up(ErrorType::ReadTimedout));
         }
@@ -431,7 +430,7 @@ impl ProxyHttp for Gateway {
         ctx.connection_guard = None;
         let failed = FailedExchange {
             failure: ctx.failure.unwrap_or_else(|| classify_error(error)),
-            attempts: ctx.attempts.uncounted(),
+            attempts: ctx.attempts.attempts(),
             is_past_deadline: ctx.is_past_deadline(),
         };
         self.gate.answer_failure(session, error, &mut ctx.request_context, failed).await
@@ -445,7 +444,7 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    /// riskgate logs the error itself, without the target, which may contain an e-mail address.
+    /// riskgate logs the error, without the target, which may contain an e-mail address.
     fn suppress_error_log(&self, _session: &Session, _ctx: &ProxyContext, _error: &Error) -> bool {
         true
     }

@@ -1,8 +1,9 @@
-//! Request bodies. riskgate holds a short body until it is complete, before it asks an upstream
-//! server. After a response it reads and discards the rest of a body.
+//! Reads request bodies. riskgate holds a short body until it is complete, and only then asks an
+//! upstream server. After a response, riskgate reads and discards the rest of a body.
 //!
-//! Owns the limits of time and size of these operations. It never interprets a body. The parser of
-//! the request head decides whether a request may have a body.
+//! Owns three limits: the bytes of a short body, the time to discard a body, and the time for the
+//! start of a body. The limits of the config come from [`BodyOptions`]. The parser of the request
+//! head decides whether a request may have a body.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -22,16 +23,16 @@ use crate::gate::{BodyOptions, HeldBytesGuard};
 use crate::message::request_head::{expects_continue, parse_content_length};
 use crate::model::refusal::Refusal;
 
-/// A body of at most this many bytes is held until it is complete. Pingora keeps as many bytes for
-/// a retry. After a response over HTTP/2, riskgate reads and discards at most this many bytes.
+/// riskgate holds a body of at most this many bytes until it is complete. Pingora keeps as many
+/// bytes for a retry. After a response over HTTP/2, riskgate reads and discards at most as many.
 pub const MAX_HELD_BODY_BYTES: usize = 64 * 1024;
-/// The longest time for which a body is read and discarded.
+/// The longest time for which riskgate reads and discards a body.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
-/// A client that waits for a 100 which riskgate can't send must start its body within this time.
-/// Many clients stop waiting for the 100 after 1 s and send the body.
+/// The longest time to the start of a body whose client waits for a 100 that riskgate can't send.
+/// Many clients wait for 1 s and then send the body.
 const BODY_START_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// A body, as far as it was read.
+/// A body that riskgate has read, or the start of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeldBody {
     /// The whole body.
@@ -40,20 +41,23 @@ pub enum HeldBody {
     Start(Bytes),
 }
 
-/// Why a body was not read.
+/// Why riskgate did not read a body.
 pub enum HoldError {
-    /// The client is to blame, and still connected.
+    /// The body is malformed, too long or too slow. The client is still connected.
     Fault(BodyFault),
     /// riskgate holds too many bodies.
     TooManyHeld,
-    /// The client waits for a 100 which riskgate can't send.
+    /// The client waits for a 100 that riskgate can't send.
     ContinueNotSent,
     /// The client has left.
     Gone(Box<Error>),
 }
 
 impl HoldError {
-    /// What the client gets; an error if it has left.
+    /// Returns the refusal that the client gets.
+    ///
+    /// # Errors
+    /// Returns Pingora's error if the client has left.
     pub fn into_refusal(self) -> Result<Refusal, Box<Error>> {
         match self {
             HoldError::Fault(fault) => Ok(fault.refusal()),
@@ -72,20 +76,20 @@ async fn read_next_part(client: &mut ServerSession) -> Result<Option<Bytes>, Hol
     })
 }
 
-/// What is known of a body before it is read.
+/// What riskgate knows of a body before it reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyOutlook {
-    /// The length that the header announces; `None` if it announces none.
+    /// The `Content-Length` of the header; `None` if the header has none.
     pub announced_length: Option<usize>,
-    /// The end of a longer body must not be read here, or Pingora would not forward what was read.
-    /// The end may come with a part of at most this many bytes. 0 if no part that ends a longer
-    /// body comes before [`MAX_HELD_BODY_BYTES`] have been read.
+    /// The most bytes of a part that may end a longer body. riskgate must not read the end of a
+    /// longer body here: Pingora would not forward the bytes. 0 if no longer body can end within
+    /// its first [`MAX_HELD_BODY_BYTES`].
     pub max_last_part: usize,
 }
 
 impl BodyOutlook {
-    /// Returns true if the body is longer than riskgate holds, or if the next part might be its end
-    /// and make it longer.
+    /// Returns true if riskgate must stop after `read_bytes`: the body is longer than riskgate
+    /// holds, or the next part may be the end of a longer body.
     fn is_longer(self, read_bytes: usize) -> bool {
         match self.announced_length {
             Some(length) if length > MAX_HELD_BODY_BYTES => {
@@ -97,9 +101,9 @@ impl BodyOutlook {
     }
 }
 
-/// Reads a body until it is complete or longer than [`MAX_HELD_BODY_BYTES`], so that a slow client
-/// keeps no server waiting and holds no exchange permit meanwhile. `first_part` was read before.
-/// `held` grows only if riskgate has to wait for the client.
+/// Reads a body until it is complete, or until riskgate knows that it is longer than
+/// [`MAX_HELD_BODY_BYTES`]. So a slow client keeps no server waiting, and holds no exchange permit.
+/// `first_part` was read before. The body counts in `held` only if riskgate has to wait.
 pub async fn hold_body(
     client: &mut ServerSession,
     outlook: BodyOutlook,
@@ -110,7 +114,8 @@ pub async fn hold_body(
     let mut body = Vec::from(first_part);
     let too_slow = |_| HoldError::Fault(BodyFault::TooSlow);
     let is_long = outlook.announced_length.is_some_and(|length| length > MAX_HELD_BODY_BYTES);
-    // A steady client with a slow link may send a photo for minutes.
+    // A client with a slow link may send a photo for minutes, so a long body has a time limit for
+    // each part only.
     let (whole_timeout, part_timeout) = match is_long {
         true => (Duration::MAX, options.timeout),
         false => (options.timeout, Duration::MAX),
@@ -143,18 +148,18 @@ pub async fn hold_body(
     Ok(if is_whole { HeldBody::Whole(body) } else { HeldBody::Start(body) })
 }
 
-/// Returns the length that the header announces; `None` if it announces none.
+/// Returns the `Content-Length` of a request; `None` if the request has none.
 pub fn announced_length(header: &RequestHeader) -> Option<usize> {
     parse_content_length(header.headers.get(CONTENT_LENGTH)?.as_bytes())
 }
 
-/// Returns true if the header of a request tells that a body follows, even if that has no bytes.
+/// Returns true if the header of a request says that a body follows, even a body without bytes.
 pub fn announces_body(client: &mut ServerSession, header: &RequestHeader) -> bool {
     announced_length(header).is_some() || !client.is_body_done()
 }
 
-/// Returns true if the client waits for a 100 that riskgate can't send: over HTTP/2, Pingora sends
-/// no 100. Over HTTP/1.1, riskgate sends the 100 when Pingora reads the body.
+/// Returns true if the client waits for a 100 that riskgate can't send. Over HTTP/2, Pingora can't
+/// send a 100. Over HTTP/1.1, riskgate sends the 100 when Pingora reads the body.
 pub fn awaits_impossible_continue(client: &mut ServerSession) -> bool {
     let expectations = client.req_header().headers.get_all(EXPECT);
     let awaits_continue = expects_continue(expectations.into_iter().map(HeaderValue::as_bytes));
@@ -167,7 +172,7 @@ pub fn remove_expect(client: &mut ServerSession) {
 }
 
 /// Waits for the start of a body whose client waits for a 100 that riskgate can't send. Returns the
-/// first bytes of the body; no bytes if the body has ended.
+/// first part of the body, which is empty if the body has ended.
 pub async fn wait_for_body_start(
     client: &mut ServerSession,
     held: &mut HeldBytesGuard,
@@ -181,9 +186,9 @@ pub async fn wait_for_body_start(
     }
 }
 
-/// Reads and discards the rest of a body after an HTTP/2 response. A client that is still sending a
-/// short body then gets no reset. If the body is longer, its stream is reset with NO_ERROR
-/// (RFC 9113 section 8.1).
+/// Reads and discards the rest of a body after an HTTP/2 response, so that a client that is still
+/// sending a short body gets no reset. If the body is longer, the client gets a reset of the stream
+/// with NO_ERROR (RFC 9113 section 8.1).
 pub async fn discard_rest_of_body(client: &mut ServerSession) {
     let rest = async {
         let mut left = MAX_HELD_BODY_BYTES;
@@ -194,6 +199,6 @@ pub async fn discard_rest_of_body(client: &mut ServerSession) {
             left = left.saturating_sub(bytes.len());
         }
     };
-    // If the body arrives too slowly, the stream is reset.
+    // If the body arrives too slowly, the client gets a reset.
     let _ = timeout(DISCARD_TIMEOUT, rest).await;
 }

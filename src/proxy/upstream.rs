@@ -2,7 +2,7 @@
 //! `Host` the server gets.
 //!
 //! Owns the set of servers with their active and passive health checks, and the limits on
-//! concurrent exchanges. It judges no request: its callers hold a permit.
+//! concurrent exchanges. The callers have the permit of the gates for each request.
 
 mod connection;
 mod connection_guard;
@@ -39,7 +39,7 @@ use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::{ConnectionGuard, GuardedSocket};
 pub use counted_attempts::CountedAttempts;
-pub use deadline::{DeadlinePassed, ExchangeDeadline, wait_until};
+pub use deadline::{DeadlinePassed, ExchangeDeadline, wait_at_most_until};
 pub use health_check::describe_error;
 use health_check::{HealthClient, check_periodically, describe_connect_error};
 use name_resolver::NameResolver;
@@ -56,19 +56,19 @@ pub use tls::UpstreamTls;
 /// The most idle upstream connections that the fast path keeps. Pingora's own pool, for the Pingora
 /// path, keeps as many.
 pub const MAX_IDLE_CONNECTIONS: usize = 512;
-/// There is one place for a streamed body for so many other exchanges.
-const UPLOAD_SHARE: usize = 4;
-/// The same for one client, which has fewer, so that a few clients don't take all.
-const UPLOAD_SHARE_OF_CLIENT: usize = 8;
-/// A page may send so many files at a time.
+/// The places for exchanges with a streamed body are `max_in_flight` divided by this number.
+const UPLOAD_SHARE_DIVISOR: usize = 4;
+/// One client gets `max_in_flight_per_address` divided by this number.
+const CLIENT_UPLOAD_SHARE_DIVISOR: usize = 8;
+/// The least number of these places, because a page may send as many files at a time.
 const MIN_UPLOADS: usize = 8;
 /// The size of the kernel's receive buffer of an upstream connection, in bytes. If a client reads
 /// slowly, the buffer holds a part of its response. The kernel doubles this number for its own
 /// bookkeeping.
 const RECV_BUFFER_BYTES: usize = 32 * 1024;
 
-/// The permit for one of the concurrent exchanges: it counts against `max_in_flight` and the limit
-/// per address until it is dropped.
+/// The permit for one of the concurrent exchanges. Until it is dropped, the exchange counts against
+/// a limit of all clients and a limit of its client.
 pub struct ExchangePermit {
     _permit: OwnedSemaphorePermit,
     _client_guard: Option<PerClientGuard>,
@@ -86,8 +86,8 @@ pub struct Upstreams {
     idle_pool: Arc<IdlePool>,
     exchange_permits: Arc<Semaphore>,
     exchanges_per_client: Arc<PerClientLimit>,
-    /// Exchanges whose body is streamed have places of their own: a client decides how long its
-    /// body takes.
+    /// The permits of exchanges with a streamed body. They are separate, because a client decides
+    /// how long its body takes.
     upload_permits: Arc<Semaphore>,
     uploads_per_client: Arc<PerClientLimit>,
     /// Makes the group key of each retry unique, so that Pingora opens a new connection for it.
@@ -111,10 +111,10 @@ impl Upstreams {
             exchanges_per_client: Arc::new(PerClientLimit::new(per_address, exempt.clone())),
             upload_permits: Arc::new(Semaphore::new(max_uploads(
                 options.max_in_flight,
-                UPLOAD_SHARE,
+                UPLOAD_SHARE_DIVISOR,
             ))),
             uploads_per_client: Arc::new(PerClientLimit::new(
-                max_uploads(per_address, UPLOAD_SHARE_OF_CLIENT),
+                max_uploads(per_address, CLIENT_UPLOAD_SHARE_DIVISOR),
                 exempt.clone(),
             )),
             idle_pool: Arc::new(IdlePool::new(
@@ -128,7 +128,7 @@ impl Upstreams {
         })
     }
 
-    /// Lists what is wrong with the names of the servers: one line for each that does not resolve.
+    /// Lists what is wrong with the names of the servers, one line for each problem.
     pub fn problems(&self) -> Vec<String> {
         self.servers.problems()
     }
@@ -143,22 +143,22 @@ impl Upstreams {
         self.servers.describe()
     }
 
-    /// Says that no server is healthy, and why; `None` if one is healthy or no name resolves.
-    pub fn outage(&self) -> Option<String> {
-        self.servers.outage()
+    /// Says that no server is healthy, and why. `None` if a server is healthy, or if no name
+    /// resolves.
+    pub fn describe_outage(&self) -> Option<String> {
+        self.servers.describe_outage()
     }
 
-    /// Returns the number of healthy servers, and the number of all servers. A server is not
-    /// healthy from a refused connection or a failed check until it accepts a connection or passes
-    /// a check.
+    /// Returns the number of healthy servers, and the number of all servers. See
+    /// [`ServerHealth::is_healthy`](server_health::ServerHealth::is_healthy).
     pub fn count_healthy_and_all(&self) -> (usize, usize) {
         let healths = self.servers.list_healths();
         (healths.iter().filter(|(_, is_healthy)| *is_healthy).count(), healths.len())
     }
 
-    /// Returns a permit for one more exchange for a client of this address; `None` if there are too
-    /// many. The exchange counts until the permit is dropped. A client without an address is exempt
-    /// from the limit per address.
+    /// Returns a permit for one more exchange of the client with this address. `None` if this
+    /// client, or all clients together, have too many. A client without an address has no limit of
+    /// its own.
     pub fn acquire_exchange_permit(
         &self,
         client_address: Option<IpAddr>,
@@ -166,27 +166,27 @@ impl Upstreams {
         acquire_permit(&self.exchange_permits, &self.exchanges_per_client, client_address)
     }
 
-    /// The same, for an exchange that begins before the whole body of its request has arrived.
+    /// Like [`Upstreams::acquire_exchange_permit`], for an exchange that begins before the whole
+    /// body of its request has arrived.
     pub fn acquire_upload_permit(&self, client_address: Option<IpAddr>) -> Option<ExchangePermit> {
         acquire_permit(&self.upload_permits, &self.uploads_per_client, client_address)
     }
 
     /// Selects the next server for the Pingora path; `None` if there is no server or no time left.
     /// The connect, read and write timeouts are no longer than the time that the exchange has left.
-    /// A retry opens a new connection, because the server may have closed its other idle
-    /// connections too.
+    /// A retry opens a new connection, because the server may have closed all its idle connections.
     pub fn select_peer(&self, deadline: &ExchangeDeadline, is_retry: bool) -> Option<HttpPeer> {
         let left = deadline.time_left();
         let mut peer = match left {
             Some(Duration::ZERO) => return None,
-            left => self.peer(self.servers.select()?, left),
+            left => self.build_peer(self.servers.select()?, left),
         };
         if is_retry {
             peer.group_key = 1 + self.retry_group_counter.fetch_add(1, Ordering::Relaxed);
             peer.options.idle_timeout = Some(Duration::ZERO);
         }
-        // Pingora's own rule for hop-by-hop fields fails if it can't parse a `Connection` option.
-        // So Pingora leaves these fields alone: riskgate has removed them by its own rule.
+        // riskgate has removed the hop-by-hop fields by its own rule. Pingora's rule would fail if
+        // it can't parse an option of `Connection`.
         peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
         if is_injected(TestFault::ParseConnectionInPingora) {
             peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
@@ -194,9 +194,9 @@ impl Upstreams {
         Some(peer)
     }
 
-    /// Returns how Pingora reaches this server. Connecting, each read and each write may take
-    /// `time_left`; any time if it is `None`.
-    fn peer(&self, server: SocketAddr, time_left: Option<Duration>) -> HttpPeer {
+    /// Returns how Pingora reaches this server. The connect, each read and each write may take
+    /// `time_left`. If `time_left` is `None`, only the connect has a time limit.
+    fn build_peer(&self, server: SocketAddr, time_left: Option<Duration>) -> HttpPeer {
         let name = self.options.tls.as_ref().map(|tls| tls.server_name.clone());
         let mut peer = HttpPeer::new(server, name.is_some(), name.unwrap_or_default());
         let verify = self.options.tls.as_ref().is_none_or(|tls| tls.verify_certificate);
@@ -218,9 +218,9 @@ impl Upstreams {
         self.servers.select()
     }
 
-    /// Returns a connection to this server for the fast path: an idle one from the pool if there is
-    /// one, otherwise a new one. A retry always gets a new one. A server that does not accept a
-    /// connection is skipped for `eject_for`.
+    /// Returns a connection to this server for the fast path: an idle connection from the pool, or
+    /// a new connection if the pool has none. A retry always gets a new connection. If the server
+    /// does not accept a connection, riskgate skips the server for `eject_for`.
     pub async fn reuse_or_connect(
         &self,
         server: SocketAddr,
@@ -230,8 +230,8 @@ impl Upstreams {
             return Ok(connection);
         }
         let began_at = Instant::now();
-        // The future is boxed because it is large: unboxed, it would be a part of the future of
-        // each exchange, also of those that reuse a connection.
+        // This future is large. Without a box, it would be a part of the future of each exchange,
+        // even of an exchange that reuses a connection.
         let opened = Box::pin(self.open_connection(server)).await;
         match &opened {
             Ok(_) => self.record_connection(server, began_at),
@@ -246,7 +246,7 @@ impl Upstreams {
             let Some(connector) = &self.tls_connector else {
                 return UpstreamConnection::open(server, RECV_BUFFER_BYTES).await;
             };
-            let peer = self.peer(server, Some(self.options.connect_timeout));
+            let peer = self.build_peer(server, Some(self.options.connect_timeout));
             let stream = connector.new_stream(&peer).await.map_err(std::io::Error::other)?;
             UpstreamConnection::from_tls(stream, server)
         };
@@ -263,14 +263,14 @@ impl Upstreams {
         self.servers.eject(server, why);
     }
 
-    /// Records that the server accepted a connection, which a request began to open then.
+    /// Records that the server accepted a connection, which a request began to open at `began_at`.
     pub fn record_connection(&self, server: SocketAddr, began_at: Instant) {
         self.servers.record_connection(server, began_at);
     }
 
-    /// Returns the deadline of an exchange whose request was complete at `since`; `None` if the
-    /// client is still sending. `limit` is that of its route; without one, it has the limit of a
-    /// check.
+    /// Returns the deadline of an exchange whose request was complete at `since`. `since` is `None`
+    /// if the client is still sending. `limit` is the limit of the route. Without `limit`, the
+    /// exchange has the limit of a check.
     pub fn exchange_deadline(
         &self,
         limit: Option<TimeLimit>,
@@ -290,25 +290,26 @@ impl Upstreams {
         ConnectionGuard::start(deadline.end_time(), connection_fd, self.options.tls.is_some())
     }
 
-    /// Returns the value of `Host` for a request to this server: the configured value, or else the
-    /// server's address and port, which the caller passes.
+    /// Returns the value of `Host` for a request to a server: `upstream.host`, or `server` if the
+    /// config has no `upstream.host`. The caller passes the server's address and port.
     pub fn host_header<'h>(&'h self, server: &'h str) -> &'h str {
         self.options.host_header.as_deref().unwrap_or(server)
     }
 
-    /// Sets the gauges of the servers, for a scraper.
+    /// Sets the gauges of the servers in the metrics.
     pub fn update_metrics(&self, metrics: &UpstreamMetrics) {
         metrics.set_gauges(&UpstreamSnapshot {
             is_healthy_by_server: self.servers.list_healths(),
             exchanges_in_flight: self.options.max_in_flight
-                + max_uploads(self.options.max_in_flight, UPLOAD_SHARE)
+                + max_uploads(self.options.max_in_flight, UPLOAD_SHARE_DIVISOR)
                 - self.exchange_permits.available_permits()
                 - self.upload_permits.available_permits(),
             idle_connections: self.idle_pool.connection_count(),
         });
     }
 
-    /// Resolves the names of the servers once per `resolve_interval` until the shutdown.
+    /// Resolves the names of the servers once per `resolve_interval` until the shutdown. Returns at
+    /// once if the config has only addresses.
     async fn keep_resolving(&self, mut shutdown: ShutdownWatch) {
         if self.options.servers.iter().all(|name| matches!(name, ServerName::Address(_))) {
             return;
@@ -326,8 +327,8 @@ impl Upstreams {
         }
     }
 
-    /// Checks the servers' health and follows their names until the shutdown. The health is checked
-    /// only while a request may need a server.
+    /// Checks the servers' health and resolves their names again, until the shutdown. Checks the
+    /// health only while a request may need a server.
     pub async fn watch_servers(
         self: &Arc<Self>,
         is_needed: impl Fn() -> bool,
@@ -355,22 +356,22 @@ impl Upstreams {
         self.servers.record_check(server, began_at, outcome);
     }
 
-    /// Requests `health_path` from the server as traffic requests its paths. Without a path, opens
-    /// a connection, as traffic does.
+    /// Requests `health_path` from the server, with the TLS settings and the `Host` of forwarded
+    /// requests. Without `health_path`, only opens a connection.
     async fn check_server(&self, server: SocketAddr) -> Result<(), String> {
         let Some(path) = &self.options.health_path else {
             let opened = self.open_connection(server).await;
             return opened.map(drop).map_err(|error| describe_connect_error(&error));
         };
-        let peer = self.peer(server, Some(self.options.exchange_time_limit));
+        let peer = self.build_peer(server, Some(self.options.exchange_time_limit));
         let address = server.to_string();
         self.health_client.request(&peer, self.host_header(&address), path).await
     }
 }
 
-/// The most exchanges whose body is streamed, beside this many others: of all clients, or of one.
-fn max_uploads(max_others: usize, share: usize) -> usize {
-    (max_others / share).max(MIN_UPLOADS).min(max_others)
+/// Returns the most exchanges with a streamed body, if there may be `max_others` other exchanges.
+fn max_uploads(max_others: usize, divisor: usize) -> usize {
+    (max_others / divisor).max(MIN_UPLOADS).min(max_others)
 }
 
 fn acquire_permit(
@@ -383,8 +384,8 @@ fn acquire_permit(
     Some(ExchangePermit { _permit: permit, _client_guard: client_guard })
 }
 
-/// Counts one more exchange for the client with this address, until the guard is dropped.
-/// Returns `None` if the client is at its limit. A client without an address has no limit, so the
+/// Counts one more exchange for the client with this address, until the guard is dropped. Returns
+/// `None` if the client is at its limit. A client without an address has no limit: for it, the
 /// result is `Some(None)`.
 fn acquire_client_guard(
     limit: &Arc<PerClientLimit>,

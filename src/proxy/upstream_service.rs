@@ -9,7 +9,7 @@ use pingora::services::background::BackgroundService;
 use super::upstream::Upstreams;
 use crate::gate::GateState;
 
-/// Checks the health of the upstream servers, and follows their names.
+/// Checks the health of the upstream servers, and resolves their names again.
 pub struct UpstreamService {
     upstreams: Arc<Upstreams>,
     state: Arc<GateState>,

@@ -3,15 +3,16 @@
 use super::parameters::{Parameter, is_token, parse_value_with_parameters};
 use super::server_parsers::{read_boundaries_as_servers, read_charset_as_tomcat};
 
-/// How a body, or a part of one, is to be read.
+/// How riskgate reads a body, or a part of a multipart body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ContentType {
     pub kind: BodyKind,
     pub charset: Charset,
-    /// The boundaries in a type that is not multipart. formidable reads a body as multipart if the
-    /// word is anywhere in its type.
+    /// The boundaries in a type that is not multipart. formidable reads a body as multipart if
+    /// `multipart` is anywhere in its type.
     pub disguised_boundaries: Vec<String>,
-    /// Whether the type names that of urlencoded forms beside another: blacksheep looks for it.
+    /// Whether a type that is not urlencoded contains `application/x-www-form-urlencoded`.
+    /// blacksheep then reads the body as a form.
     pub is_disguised_form: bool,
 }
 
@@ -25,8 +26,8 @@ pub(super) enum BodyKind {
     /// Each `multipart/` type: Tomcat and Rack read all of them like `multipart/form-data`, and
     /// OkHttp and aiohttp send forms as `multipart/mixed`.
     Multipart {
-        /// The boundary by the grammar first, and then those that other parsers read; none if there
-        /// is none.
+        /// The boundary by the grammar, then the boundaries that some servers read. Empty if the
+        /// type has no boundary.
         boundaries: Vec<String>,
     },
     /// `text/plain`.
@@ -35,33 +36,35 @@ pub(super) enum BodyKind {
     Other,
 }
 
-/// What the charset of a text means for riskgate, which reads UTF-8.
+/// The kinds of charsets that riskgate tells apart. It reads texts as UTF-8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Charset {
     /// The text is UTF-8, which is also the default.
     #[default]
     Utf8,
-    /// Each ASCII byte is this ASCII character; other bytes are other characters than in UTF-8.
+    /// Each ASCII byte stands for its ASCII character. Other bytes stand for other characters than
+    /// in UTF-8.
     AsciiSuperset,
-    /// The same, but an ASCII byte behind another byte may belong to its character.
+    /// An ASCII byte stands for its ASCII character, unless it is the second byte of a character.
     MultiByte,
     /// riskgate can't read the text.
     Other,
 }
 
 impl ContentType {
-    /// Parses a value. `None` if it is not UTF-8. Broken parameters are skipped, as most servers
-    /// do.
+    /// Parses the value of `Content-Type`. Skips broken parameters, as most servers do. `None` if
+    /// the value is not UTF-8.
     pub fn parse(value: &[u8]) -> Option<ContentType> {
         let text = std::str::from_utf8(value).ok()?;
         let parsed = parse_value_with_parameters(text);
         let charsets = parsed.parameters.iter().filter(|it| it.name == "charset");
         let charsets = charsets.map(|it| Charset::of(&it.value));
         let of_tomcat = read_charset_as_tomcat(text).map(Charset::of);
-        // Of several charsets, servers read the first or the last.
-        // Starlette, aiohttp and Django read the spellings of RFC 2231.
+        // Starlette, aiohttp and Django read the spellings of RFC 2231, such as `charset*=`.
         let is_extended = |it: &Parameter| it.name.starts_with("charset*");
         let extended = parsed.parameters.iter().any(is_extended).then_some(Charset::Other);
+        // Of several charsets, some servers read the first, others the last. The one that riskgate
+        // can read least counts.
         let charset = charsets.chain(of_tomcat).chain(extended).max().unwrap_or_default();
         let media_type = parsed.value.to_ascii_lowercase();
         let kind = match media_type.split_once('/') {
@@ -88,7 +91,7 @@ impl ContentType {
         };
         let is_disguised_form =
             kind != BodyKind::Urlencoded && lower.contains("application/x-www-form-urlencoded");
-        // Without knowing the boundaries, riskgate can't tell what is in the body.
+        // If riskgate does not know all boundaries, it can't tell what is in the body.
         let (kind, disguised_boundaries) = match disguised_boundaries {
             Some(boundaries) => (kind, boundaries),
             None => (BodyKind::Other, Vec::new()),

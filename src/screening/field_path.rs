@@ -1,9 +1,8 @@
-//! The name of a field, as the config spells it and as bodies spell it.
+//! The name of a field, in the spelling of the config and in the spellings of bodies.
 
 use std::fmt;
 
-/// A field: the names on the way to it, from the outside. `user.email` is the member `email` of the
-/// member `user`.
+/// A field, as the names that lead to it. `user.email` is the member `email` of the member `user`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath {
     parts: Vec<String>,
@@ -12,53 +11,54 @@ pub struct FieldPath {
 }
 
 impl FieldPath {
-    /// Parses a name with dots between its parts. `None` if a part is empty, or has a character
-    /// that is none of a name.
+    /// Parses a name with dots between its parts. `None` if a part is empty, or has another
+    /// character than a letter, a digit, `_` or `-`.
     pub fn parse(text: &str) -> Option<FieldPath> {
         let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-        let parts: Vec<String> = text.split('.').map(normalize).collect();
+        let parts: Vec<String> = text.split('.').map(normalize_name).collect();
         let is_valid = |part: &String| !part.is_empty() && part.chars().all(is_name_char);
         parts.iter().all(is_valid).then(|| FieldPath { joined: parts.join("_"), parts })
     }
 
-    /// Returns true if this is the path of a JSON value. `names` are the members on the way to it.
+    /// Returns true if this is the path of a JSON value. `names` are the names of the members that
+    /// lead to the value.
     pub(super) fn matches_members(&self, names: &[String]) -> bool {
         names.len() == self.parts.len()
-            && self.parts.iter().zip(names).all(|(part, name)| *part == normalize(name))
+            && self.parts.iter().zip(names).all(|(part, name)| *part == normalize_name(name))
             || matches!(names, [name] if self.matches_form_name(name))
     }
 
     /// Returns true if a server may take this name of a form field for the field, or for a part of
-    /// it. Servers read `user[email]`, `user.email`, `email[]` and `email[0]` in different ways;
-    /// PHP reads a dot or a blank as `_`, and ignores blanks before a name.
+    /// the field. Servers read `user[email]`, `user.email`, `email[]` and `email[0]` in different
+    /// ways. PHP reads a dot or a blank as `_`, and ignores blanks before a name.
     pub(super) fn matches_form_name(&self, name: &str) -> bool {
-        if is_plain(name) {
+        if is_plain_name(name) {
             return name.eq_ignore_ascii_case(&self.joined);
         }
         let (parts, joined) = (form_name_parts(name), self.joined.as_str());
-        let mangled = normalize(name.split('\0').next().unwrap_or_default());
+        let mangled = normalize_name(name.split('\0').next().unwrap_or_default());
         // Rack ignores brackets around a name.
         let mangled = mangled.trim_start_matches(['[', ']']).trim_end_matches(']');
         let mangled = mangled.replace(['.', ' '], "_");
         // PHP reads a `[` that no `]` closes as `_`.
         parts.starts_with(&self.parts)
-            || names_of(&parts).starts_with(&self.parts)
+            || parts_without_indexes(&parts).starts_with(&self.parts)
             || mangled.split('[').next() == Some(joined)
             || mangled.replacen('[', "_", 1).split('[').next() == Some(joined)
     }
 
-    /// Returns true if this name, which matches, is that of a part of the field, such as
-    /// `email[label]`. The value of a part may have another meaning.
+    /// Returns true if a name that matches is the name of a part of the field, such as
+    /// `email[label]`. The value of a part may be no address.
     pub(super) fn is_part_of_field(&self, name: &str) -> bool {
-        if is_plain(name) {
+        if is_plain_name(name) {
             return false;
         }
-        let names = names_of(&form_name_parts(name));
+        let names = parts_without_indexes(&form_name_parts(name));
         names.len() > self.parts.len() && names.starts_with(&self.parts)
     }
 }
 
-/// As in the config, with dots between the parts.
+/// The spelling of the config, with dots between the parts.
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.parts.join("."))
@@ -66,29 +66,30 @@ impl fmt::Display for FieldPath {
 }
 
 /// Returns true for a name in which no server sees parts, blanks or prefixes. Most names are plain.
-fn is_plain(name: &str) -> bool {
+fn is_plain_name(name: &str) -> bool {
     let is_plain_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     !name.starts_with('_') && name.bytes().all(is_plain_byte)
 }
 
-/// The parts that are no index: `user[0][email]` is the field `email` of one of several users.
-fn names_of(parts: &[String]) -> Vec<String> {
+/// Returns the parts that are no index: `user[0][email]` is the field `email` of one of several
+/// users.
+fn parts_without_indexes(parts: &[String]) -> Vec<String> {
     let is_index = |part: &String| part.bytes().all(|byte| byte.is_ascii_digit());
     parts.iter().filter(|part| !is_index(part)).cloned().collect()
 }
 
-/// The parts of the name of a form field, without empty ones. A name ends at a NUL.
+/// Returns the parts of the name of a form field, without empty parts. A name ends at a NUL.
 fn form_name_parts(name: &str) -> Vec<String> {
     let name = name.split('\0').next().unwrap_or_default();
-    // Spring sets a default for a field by `!` or `_` before its name.
+    // In Spring, `!` or `_` before the name of a field means the default of this field.
     let name = name.trim_start().trim_start_matches(['!', '_']);
-    let parts = name.split(['.', '[', ']', '\'', '"']).map(normalize);
+    let parts = name.split(['.', '[', ']', '\'', '"']).map(normalize_name);
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// Names are compared without regard to case and to blanks around them: some servers ignore both.
-/// To Go, a long s is an s in another case.
-fn normalize(name: &str) -> String {
+/// Returns a name in lower case and without blanks around it, because some servers ignore both. For
+/// Go, U+017F (a long s) is an `s` in another case.
+fn normalize_name(name: &str) -> String {
     name.trim().to_lowercase().replace('\u{17f}', "s")
 }
 

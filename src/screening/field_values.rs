@@ -1,23 +1,23 @@
-//! What was read from a body, and why not all was.
+//! The values that riskgate has read from a body, and why it may not have read all values.
 
 use std::borrow::Cow;
 
 use super::field_path::FieldPath;
 
-/// The most values that are read: no honest form has more. It bounds the work for a body.
+/// The most values that riskgate reads from a body, to limit its work. No honest form has more.
 const MAX_VALUES: usize = 16;
-/// The most addresses of one value that are judged. With more of them, the value does not count as
-/// read completely.
+/// The most addresses of one value that riskgate judges. If a value has more, the body counts as
+/// not read completely.
 pub const MAX_ADDRESSES_IN_VALUE: usize = 8;
 
-/// Why not all values were read from a body.
+/// Why riskgate may not have read all values of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadCause {
     /// The body is compressed, or encoded in another way.
     Encoded,
-    /// The body is too long, or was not read.
+    /// The body is too long, or riskgate did not get it.
     TooLong,
-    /// The type of the body is missing, or is none that is read.
+    /// The body has no type, or a type that riskgate does not read.
     OtherType,
     /// The body, or a value in it, has a charset that riskgate can't read.
     OtherCharset,
@@ -46,17 +46,18 @@ impl UnreadCause {
 pub struct FieldValues {
     /// All values that are not empty, in the order of the body.
     pub values: Vec<String>,
-    /// Why there may be further values, which could not be read; `None` if there are none.
+    /// Why the body may have further values; `None` if riskgate has read all values.
     pub unread: Option<UnreadCause>,
 }
 
 impl FieldValues {
-    /// No values, because they could not be read.
-    pub fn unread(cause: UnreadCause) -> FieldValues {
+    /// Makes the result for a body that riskgate did not read, for this cause.
+    pub fn of_unread_body(cause: UnreadCause) -> FieldValues {
         FieldValues { unread: Some(cause), ..FieldValues::default() }
     }
 
-    /// Removes the values of which not all bytes could be decoded.
+    /// Removes the values that riskgate could not decode whole, and marks the body as unread if
+    /// there are any.
     pub(super) fn remove_undecoded_values(&mut self) {
         let count = self.values.len();
         self.values.retain(|value| !value.contains(char::REPLACEMENT_CHARACTER));
@@ -65,7 +66,7 @@ impl FieldValues {
         }
     }
 
-    /// Notes that there may be further values. The first cause counts.
+    /// Notes that the body may have further values. The first cause that is noted counts.
     pub fn mark_unread(&mut self, cause: UnreadCause) {
         self.unread.get_or_insert(cause);
     }
@@ -73,17 +74,17 @@ impl FieldValues {
     /// Returns the values.
     ///
     /// # Errors
-    /// Returns an error if there is no value.
-    pub fn or_cause(self) -> Result<FieldValues, UnreadCause> {
+    /// Returns the cause if there is no value.
+    pub fn or_unread_cause(self) -> Result<FieldValues, UnreadCause> {
         match self.values.is_empty() {
             true => Err(self.unread.unwrap_or(UnreadCause::NoField)),
             false => Ok(self),
         }
     }
 
-    /// Returns true if this is the name of one of `fields`. Then adds its value, unless the name is
-    /// that of a part of the field and the value has no `@`. A value that is not UTF-8 marks the
-    /// body as unread. Blanks around a value do not count: servers remove them.
+    /// Adds the value if the name is the name of one of `fields`, or of a part of a field. Returns
+    /// true for such a name. Does not add the value of a part without `@`. If the value is not
+    /// UTF-8, marks the body as unread.
     pub(super) fn push_if_field<'v>(
         &mut self,
         name: &str,
@@ -107,7 +108,8 @@ impl FieldValues {
         self.unread = self.unread.or(other.unread);
     }
 
-    /// Adds a value, unless it is empty or has been read before.
+    /// Adds a value without the blanks around it, which servers remove. Adds no empty value, and
+    /// none twice. If there are too many values, marks the body as unread.
     pub fn push_text(&mut self, text: &str) {
         let text = text.trim();
         if text.is_empty() || self.values.iter().any(|value| value == text) {

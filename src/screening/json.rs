@@ -1,4 +1,4 @@
-//! JSON (RFC 8259), as a body or in a part of one.
+//! JSON (RFC 8259), as a body or in a part of a multipart body.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,24 +8,26 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 
-/// Reads all values of the fields: also those of repeated members, all texts in a list that has the
-/// name of a field, and all texts with an `@` in such an object. `name` is that of the form field
-/// that has the JSON as its value; `None` if the JSON is a whole body. If the JSON breaks the
-/// grammar, the values before the break are read.
+/// Reads all values of the fields, including the values of repeated members. If the value of a
+/// field is a list, each text in the list is a value. If it is an object, each text with `@` in the
+/// object is a value. `name` is the name of the form field that has the JSON as its value; `None`
+/// if the JSON is a whole body. If the JSON breaks the grammar, riskgate reads the values before
+/// the break.
 pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath]) -> FieldValues {
     let is_field =
         |name: &&str| fields.iter().any(|field| field.matches_members(&[(*name).to_owned()]));
     let place = if name.as_ref().is_some_and(is_field) { Place::InField } else { Place::Outside };
     let names = name.map(str::to_owned).into_iter().collect();
     let mut reader = Reader { fields, names, found: FieldValues::default() };
-    // Servers that accept a byte order mark skip it, and some read what is beside a text in another
-    // charset.
+    // Servers that accept a byte order mark skip the mark. If a text has another charset, some
+    // servers read the other texts.
     let body = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
     let is_utf8 = matches!(body, Cow::Borrowed(_));
     let body = replace_lone_surrogates(body.as_bytes());
     let mut parser = serde_json::Deserializer::from_slice(&body);
-    let parsed =
-        Value { reader: &mut reader, place }.deserialize(&mut parser).and_then(|()| parser.end());
+    let parsed = ValueVisitor { reader: &mut reader, place }
+        .deserialize(&mut parser)
+        .and_then(|()| parser.end());
     if parsed.is_err() {
         reader.found.mark_unread(UnreadCause::Broken);
     }
@@ -35,8 +37,8 @@ pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath])
     reader.found
 }
 
-/// Writes U+FFFD for each escaped half of a surrogate pair that stands alone. A script that cuts a
-/// text in the middle of an emoji sends such a half, which Node and Python accept.
+/// Replaces each escaped half of a surrogate pair that stands alone by U+FFFD. A script that cuts a
+/// text in the middle of an emoji sends such a half, and Node and Python accept it.
 fn replace_lone_surrogates(body: &[u8]) -> Cow<'_, [u8]> {
     let mut replaced = Cow::Borrowed(body);
     let mut at = 0;
@@ -74,16 +76,16 @@ fn parse_surrogate(body: &[u8], at: usize) -> Option<Surrogate> {
     }
 }
 
-/// What has been read so far.
+/// The state of the reader: where it is, and the values that it has found.
 struct Reader<'f> {
     fields: &'f [FieldPath],
-    /// The names of the members on the way to the current value.
+    /// The names of the members that lead to the current value.
     names: Vec<String>,
     found: FieldValues,
 }
 
-/// The next value of the body.
-struct Value<'r, 'f> {
+/// Reads the next value of the body.
+struct ValueVisitor<'r, 'f> {
     reader: &'r mut Reader<'f>,
     place: Place,
 }
@@ -93,13 +95,13 @@ struct Value<'r, 'f> {
 enum Place {
     /// Outside of all fields.
     Outside,
-    /// The value of a field, or in a list that is one.
+    /// The value of a field, or an item of a list that is the value of a field.
     InField,
-    /// In an object that is the value of a field. Its texts may have other meanings.
+    /// In an object that is the value of a field. The texts of the object may be no addresses.
     BelowField,
 }
 
-impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
+impl<'de> DeserializeSeed<'de> for ValueVisitor<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -107,7 +109,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Value<'_, '_> {
+impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,7 +147,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         while items
-            .next_element_seed(Value { reader: &mut *self.reader, place: self.place })?
+            .next_element_seed(ValueVisitor { reader: &mut *self.reader, place: self.place })?
             .is_some()
         {}
         Ok(())
@@ -161,7 +163,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
                 Place::Outside => Place::Outside,
                 Place::InField | Place::BelowField => Place::BelowField,
             };
-            members.next_value_seed(Value { reader: &mut *self.reader, place })?;
+            members.next_value_seed(ValueVisitor { reader: &mut *self.reader, place })?;
             self.reader.names.pop();
         }
         Ok(())

@@ -1,5 +1,6 @@
-//! Bodies of `multipart/form-data` (RFC 7578), as browsers and HTTP clients write them. A body that
-//! breaks the grammar is read as far as some server may read it, and counts as not read completely.
+//! Bodies of `multipart/form-data` (RFC 7578), as browsers and HTTP clients write them. If a body
+//! breaks the grammar, riskgate reads the values that some server may read, and the body counts as
+//! not read completely.
 
 mod line_end;
 mod part_header;
@@ -15,18 +16,18 @@ use super::json;
 use line_end::{LineEnd, detect_line_end};
 use part_header::{PartHeader, parse_part_header};
 
-/// The longest header of a part that is read. Servers accept less than this (Django: 1 KiB), or
-/// some more.
+/// The longest header of a part that riskgate reads. Some servers accept fewer bytes (Django:
+/// 1 KiB), and some accept more.
 const MAX_PART_HEADER_BYTES: usize = 4 * 1024;
 
-/// Reads all values of the fields. Of the boundaries, the first is that of the grammar, and other
-/// servers read the others. A body that ends without its last delimiter is read to its end.
+/// Reads all values of the fields. The first of `boundaries` is the boundary by the grammar. Some
+/// servers read the others. If a body has no last delimiter, riskgate reads it to its end.
 pub(super) fn read_values(body: &[u8], boundaries: &[String], fields: &[FieldPath]) -> FieldValues {
     let context = Context { fields, line_end: detect_line_end(body), is_inner: false };
     let mut readings = boundaries.iter().map(|it| read_with_boundary(body, it, context));
     let by_grammar = readings.next().flatten();
-    let mut found = by_grammar.unwrap_or_else(|| FieldValues::unread(UnreadCause::Broken));
-    // Another boundary counts only if the body has it.
+    let mut found = by_grammar.unwrap_or_else(|| FieldValues::of_unread_body(UnreadCause::Broken));
+    // A boundary by which only some servers read counts if the body has this boundary.
     for other in readings.flatten() {
         found.append(other);
         found.mark_unread(UnreadCause::Broken);
@@ -34,17 +35,17 @@ pub(super) fn read_values(body: &[u8], boundaries: &[String], fields: &[FieldPat
     found
 }
 
-/// How a body is read.
+/// How riskgate reads the parts of a body.
 #[derive(Clone, Copy)]
 struct Context<'f> {
     fields: &'f [FieldPath],
     line_end: LineEnd,
-    /// Whether the text stands in the content of a part. It bounds the depth: there, riskgate looks
-    /// for no further parts.
+    /// Whether the text is the content of a part. riskgate looks for parts in such a text, but not
+    /// for parts in these parts.
     is_inner: bool,
 }
 
-/// Returns `None` if the body does not have the boundary.
+/// Reads the values of a body with this boundary. `None` if the body does not have the boundary.
 fn read_with_boundary(body: &[u8], boundary: &str, context: Context<'_>) -> Option<FieldValues> {
     let mut found = FieldValues::default();
     let delimiters = find_delimiters(body, boundary, context.line_end, &mut found);
@@ -58,7 +59,7 @@ fn read_with_boundary(body: &[u8], boundary: &str, context: Context<'_>) -> Opti
             read_part(text, context, &mut found);
             continue;
         }
-        // Some servers go on behind the last delimiter.
+        // Some servers read further parts behind the last delimiter.
         if next.is_some() {
             found.mark_unread(UnreadCause::Broken);
         }
@@ -67,7 +68,8 @@ fn read_with_boundary(body: &[u8], boundary: &str, context: Context<'_>) -> Opti
     Some(found)
 }
 
-/// Django reads a part before the first delimiter, and behind the last one. Other servers do not.
+/// Reads a text before the first delimiter or behind the last delimiter as a part. Django does so,
+/// and other servers do not.
 fn read_outside_parts(text: &[u8], context: Context<'_>, found: &mut FieldValues) {
     let Some((header_end, _)) = find_empty_line(text) else { return };
     if text[..header_end].trim_ascii().is_empty() {
@@ -87,7 +89,7 @@ struct Delimiter {
     start: usize,
     /// The offset of the next part.
     end: usize,
-    /// Whether it ends the body.
+    /// Whether the delimiter ends the body.
     is_last: bool,
 }
 
@@ -101,7 +103,7 @@ fn find_delimiters(
     let mut delimiters = Vec::new();
     let count = |text: &str| memmem::find_iter(body, text.as_bytes()).count();
     if count(boundary) > count(&dashed) {
-        // Sanic ends a part at a boundary without its dashes.
+        // Sanic ends a part at a boundary even without the two dashes before it.
         found.mark_unread(UnreadCause::Broken);
     }
     for at in memmem::find_iter(body, dashed.as_bytes()) {
@@ -119,7 +121,7 @@ fn find_delimiters(
         let (Some((start, is_start_regular)), Some((length, is_end_regular))) =
             (start_of_line, end_of_line)
         else {
-            // It is no delimiter by the grammar, but some servers end a part here.
+            // By the grammar, this is no delimiter. Some servers end a part here.
             found.mark_unread(UnreadCause::Broken);
             continue;
         };
@@ -131,8 +133,8 @@ fn find_delimiters(
     delimiters
 }
 
-/// Returns the offset of the line end before a line, and whether it is the line end of the body.
-/// `None` if the text does not end with a line end.
+/// Returns the offset of the line end at the end of a text, and whether it is the line end that the
+/// body uses. An empty text counts as a line end. `None` if the text ends in another way.
 fn find_line_end_before(text: &[u8], line_end: LineEnd) -> Option<(usize, bool)> {
     match (text, line_end) {
         ([], _) => Some((0, true)),
@@ -143,8 +145,9 @@ fn find_line_end_before(text: &[u8], line_end: LineEnd) -> Option<(usize, bool)>
     }
 }
 
-/// Returns the length of the blanks and the line end at the start of a text, and whether they are
-/// nothing but the line end of the body. `None` if the text starts in another way.
+/// Returns the length of the blanks and the line end at the start of a text. The second result is
+/// false if there are blanks, or if the line end is not the one that the body uses. `None` if the
+/// text starts in another way.
 fn match_line_end(text: &[u8], line_end: LineEnd) -> Option<(usize, bool)> {
     let line_end = line_end.as_str().as_bytes();
     if text.starts_with(line_end) {
@@ -171,7 +174,7 @@ fn read_part(part: &[u8], context: Context<'_>, found: &mut FieldValues) {
     };
     let content = &part[header_end + length..];
     let header = parse_part_header(&String::from_utf8_lossy(&part[..header_end]), line_end);
-    // hapi adds a part without a name to the field before it.
+    // hapi adds the text of a part without a name to the field before this part.
     if header.is_broken || !header.has_name || length != 2 * line_end.as_str().len() {
         found.mark_unread(UnreadCause::Broken);
     }
@@ -185,7 +188,8 @@ fn read_part(part: &[u8], context: Context<'_>, found: &mut FieldValues) {
     if !header.names.iter().any(matches) {
         return;
     }
-    // Only some servers read such a part as a text, and they decode it in different ways.
+    // Only some servers read a file, inner parts or an encoded part as a text, and they decode the
+    // text in different ways.
     let has_own_encoding = header.is_encoded(content) || header.charset == Charset::Other;
     if header.is_file || !header.inner_boundaries.is_empty() || has_own_encoding {
         return found.mark_unread(UnreadCause::Broken);
@@ -202,8 +206,9 @@ fn read_part(part: &[u8], context: Context<'_>, found: &mut FieldValues) {
 }
 
 impl PartHeader {
-    /// Reads the values of a part that is JSON, in an object of its own and below the name of the
-    /// part. Returns false if the part is no JSON, in spite of its type: then it is a text.
+    /// Reads the values of a part whose type is JSON: once as if the JSON were a whole body, and
+    /// once as the value of the part's name. Returns false if the content is no JSON: then the part
+    /// is a text.
     fn read_json(&self, content: &[u8], fields: &[FieldPath], found: &mut FieldValues) -> bool {
         let mut of_json = json::read_values(content, None, fields);
         for name in &self.names {
@@ -213,7 +218,7 @@ impl PartHeader {
         if of_json.unread.is_some() && of_json.values.is_empty() && !has_structure {
             return false;
         }
-        // Some servers read the values of an uploaded file, and most do not.
+        // Some servers read the values in an uploaded file. Most servers do not.
         let is_upload = self.is_file && !self.is_blob;
         if is_upload && of_json == FieldValues::default() {
             return true;
@@ -225,8 +230,9 @@ impl PartHeader {
         true
     }
 
-    /// Mojolicious reads the fields of inner parts; others take them for files of one field. Jetty
-    /// skips the header of a part that it does not like, and reads what follows as the next header.
+    /// Reads the values of parts in the content of this part. Mojolicious reads them as fields, and
+    /// other servers take them for files of one field. Jetty skips the header of a part that it
+    /// finds malformed, and reads the text behind the header as the next header.
     fn read_inner_parts(&self, content: &[u8], context: Context<'_>, found: &mut FieldValues) {
         let mut inner = FieldValues::default();
         if let Some(boundary) = self.inner_boundaries.first() {

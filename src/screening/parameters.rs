@@ -8,7 +8,7 @@ use crate::support::byte_sets::is_token_byte;
 pub(super) struct ValueWithParameters<'t> {
     /// The text before the parameters, such as `form-data`.
     pub value: &'t str,
-    /// The parameters that could be read, in their order.
+    /// The parameters that keep to the grammar, in their order.
     pub parameters: Vec<Parameter<'t>>,
     /// Whether a parameter breaks the grammar. The parser goes on behind the next `;`.
     pub is_broken: bool,
@@ -19,7 +19,7 @@ pub(super) struct ValueWithParameters<'t> {
 pub(super) struct Parameter<'t> {
     /// The name, in lower case.
     pub name: String,
-    /// The value as the client has written it, without the quotes around it.
+    /// The value as the client has written it, but without quotes around the value.
     pub raw_value: &'t str,
     /// The value without the backslashes that escape a character of a quoted value.
     pub value: String,
@@ -29,8 +29,8 @@ pub(super) struct Parameter<'t> {
 
 const BLANKS: [char; 2] = [' ', '\t'];
 
-/// Parses a value with parameters. Unquoted values may have any characters but blanks, quotes, `;`
-/// and `,`: clients write more than tokens.
+/// Parses a value with parameters. An unquoted value may have all characters but blanks, quotes,
+/// `;`, `,` and control characters, because clients write values that are no tokens.
 pub(super) fn parse_value_with_parameters(text: &str) -> ValueWithParameters<'_> {
     let (value, mut rest) = text.split_once(';').unwrap_or((text, ""));
     let mut parsed = ValueWithParameters {
@@ -70,7 +70,7 @@ fn parse_parameter(text: &str) -> Option<(Parameter<'_>, &str)> {
     Some((Parameter { name, raw_value, value, is_quoted }, after))
 }
 
-/// Returns a value as it is written, the value, and the text behind it.
+/// Returns the raw value, the value, and the text behind the value.
 fn parse_unquoted_value(text: &str) -> Option<(&str, String, &str)> {
     let end = text.find([';', ',', '"', ' ', '\t']).unwrap_or(text.len());
     let (value, rest) = text.split_at(end);
@@ -78,7 +78,8 @@ fn parse_unquoted_value(text: &str) -> Option<(&str, String, &str)> {
     is_valid.then(|| (value, value.to_owned(), rest))
 }
 
-/// As [`parse_unquoted_value`], for the text behind an opening quote.
+/// Returns the raw value, the value without backslashes, and the text behind the closing quote.
+/// `text` begins behind the opening quote.
 fn parse_quoted_value(text: &str) -> Option<(&str, String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();

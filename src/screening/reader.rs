@@ -1,14 +1,14 @@
-//! Chooses how a body is read, by its type.
+//! Chooses by the type of a body how riskgate reads the body.
 
 use super::content_type::{BodyKind, Charset, ContentType};
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 use super::{json, multipart, urlencoded};
 
-/// The most bytes of a body that are read.
+/// The most bytes of a body that riskgate reads.
 pub const MAX_SCREENED_BODY_BYTES: usize = 64 * 1024;
 
-/// The header fields that tell how a body is to be read.
+/// The header fields that say how a body is to be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BodyHeaders<'h> {
     /// The value of `Content-Type`; `None` if it is absent or occurs several times.
@@ -20,33 +20,33 @@ pub struct BodyHeaders<'h> {
 /// A body, or the start of a longer one.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedBody<'b> {
-    /// The bytes. What is behind [`MAX_SCREENED_BODY_BYTES`] is not read.
+    /// The bytes. riskgate reads the first [`MAX_SCREENED_BODY_BYTES`] of them.
     pub bytes: &'b [u8],
     /// Whether these are all bytes of the body.
     pub is_whole: bool,
 }
 
 impl<'b> ReceivedBody<'b> {
-    /// A body of which all bytes are known.
-    pub const fn whole(bytes: &'b [u8]) -> ReceivedBody<'b> {
+    /// Makes a body of which all bytes are known.
+    pub const fn of_whole_body(bytes: &'b [u8]) -> ReceivedBody<'b> {
         ReceivedBody { bytes, is_whole: true }
     }
 
-    /// A body of which nothing was read.
+    /// A body of which no byte is known.
     pub const UNREAD: ReceivedBody<'static> = ReceivedBody { bytes: b"", is_whole: false };
 
-    /// Returns the start of the body if not all of it is read.
+    /// Returns the start that riskgate reads; `None` if it reads the whole body.
     fn start_if_cut(self) -> Option<&'b [u8]> {
         let read = self.bytes.get(..MAX_SCREENED_BODY_BYTES).unwrap_or(self.bytes);
         (read.len() < self.bytes.len() || !self.is_whole).then_some(read)
     }
 }
 
-/// Returns the values of all `fields` in a body, and in the query of its target: many servers read
+/// Returns the values of all `fields` in a body, and in the query of the target: many servers read
 /// both.
 ///
 /// # Errors
-/// Returns an error if no value could be read.
+/// Returns the cause if riskgate found no value.
 pub fn read_field_values(
     headers: BodyHeaders<'_>,
     query: &[u8],
@@ -56,20 +56,21 @@ pub fn read_field_values(
     let mut found = read_body_values(headers, body, fields);
     let mut of_query = read_query_values(query, fields);
     if !found.values.is_empty() && of_query.values.iter().any(|value| !value.contains('@')) {
-        // The link to a form may have a placeholder. Most servers prefer the value of the body.
+        // The query may have a placeholder from the link to the form. Most servers prefer the value
+        // in the body.
         of_query.values.retain(|value| value.contains('@'));
         of_query.mark_unread(UnreadCause::Broken);
     }
     found.append(of_query);
-    found.or_cause()
+    found.or_unread_cause()
 }
 
-/// Returns the values of all `fields` in a query, which does not begin with `?`.
+/// Returns the values of all `fields` in a query. `query` is the text behind `?`.
 pub fn read_query_values(query: &[u8], fields: &[FieldPath]) -> FieldValues {
     urlencoded::read_values(query, fields)
 }
 
-/// Returns the values of all `fields` in a body, or in its start.
+/// Returns the values of all `fields` in a body, or in the start of a longer body.
 pub fn read_body_values(
     headers: BodyHeaders<'_>,
     body: ReceivedBody<'_>,
@@ -77,17 +78,17 @@ pub fn read_body_values(
 ) -> FieldValues {
     match (body.bytes, body.is_whole) {
         ([], true) => return FieldValues::default(),
-        ([], false) => return FieldValues::unread(UnreadCause::TooLong),
+        ([], false) => return FieldValues::of_unread_body(UnreadCause::TooLong),
         _ => {}
     }
     if headers.is_encoded {
-        return FieldValues::unread(UnreadCause::Encoded);
+        return FieldValues::of_unread_body(UnreadCause::Encoded);
     }
     let Some(content_type) = headers.content_type.and_then(ContentType::parse) else {
-        return FieldValues::unread(UnreadCause::OtherType);
+        return FieldValues::of_unread_body(UnreadCause::OtherType);
     };
     if content_type.charset == Charset::Other {
-        return FieldValues::unread(UnreadCause::OtherCharset);
+        return FieldValues::of_unread_body(UnreadCause::OtherCharset);
     }
     let kind = &content_type.kind;
     let start = body.start_if_cut();
@@ -111,8 +112,8 @@ pub fn read_body_values(
     found
 }
 
-/// Removes the last value from the start of a longer body, because it may go on behind the start.
-/// JSON needs no such rule: a text without its closing quote is no value.
+/// Removes the last value from the start of a longer body, because the value may be incomplete. In
+/// JSON, a text without its closing quote is no value, so JSON needs no such rule.
 fn remove_cut_value<'b>(kind: &BodyKind, start: &'b [u8]) -> &'b [u8] {
     let end = match kind {
         BodyKind::Urlencoded => memchr::memrchr(b'&', start).unwrap_or(0),
@@ -128,21 +129,20 @@ fn remove_cut_value<'b>(kind: &BodyKind, start: &'b [u8]) -> &'b [u8] {
     &start[..end]
 }
 
-/// Returns true if a server may find a further value, because it takes the body for one of another
-/// kind.
+/// Returns true if a server that reads the body as another kind of body may find a further value.
 fn has_value_in_another_kind(
     content_type: &ContentType,
     body: &[u8],
     fields: &[FieldPath],
     found: &FieldValues,
 ) -> bool {
-    // In JSON, a text ends at a quote: an address may stand in the query of a URL.
+    // In JSON, an address may stand in the query of a URL. The text of the URL ends at a quote.
     let is_new = |value: &String| {
         let text = value.split('"').next().unwrap_or_default();
         !found.values.iter().any(|known| known == value || known == text)
     };
     let boundaries = &content_type.disguised_boundaries;
-    // Bottle reads each body that is not multipart as a form, too. A form without a `=` has no
+    // Bottle reads each body that is not multipart as a form as well. A form without a `=` has no
     // values.
     let is_read_as_form = (content_type.is_disguised_form
         || matches!(content_type.kind, BodyKind::Json | BodyKind::PlainText))
@@ -157,22 +157,23 @@ fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> Fiel
         BodyKind::Json => json::read_values(body, None, fields),
         BodyKind::Urlencoded => read_urlencoded(body, fields),
         BodyKind::Multipart { boundaries } => multipart::read_values(body, boundaries, fields),
-        // Scripts send JSON so, if they name no type: `fetch` and `sendBeacon` with a text.
+        // `fetch` and `sendBeacon` send a text with this type if the script names no type, and the
+        // text may be JSON.
         BodyKind::PlainText => {
             let found = json::read_values(body, None, fields);
             match found.unread.is_some() && found.values.is_empty() {
-                true => FieldValues::unread(UnreadCause::OtherType),
+                true => FieldValues::of_unread_body(UnreadCause::OtherType),
                 false => found,
             }
         }
-        BodyKind::Other => FieldValues::unread(UnreadCause::OtherType),
+        BodyKind::Other => FieldValues::of_unread_body(UnreadCause::OtherType),
     }
 }
 
 fn read_urlencoded(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let mut found = urlencoded::read_values(body, fields);
-    // Browsers encode these first characters. Some servers would read JSON here, whatever the type;
-    // others would remove the character.
+    // Browsers encode these characters at the start of a form. Some servers would read the body as
+    // JSON, whatever its type, and others would remove the character.
     let text = body.trim_ascii_start();
     if matches!(text.first(), Some(b'{' | b'[' | b'"' | b'?' | 0xef | 0xfe | 0xff)) {
         found.append(urlencoded::read_values(

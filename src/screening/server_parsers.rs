@@ -1,9 +1,9 @@
-//! How the parsers of some servers read what riskgate reads by the grammar. If such a parser reads
-//! something else, riskgate does not trust its own reading alone.
+//! The parsers of some servers, where they depart from the grammar. If such a parser reads another
+//! value than riskgate, riskgate does not trust its own reading alone.
 //!
 //! Each function follows the source or the behaviour of the named parser.
-//! `tests/e2e/one_path/browsers/form_parsers.rs` runs those of PHP, Rack, Tomcat, Node, Express and
-//! Python.
+//! `tests/e2e/one_path/browsers/form_parsers.rs` runs the parsers of PHP, Rack, Tomcat, Node,
+//! Express and Python.
 
 mod encoded_words;
 mod part_names;
@@ -16,11 +16,12 @@ pub(super) use part_names::{
 use super::parameters::Parameter;
 use crate::support::byte_sets::is_token_byte;
 
-/// The most boundaries that are tried. It bounds the work for a body.
+/// The most boundaries by which riskgate reads a body, to limit its work.
 const MAX_BOUNDARIES: usize = 5;
 
-/// Returns the boundaries that servers read out of a content type with these parameters, the one by
-/// the grammar first. `None` if riskgate can't tell them all.
+/// Returns the boundaries that servers read in a content type with these parameters, first the
+/// boundary by the grammar. `None` if riskgate can't tell all boundaries, or if there are more than
+/// [`MAX_BOUNDARIES`].
 pub(super) fn read_boundaries_as_servers(
     content_type: &str,
     parameters: &[Parameter<'_>],
@@ -38,8 +39,8 @@ pub(super) fn read_boundaries_as_servers(
             _ => continue,
         }
         add(read_boundary_as_werkzeug(parameter));
-        // aiohttp removes blanks. Jetty, CherryPy and Python's email package remove quotes of their
-        // own.
+        // aiohttp removes blanks. Jetty, CherryPy and Python's email package remove other
+        // characters as quotes.
         add(Some(parameter.value.trim()));
         add(Some(parameter.value.trim_matches(['\'', '"', '<', '>', ' '])));
         match decode_words_as_tomcat(&parameter.value) {
@@ -53,8 +54,8 @@ pub(super) fn read_boundaries_as_servers(
     (boundaries.len() <= MAX_BOUNDARIES).then_some(boundaries)
 }
 
-/// PHP (`rfc1867_post_handler` in main/rfc1867.c): behind the first `boundary`, in this case before
-/// any other, and the next `=`.
+/// PHP (`rfc1867_post_handler` in main/rfc1867.c): the text behind the first `boundary` and the
+/// next `=`. PHP searches for `boundary` in lower case first, and then in any case.
 fn read_boundary_as_php(content_type: &str) -> Option<&str> {
     let lower = content_type.to_ascii_lowercase();
     let at = content_type.find("boundary").or_else(|| lower.find("boundary"))?;
@@ -65,8 +66,8 @@ fn read_boundary_as_php(content_type: &str) -> Option<&str> {
     }
 }
 
-/// Rack (`MULTIPART` in multipart.rb) and Mojolicious search for `boundary=`; Mojolicious allows
-/// blanks before the `=`. Returns what is behind each.
+/// Rack (`MULTIPART` in multipart.rb) and Mojolicious: the text behind a `boundary=`, wherever it
+/// stands. Mojolicious allows blanks before the `=`. Returns the text behind each.
 fn search_boundaries(content_type: &str) -> impl Iterator<Item = &str> {
     const NAME: &str = "boundary";
     let lower = content_type.to_ascii_lowercase();
@@ -78,16 +79,16 @@ fn search_boundaries(content_type: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Werkzeug (`parse_options_header` in http.py): an unquoted value ends at the first character that
-/// is none of a token.
+/// no token may have.
 fn read_boundary_as_werkzeug<'t>(parameter: &Parameter<'t>) -> Option<&'t str> {
     let value = parameter.raw_value;
     let end = value.bytes().position(|byte| !is_token_byte(byte)).unwrap_or(value.len());
     Some(&value[..end]).filter(|_| !parameter.is_quoted)
 }
 
-/// Python (`_parseparam` in email/message.py, which Django, cgi and python-multipart use): a quote
-/// behind a backslash does not end a quoted value, however many backslashes are there, and the last
-/// parameter of a name counts. Angle brackets are quotes. Returns the value of the parameter.
+/// Python (`_parseparam` in email/message.py, which Django, cgi and python-multipart use). Returns
+/// the value of the last parameter with this name. A quote behind any number of backslashes does
+/// not end a quoted value. Angle brackets count as quotes.
 pub(super) fn read_parameter_as_python(text: &str, name: &str) -> Option<String> {
     let mut found = None;
     let mut start = text.find(';')? + 1;
@@ -123,7 +124,7 @@ pub(super) fn read_charset_as_tomcat(content_type: &str) -> Option<&str> {
     Some(unquoted.unwrap_or(value).trim()).filter(|value| !value.is_empty())
 }
 
-/// CherryPy drops a `%` that no two digits follow.
+/// CherryPy: removes each `%` that two hexadecimal digits do not follow.
 pub(super) fn remove_bad_percents(name: &[u8]) -> Vec<u8> {
     let is_digit = |at: usize| name.get(at).is_some_and(u8::is_ascii_hexdigit);
     let is_bad = |at: usize| name[at] == b'%' && !(is_digit(at + 1) && is_digit(at + 2));

@@ -10,7 +10,7 @@ const EMAIL: &str = "Content-Disposition: form-data; name=\"email\"";
 fn read(content_type: &str, body: &[u8]) -> Result<FieldValues, UnreadCause> {
     let fields = ["email", "user.email"].map(|name| FieldPath::parse(name).unwrap());
     let headers = BodyHeaders { content_type: Some(content_type.as_bytes()), is_encoded: false };
-    read_field_values(headers, b"", ReceivedBody::whole(body), &fields)
+    read_field_values(headers, b"", ReceivedBody::of_whole_body(body), &fields)
 }
 
 #[track_caller]
@@ -217,7 +217,7 @@ fn the_query_is_read_beside_the_body() {
     let fields = [FieldPath::parse("email").unwrap()];
     let form = BodyHeaders { content_type: Some(URLENCODED.as_bytes()), is_encoded: false };
     let read = |query: &[u8], body: &[u8]| {
-        read_field_values(form, query, ReceivedBody::whole(body), &fields)
+        read_field_values(form, query, ReceivedBody::of_whole_body(body), &fields)
     };
     let both = read(b"email=a@b.com", b"email=c@d.com").unwrap();
     assert_eq!((both.values, both.unread), (vec!["c@d.com".into(), "a@b.com".into()], None));
@@ -234,12 +234,12 @@ fn an_encoded_body_or_one_without_a_single_type_is_not_read() {
     let fields = [FieldPath::parse("email").unwrap()];
     let encoded = BodyHeaders { content_type: Some(URLENCODED.as_bytes()), is_encoded: true };
     assert_eq!(
-        read_field_values(encoded, b"", ReceivedBody::whole(b"email=x"), &fields),
+        read_field_values(encoded, b"", ReceivedBody::of_whole_body(b"email=x"), &fields),
         Err(UnreadCause::Encoded)
     );
     let none = BodyHeaders::default();
     assert_eq!(
-        read_field_values(none, b"", ReceivedBody::whole(b"email=x"), &fields),
+        read_field_values(none, b"", ReceivedBody::of_whole_body(b"email=x"), &fields),
         Err(UnreadCause::OtherType)
     );
 }

@@ -7,8 +7,8 @@ use super::field_values::{FieldValues, UnreadCause};
 use super::server_parsers::remove_bad_percents;
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 
-/// Reads all values of the fields. Some servers take a `;` for a separator and others do not, so a
-/// field beside a `;` may have a value that was not read.
+/// Reads all values of the fields. Some servers take `;` for a separator. So if a pair with a field
+/// has a `;`, the body counts as not read completely.
 pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let mut found = FieldValues::default();
     for pair in body.split(|byte| *byte == b'&') {
@@ -22,7 +22,7 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
             let plain_name = decode(name);
             let is_field = |field: &FieldPath| field.matches_form_name(&to_text(&plain_name));
             if index > 0 && !value().contains(&b'@') && fields.iter().any(is_field) {
-                // To most servers this is a part of a text.
+                // Most servers read this as a part of the value before the `;`.
                 has_field = true;
                 continue;
             }
@@ -45,7 +45,8 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     found
 }
 
-/// Decodes percent-encoding and `+`. A `%` without two digits stays, as in all servers.
+/// Decodes percent-encoding and `+`. A `%` without two hexadecimal digits stays, as most servers
+/// leave it.
 pub(super) fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr2(b'%', b'+', text).is_none() {
         return Cow::Borrowed(text);
@@ -73,7 +74,7 @@ fn to_text(name: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(name)
 }
 
-/// ASP.NET (`HttpUtility.UrlDecode`) decodes `%u0065` too.
+/// ASP.NET (`HttpUtility.UrlDecode`): decodes `%u0065` as well as percent-encoding and `+`.
 fn decode_as_asp_net(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;

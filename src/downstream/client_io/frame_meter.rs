@@ -1,24 +1,24 @@
-//! Bounds the HTTP/2 frames of a connection that cost riskgate work without being a request.
+//! Limits the HTTP/2 frames that a client sends on a connection, and the bytes of its DATA frames.
 //!
-//! Such frames are PING, SETTINGS, WINDOW_UPDATE, PRIORITY, RST_STREAM, frames of unknown types,
-//! HEADERS and CONTINUATION that become no request, and DATA with next to no data. The bound holds
-//! whatever else is open on the connection.
+//! All frames count, apart from DATA with data: PING, SETTINGS, WINDOW_UPDATE, PRIORITY,
+//! RST_STREAM, HEADERS, CONTINUATION, frames of unknown types, and DATA with next to no data. The
+//! limit holds even if requests are active on the connection.
 //!
-//! **Why no client in good faith reaches the bound.** A client sends such a frame for one of four
+//! **Why no client in good faith reaches the limit.** A client sends such a frame for one of four
 //! reasons:
 //! - *It opens the connection, or keeps it alive.* That is a handful of frames at once, and a few
 //!   PINGs each second. [`FRAMES_AT_ONCE`] and [`FRAMES_PER_SECOND`] are a hundred times as many.
 //! - *It sends a request*: it widens the stream's window, changes its priority, cancels it, and
-//!   divides a long header. [`FRAMES_EARNED_PER_REQUEST`] is twice that.
+//!   divides a long header. [`FRAMES_EARNED_PER_REQUEST`] is twice what these need.
 //! - *It reads a response.* Most clients send a WINDOW_UPDATE once half of a window is used, Go's
-//!   client two for each 4 KiB, and gRPC adds a PING for each round trip. A client with a window of
-//!   only 1 KiB, for the stream and for the connection, sends one for each 256 bytes: half of what
-//!   [`BYTES_FOR_FRAME`] adds. If the server sends shorter pieces, and the client confirms each of
-//!   them twice, some 500 pieces each second are within `FRAMES_PER_SECOND`.
+//!   client sends two for each 4 KiB, and gRPC adds a PING for each round trip. A client with a
+//!   window of only 1 KiB, for the stream and for the connection, sends a frame for each 256 bytes;
+//!   these bytes earn it two frames ([`BYTES_FOR_FRAME`]). If the server sends shorter pieces, and
+//!   the client confirms each piece twice, [`FRAMES_PER_SECOND`] is enough for 500 pieces a second.
 //! - *It sends a body.* Its DATA frames have data, apart from the last one.
 //!
-//! A client may read late what it received long ago, so frames that were earned remain, up to
-//! [`MAX_FRAMES_EARNED`]. riskgate handles this number of frames in a few milliseconds.
+//! A client may confirm late what it received long ago. So earned frames remain, up to
+//! [`MAX_FRAMES_EARNED`], which riskgate handles in a few milliseconds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,28 +26,29 @@ use tokio::time::Instant;
 
 /// The frames that a client may send at once.
 const FRAMES_AT_ONCE: i64 = 1_024;
-/// The frames that a client may send each second, after those.
+/// The further frames that a client may send each second.
 const FRAMES_PER_SECOND: i64 = 1_024;
-/// The frames that each request adds.
+/// The further frames that a client may send for each request.
 const FRAMES_EARNED_PER_REQUEST: i64 = 16;
-/// The bytes that riskgate sends for each frame that they add. An answer to PING has 17 bytes, and
-/// a response byte that is sent alone has 10: so no frame earns the next one.
+/// For each of these bytes that riskgate sends, the client may send a further frame. An answer to
+/// PING has 17 bytes, and a DATA frame with one byte has 10, so no frame earns the next frame.
 const BYTES_FOR_FRAME: i64 = 128;
-/// The most frames that requests and responses can add up to.
+/// The most frames that a client can earn by requests and responses, and still has to send.
 const MAX_FRAMES_EARNED: i64 = 65_536;
-/// A frame counts once more for each of these bytes of its payload, unless it is DATA, HEADERS or
-/// CONTINUATION.
+/// A frame counts as one more for this number of bytes in its payload, unless it is DATA, HEADERS
+/// or CONTINUATION.
 const PAYLOAD_BYTES_PER_FRAME: usize = 256;
 /// DATA with fewer bytes than this counts as a frame without data, unless it ends its stream.
 const MIN_DATA_BYTES: usize = 64;
 
-/// The bytes of DATA that no request has announced: of streams that riskgate refused because too
-/// many were open, and of requests that arrived and were not accepted yet. A client in good faith
-/// sends at most a window of 65,535 bytes for each, and the h2 crate closes the connection after 20
-/// of them.
+/// The bytes of DATA that a client may send beyond those that its requests announce: on streams
+/// that riskgate refused because too many were open, and on streams that it has not accepted yet.
+/// A client in good faith sends at most a window of 65,535 bytes on each such stream, and the h2
+/// crate closes the connection after 20 refused streams.
 const MAX_UNANNOUNCED_BYTES: i64 = 2 << 20;
-/// The bytes of DATA that a request adds to those that its Content-Length announces. riskgate
-/// discards up to 64 KiB of a body, and the client may send another window before it knows that.
+/// The bytes of DATA that a client may send for a request beyond its Content-Length. If riskgate
+/// refuses a request, it discards up to 64 KiB of the body, and the client may send another window
+/// before it learns of the refusal.
 const LATE_BODY_BYTES: i64 = 2 * 65_535;
 
 /// The length of the preface, which precedes the first frame (RFC 9113 section 3.4).
@@ -72,26 +73,26 @@ impl FrameMeter {
 
     /// Counts bytes that the client sent.
     pub(super) fn count_received(&self, bytes: &[u8]) {
-        self.budget().count_received(bytes);
+        self.lock_budget().count_received(bytes);
     }
 
     /// Counts bytes that riskgate sent.
     pub(super) fn count_sent(&self, bytes: usize) {
-        self.budget().count_sent(bytes);
+        self.lock_budget().count_sent(bytes);
     }
 
     /// Counts a request that riskgate accepted or found malformed. `body_bytes` is the length of
     /// the body that it announces; `None` if it has no body.
     pub fn count_request(&self, body_bytes: Option<usize>) {
-        self.budget().count_request(body_bytes);
+        self.lock_budget().count_request(body_bytes);
     }
 
-    /// Returns true if the client has exceeded the bound. It then remains exceeded.
+    /// Returns true if the client has exceeded the limit once.
     pub fn is_exceeded(&self) -> bool {
-        self.budget().is_exceeded
+        self.lock_budget().is_exceeded
     }
 
-    fn budget(&self) -> MutexGuard<'_, FrameBudget> {
+    fn lock_budget(&self) -> MutexGuard<'_, FrameBudget> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,7 +102,7 @@ impl FrameMeter {
 struct FrameBudget {
     frames_left: i64,
     frames_refilled_at: Instant,
-    /// The bytes sent that have not added a frame yet.
+    /// The bytes that riskgate has sent and that have not earned a frame yet.
     sent_bytes: i64,
     body_bytes_left: i64,
     is_exceeded: bool,
@@ -151,8 +152,8 @@ impl FrameBudget {
         self.is_exceeded |= self.frames_left < 0 || self.body_bytes_left < 0;
     }
 
-    /// Adds the frames of the time since the last refill. The clock is read only when no frame is
-    /// left.
+    /// Adds the frames that the client earned by the time since the last refill. The caller reads
+    /// the clock only if no frame is left.
     fn refill(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.frames_refilled_at);
         let added = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX / FRAMES_PER_SECOND);
@@ -187,13 +188,13 @@ struct ReceivedFrame {
     kind: u8,
     is_end_stream: bool,
     payload_bytes: usize,
-    /// The bytes of the payload that are no padding.
+    /// The bytes of the payload without padding.
     data_bytes: usize,
 }
 
 impl ReceivedFrame {
-    /// Parses a header, of DATA with the length of its padding. Returns `None` while bytes are
-    /// missing.
+    /// Parses the header of a frame, and the length of its padding if it is padded DATA. Returns
+    /// `None` while bytes are missing.
     fn parse(header: &[u8]) -> Option<ReceivedFrame> {
         let [first, second, third, kind, flags, _, _, _, _, rest @ ..] = header else {
             return None;
@@ -213,7 +214,7 @@ impl ReceivedFrame {
         })
     }
 
-    /// The number of frames that this one counts as.
+    /// The number of frames as which this frame counts.
     fn cost(&self) -> i64 {
         match self.kind {
             DATA => i64::from(self.data_bytes < MIN_DATA_BYTES && !self.is_end_stream),

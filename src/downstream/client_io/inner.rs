@@ -51,8 +51,8 @@ impl InnerIo {
         }
     }
 
-    /// Is ready if there may be bytes to read, or the connection has ended. A TLS stream can't tell
-    /// whether it has decrypted bytes, so it is always ready.
+    /// Is ready if bytes may have arrived, or if the connection has ended. A TLS stream can't tell
+    /// whether it has decrypted bytes, so a TLS stream is always ready.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
         match self {
             InnerIo::Tcp(stream, _) => stream.poll_read_ready(context),

@@ -1,4 +1,4 @@
-//! What Pingora asks of a stream beside reading and writing: its digests, its id, and its end.
+//! The traits that Pingora requires of a stream, apart from reading and writing: digests, id, end.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::ClientIo;
 #[async_trait]
 impl Shutdown for ClientIo {
     async fn shutdown(&mut self) {
-        // If the client is gone, the shutdown fails; there is nothing left to do.
+        // If the client has left, the shutdown fails, and riskgate has nothing left to do.
         let _ = AsyncWriteExt::shutdown(self).await;
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// The number of requests of one connection that are being served, and when the last one ended. A
-/// request still counts after the client has reset its stream.
+/// Counts the requests of one connection that riskgate is serving, and remembers when the last one
+/// ended. A request still counts after the client has reset its stream.
 pub(super) struct ActiveRequests {
     count: AtomicUsize,
     created: Instant,
@@ -17,7 +17,7 @@ pub(super) struct ActiveRequests {
     request_ended: Notify,
 }
 
-/// Counts one active request until the guard is dropped. A panic drops the guard too.
+/// Counts one active request until the guard is dropped. A panic drops the guard as well.
 pub(super) struct ActiveRequestGuard(Arc<ActiveRequests>);
 
 impl ActiveRequestGuard {
@@ -54,8 +54,8 @@ impl ActiveRequests {
     }
 
     /// Waits until no request has been active for `time`, counted from `start` or from the end of
-    /// the last request, whichever is later. One wait serves the connection through all its
-    /// requests, because starting a timer for each request costs more than looking again.
+    /// the last request, whichever is later. One wait lasts through many requests: a new timer for
+    /// each request would cost more than a timer that fires too early.
     pub async fn wait_until_idle_for(&self, time: Duration, start: Instant) {
         let mut idle_since = start;
         loop {

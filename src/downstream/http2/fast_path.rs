@@ -1,6 +1,6 @@
-//! The fast path over HTTP/2: riskgate serves a request without Pingora's proxy. It answers where
-//! it accepts the stream, if it can. Only a request that has to wait, for the store, for a server
-//! or for the client, gets a task.
+//! The fast path over HTTP/2: riskgate serves a request without Pingora's proxy. If it can answer
+//! at once, it does so in the task of the connection. A request that has to wait for the store, for
+//! a server or for the client gets a task of its own.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -35,20 +35,22 @@ use crate::proxy::request_body::{
 /// The guards of a request that is being served.
 pub(super) type RequestGuards = (ActiveRequestGuard, CountGuard);
 
-/// The service of a request. It results in the request if the Pingora path has to serve it.
+/// The future that serves a request. Its output is the request if the Pingora path has to serve it,
+/// otherwise `None`.
 type RequestFuture =
     Pin<Box<dyn Future<Output = Option<(Box<HttpSession>, RequestGuards)>> + Send>>;
 
-/// What follows the gates.
+/// What riskgate does with a request after the gates.
 enum NextStep {
-    /// riskgate answers it.
+    /// riskgate answers the request.
     Reply(Reply),
-    /// It is forwarded. A request that may have a body is charged when the body is complete.
+    /// riskgate forwards the request. If the method takes a body, it charges the call of this route
+    /// once the body is complete.
     Forward(Option<UnchargedRoute>),
 }
 
-/// Serves a request, or returns it if it is for the Pingora path. The request is answered when this
-/// function returns, unless it has to wait; then a task goes on.
+/// Serves a request, or returns it if the Pingora path has to serve it. If the request has to wait,
+/// this function starts a task that serves the rest, and returns `None`.
 pub(super) async fn serve_or_return(
     context: &Arc<ListenerContext>,
     session: Box<HttpSession>,
@@ -67,8 +69,10 @@ pub(super) async fn serve_or_return(
     }
 }
 
-/// Returns the fields of a request that the fast path serves: one without a field that only the
-/// Pingora path handles, and with no body or with a short one whose length is announced.
+/// Returns the fields of a request that the fast path serves. `None` in each of these cases:
+/// - A field of the request needs the Pingora path, or the request is malformed.
+/// - The body is long, or has no `Content-Length`, or the method takes no body.
+/// - A proxy asks with the request.
 fn read_fields_for_fast_path<'s>(
     context: &ListenerContext,
     session: &'s HttpSession,
@@ -103,7 +107,7 @@ async fn serve(
     let request = gate.read_parts(head);
     let next = match takes_body(method.as_bytes()) {
         true => match gate.pass_gates_before_body(&request, &mut ctx) {
-            // riskgate itself answers the request.
+            // The request is for no upstream server. The Pingora path answers it.
             None => return Some((session, guards)),
             Some(Ok(route)) => NextStep::Forward(Some(route)),
             Some(Err(reply)) => NextStep::Reply(reply),
@@ -175,11 +179,12 @@ async fn forward(
     if matches!(ended, ExchangeEnd::Answered { .. }) {
         discard_rest_of_body(&mut client.session).await;
     }
-    // Otherwise the end of the session resets the stream, behind what the client still gets.
+    // If the response is incomplete, the end of the session resets the stream after the bytes that
+    // are still to be sent.
 }
 
-/// Takes the header out of a session, because it is borrowed while the stream is read and written.
-/// The session keeps `Content-Length`, by which it knows a body of no bytes.
+/// Takes the header out of a session, so that the caller can use the header while it reads and
+/// writes the stream. The session keeps `Content-Length`, which tells it that a body is empty.
 fn take_header(session: &mut ServerSession) -> RequestHeader {
     let (mut kept, ()) = http::Request::new(()).into_parts();
     let length = session.req_header().headers.get(CONTENT_LENGTH);

@@ -14,12 +14,12 @@ use crate::gate::RequestContext;
 use crate::message::response::Reply;
 use crate::proxy::upstream::Http2Header;
 
-/// A stream of HTTP/2, whose request has been read.
+/// The client of an exchange on a stream of HTTP/2.
 pub(super) struct Http2Client {
     /// The stream; always of HTTP/2.
     pub session: ServerSession,
     write_timeout: Duration,
-    /// The header of the response, if it is still to be sent.
+    /// The header of the response until riskgate has sent it.
     header: Option<Box<ResponseHeader>>,
     output: Vec<u8>,
 }
@@ -35,8 +35,8 @@ impl Http2Client {
     }
 }
 
-/// Sends the header of a response, if there is one, and a part of its body. Returns false if the
-/// client has left or does not read.
+/// Sends a part of the body of a response, and the header before the first part. Returns false if
+/// the client has left or does not read.
 pub(super) async fn send_part(
     stream: &mut HttpSession,
     header: Option<Box<ResponseHeader>>,

@@ -1,14 +1,20 @@
 //! The request fields in which proxies report what they know of the client.
 //!
-//! A server may believe such a field, and a client can write it, so riskgate forwards it only from
-//! a trusted proxy. The table has fields that name the client's address, network or place, its
-//! identity or certificate, or the host, scheme, method or path that it asked for; and `Proxy`,
-//! which CGI programs read as the variable `HTTP_PROXY`. It has no field that browsers or programs
-//! send of their own: no credentials (`X-Auth-Token`, `CF-Access-Client-Id`), and no assertions
-//! that the server checks by their signature (`CF-Access-Jwt-Assertion`).
+//! A server may believe such a field, and a client can write it. So riskgate forwards these fields
+//! only from a trusted proxy. The table has fields for:
+//! - the client's address, network or place,
+//! - its identity or certificate,
+//! - the host, scheme, method or path that it asked for,
+//! - `Proxy`, which CGI programs read as the variable `HTTP_PROXY`.
+//!
+//! The table has no field that browsers or programs send unasked: no credentials (`X-Auth-Token`,
+//! `CF-Access-Client-Id`), and no assertion whose signature the server checks
+//! (`CF-Access-Jwt-Assertion`).
 
-/// The names by the proxies that write them. A name that ends with `*` stands for all names that
-/// begin so. The fields that begin with `X-Forwarded-` have a rule of their own.
+use crate::message::field_names::has_prefix_ignore_case;
+
+/// The names of the fields, grouped by the proxies that write them. `NAME*` stands for all names
+/// that begin with `NAME`. Fields that begin with `X-Forwarded-` have a rule of their own.
 static NAMES_BY_PROXY: &[(&str, &[&str])] = &[
     (
         "many proxies: the address",
@@ -176,31 +182,29 @@ static NAMES_BY_PROXY: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// For each first letter, the second characters of the names. Most fields of browsers begin
-/// otherwise, so that they are not compared with every name.
-static STARTS: [u32; 32] = starts_of_names();
+/// For each first character of a name, a bit for each second character. Most fields of browsers
+/// begin with other characters, so riskgate need not compare them with every name.
+static SECOND_CHARACTERS: [u32; 32] = second_characters_of_names();
 
-/// Returns true if proxies report something of the client in this field.
+/// Returns true if proxies report something about the client in this field.
 pub(super) fn is_field_of_proxies(name: &[u8]) -> bool {
     let [first, second, ..] = name else { return false };
-    if STARTS[usize::from(first & 31)] & (1 << (second & 31)) == 0 {
+    if SECOND_CHARACTERS[usize::from(first & 31)] & (1 << (second & 31)) == 0 {
         return false;
     }
     NAMES_BY_PROXY.iter().flat_map(|(_, names)| *names).any(|known| matches_name(known, name))
 }
 
 fn matches_name(known: &str, name: &[u8]) -> bool {
-    let known = known.as_bytes();
-    match known {
-        [prefix @ .., b'*'] => {
-            name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-        }
-        _ => name.eq_ignore_ascii_case(known),
+    match known.strip_suffix('*') {
+        Some(prefix) => has_prefix_ignore_case(name, prefix),
+        None => name.eq_ignore_ascii_case(known.as_bytes()),
     }
 }
 
-/// The lower five bits of a letter don't depend on its case.
-const fn starts_of_names() -> [u32; 32] {
+/// Makes the table from the lower five bits of the characters, which don't depend on the case of a
+/// letter.
+const fn second_characters_of_names() -> [u32; 32] {
     let mut starts = [0; 32];
     let mut group = 0;
     while group < NAMES_BY_PROXY.len() {

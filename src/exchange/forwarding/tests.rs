@@ -31,7 +31,7 @@ fn forwarded_fields_on_both_paths(fields: &[(&str, &str)], is_trusted_proxy: boo
 fn forwarded_fields_with(
     fields: &[(&str, &str)],
     is_trusted_proxy: bool,
-    has_forwarded: bool,
+    reads_forwarded: bool,
 ) -> Vec<String> {
     let trusted_proxies = Networks::parse(&["10.0.0.0/8".to_owned()]).unwrap();
     let address = Some(IpAddr::from([192, 0, 2, 1]));
@@ -41,7 +41,7 @@ fn forwarded_fields_with(
         peer_address: address,
         is_trusted_proxy,
         trusted_proxies: &trusted_proxies,
-        has_forwarded,
+        reads_forwarded,
         is_client_tls: false,
         traceparent: None,
         is_new_trace: false,
@@ -157,9 +157,9 @@ fn the_server_is_told_the_scheme_of_the_connection_that_the_client_made() {
 
 #[test]
 fn the_server_is_told_what_trusted_proxies_report_in_forwarded() {
-    let reported = |fields: &[(&str, &str)], has_forwarded: bool| {
+    let reported = |fields: &[(&str, &str)], reads_forwarded: bool| {
         let fields = [&[("Host", "asked.test")], fields].concat();
-        let mut seen = forwarded_fields_with(&fields, true, has_forwarded);
+        let mut seen = forwarded_fields_with(&fields, true, reads_forwarded);
         seen.retain(|line| !line.starts_with("x-forwarded-host: "));
         seen.iter().map(|line| line["x-forwarded-".len()..].to_owned()).collect::<Vec<_>>()
     };
@@ -208,7 +208,7 @@ fn a_response_loses_the_fields_that_an_upstream_may_not_set() {
     ] {
         response.insert_header(name, value).unwrap();
     }
-    prepare_client_response(&mut response, ServerFreedom::Check).unwrap();
+    prepare_client_response(&mut response, AllowedResponseFields::OfCheck).unwrap();
     let has = |name: &str| response.headers.contains_key(name);
     assert!(!has("server") && !has("x-table-version") && !has("x-hop"));
     assert!(!has("access-control-allow-origin"));
@@ -222,7 +222,7 @@ fn a_response_has_one_content_length_or_chunks() {
         for (name, value) in fields {
             response.append_header(*name, *value).unwrap();
         }
-        prepare_client_response(&mut response, ServerFreedom::Check)?;
+        prepare_client_response(&mut response, AllowedResponseFields::OfCheck)?;
         let lengths = response.headers.get_all(CONTENT_LENGTH).iter();
         Ok(lengths.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<String>>())
     };

@@ -4,20 +4,21 @@ use std::borrow::Cow;
 
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 
-/// What some servers ignore behind the name in a segment: an extension, parameters, blanks, and
-/// what they take for the start of a query.
+/// The bytes from which on some servers ignore the rest of a segment: they begin an extension,
+/// parameters, a query, a fragment or blanks.
 const IGNORED_BEHIND_NAME: &[u8] = b".;:?# \t";
 
-/// What the names of programs end with, beside `.php` and its versions.
+/// The file extensions of programs, apart from `php` and its versions.
 const SCRIPT_EXTENSIONS: [&[u8]; 8] =
     [b"asp", b"aspx", b"cgi", b"fcgi", b"phtml", b"pl", b"py", b"rb"];
 
-/// The most names of programs in a path whose rest is read as a path.
+/// The most names of programs in one path that riskgate looks at.
 const MAX_SCRIPTS: usize = 8;
 
-/// The ways in which upstream servers may read one path: as it is, decoded once, or twice, and each
-/// of these without session ids.
+/// The ways in which upstream servers may read one path.
 pub struct PathReadings<'p> {
+    /// The path as it is, decoded once, and decoded twice, and each of these without session ids.
+    /// `None` if such a reading is the same as an earlier one.
     readings: [Option<Cow<'p, [u8]>>; 6],
     /// Whether a reading has the name of a program.
     has_script: bool,
@@ -25,18 +26,18 @@ pub struct PathReadings<'p> {
     may_have_host: bool,
     /// Whether a reading has a session id.
     has_session_id: bool,
-    /// Whether all servers read the path alike: see [`is_plain`].
+    /// Whether all servers read the path alike: see [`is_plain_path`].
     is_plain: bool,
 }
 
 impl<'p> PathReadings<'p> {
-    /// Reads a path. `None` if it has a dot segment, a `\`, a NUL or another control character in
-    /// one of the readings: then servers disagree about where it leads.
+    /// Reads a path. `None` if the path does not begin with `/`, or if one of the readings has a
+    /// dot segment, a `\` or an ASCII control character: servers disagree about such a path.
     pub fn of(path: &'p [u8]) -> Option<PathReadings<'p>> {
         if path.first() != Some(&b'/') {
             return None;
         }
-        if is_plain(path) {
+        if is_plain_path(path) {
             return Some(PathReadings {
                 readings: [Some(Cow::Borrowed(path)), None, None, None, None, None],
                 has_script: false,
@@ -65,13 +66,13 @@ impl<'p> PathReadings<'p> {
         })
     }
 
-    /// Returns true if some servers may look for another path in this one: behind its first
-    /// segments, or without session ids.
+    /// Returns true if some servers may read another path in this one: a path that lacks some of
+    /// the segments, or session ids.
     pub fn may_hide_path(&self) -> bool {
         self.has_script || self.may_have_host || self.has_session_id
     }
 
-    /// Lists the segments of each path that some server reads.
+    /// Lists the paths that some server may read, each as its segments.
     pub fn list_paths(&self) -> Vec<Vec<&[u8]>> {
         let mut paths = Vec::new();
         for reading in self.readings.iter().flatten() {
@@ -95,7 +96,7 @@ impl<'p> PathReadings<'p> {
         self.is_at_or_below_without_host(prefix) || self.is_at_or_below_behind_host(prefix)
     }
 
-    /// The same, for servers that merge repeated slashes.
+    /// Like [`PathReadings::is_at_or_below`], for servers that never take a segment for a host.
     pub fn is_at_or_below_without_host(&self, prefix: &str) -> bool {
         if let (true, Some(path)) = (self.is_plain, &self.readings[0]) {
             return is_plain_path_at_or_below(path, prefix);
@@ -106,17 +107,18 @@ impl<'p> PathReadings<'p> {
         })
     }
 
-    /// The same, for servers that take the first segment behind `//` for a host.
+    /// Like [`PathReadings::is_at_or_below`], for servers that take the first segment behind `//`
+    /// for a host.
     fn is_at_or_below_behind_host(&self, prefix: &str) -> bool {
         let mut readings = self.readings.iter().flatten().filter(|it| may_begin_with_host(it));
         readings.any(|reading| begins_with(segments(reading).skip(1), prefix))
     }
 }
 
-/// Returns true for a path that all servers read alike, but for the case: of letters, digits, `_`
-/// and `-` between single slashes, without a name that [`is_script`] might know. Most paths are
-/// such, and this test is quick.
-fn is_plain(path: &[u8]) -> bool {
+/// Returns true for a path that all servers read alike, apart from the case of letters. Such a path
+/// has only letters, digits, `_` and `-` between single slashes, and no name for which
+/// [`is_script`] may be true. Most paths are plain, and this test is quick.
+fn is_plain_path(path: &[u8]) -> bool {
     let mut before = 0;
     let has_plain_bytes = path.iter().all(|byte| {
         let is_doubled = *byte == b'/' && before == b'/';
@@ -128,7 +130,7 @@ fn is_plain(path: &[u8]) -> bool {
         && path.split(|byte| *byte == b'/').all(|segment| is_longer(segment) || !is_script(segment))
 }
 
-/// Returns true if a path for which [`is_plain`] holds is `prefix`, or below it.
+/// Returns true if a path for which [`is_plain_path`] holds is `prefix`, or below it.
 fn is_plain_path_at_or_below(path: &[u8], prefix: &str) -> bool {
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     path.split_at_checked(prefix.len()).is_some_and(|(start, rest)| {
@@ -137,8 +139,8 @@ fn is_plain_path_at_or_below(path: &[u8], prefix: &str) -> bool {
     })
 }
 
-/// What reads a target as a relative URL takes the first segment behind `//` for a host (RFC 3986
-/// section 4.2).
+/// Returns true if a server may take the first segment for a host, because the server reads the
+/// target as a relative URL (RFC 3986 section 4.2).
 fn may_begin_with_host(path: &[u8]) -> bool {
     path.starts_with(b"//")
 }
@@ -149,8 +151,8 @@ pub fn begins_with<'p>(mut segments: impl Iterator<Item = &'p [u8]>, prefix: &st
     names.all(|name| segments.next().is_some_and(|segment| has_name(segment, name)))
 }
 
-/// Returns true if the prefix is what a program takes for its path: what is behind its name, or
-/// also the folders before it.
+/// Returns true if a program in this path may read its path as `prefix`, or as a path below it. A
+/// program reads the segments behind its name, with or without the segments before its name.
 fn begins_with_script_or_behind(path: &[u8], prefix: &str) -> bool {
     let scripts = segments(path).enumerate().filter(|(_, segment)| is_script(segment));
     scripts.take(MAX_SCRIPTS).any(|(at, _)| {
@@ -160,8 +162,9 @@ fn begins_with_script_or_behind(path: &[u8], prefix: &str) -> bool {
     })
 }
 
-/// Returns true for the name of a program such as `index.php`. Web servers pass what is behind it
-/// to the program, as `PATH_INFO` (RFC 3875 section 4.1.5), which takes it for the path.
+/// Returns true for the name of a program such as `index.php`. Web servers pass the segments behind
+/// the name to the program as `PATH_INFO` (RFC 3875 section 4.1.5), and the program takes
+/// `PATH_INFO` for the path.
 fn is_script(segment: &[u8]) -> bool {
     let name = segment.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
     let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |at| at + 1);
@@ -170,8 +173,8 @@ fn is_script(segment: &[u8]) -> bool {
     is_php || SCRIPT_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// Returns the segments without those of which nothing is left: servers merge repeated slashes, and
-/// some drop parameters before that.
+/// Returns the segments of a path. Drops segments that are empty or blank without their parameters:
+/// servers merge repeated slashes, and some servers drop parameters before they do so.
 fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|segment| {
         let name = segment.split(|byte| matches!(byte, b';' | b':')).next();
@@ -195,8 +198,8 @@ fn is_unambiguous(path: &[u8]) -> bool {
         && !segments(path).any(is_dots)
 }
 
-/// Removes session ids such as `(S(k3j2h1))`, which ASP.NET takes out of a path before it looks for
-/// the page, even in the middle of a name. `None` if there is none.
+/// Removes session ids such as `(S(k3j2h1))`. ASP.NET removes them from a path before it looks for
+/// the page, even in the middle of a name. `None` if the path has no session id.
 fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
     path.windows(2).find(|pair| pair == b"))")?;
     let mut kept = Vec::with_capacity(path.len());
@@ -211,7 +214,7 @@ fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the length of the session ids in one pair of brackets at the start of a text, such as
-/// `(A(x)S(y))`; 0 if there are none.
+/// `(A(x)S(y))`. Returns 0 if the text does not start with session ids.
 fn session_id_length(text: &[u8]) -> usize {
     let mut end = 1;
     loop {
@@ -232,7 +235,7 @@ fn session_id_length(text: &[u8]) -> usize {
 }
 
 /// Decodes percent-encoding, `%u0061` as IIS and Jetty read it, and overlong forms of ASCII
-/// characters (RFC 3629 section 3). `None` if there is nothing to decode.
+/// characters (RFC 3629 section 3). `None` if decoding changes nothing.
 fn decode_if_encoded(path: &[u8]) -> Option<Vec<u8>> {
     path.iter().find(|byte| matches!(byte, b'%' | 0xc0 | 0xc1 | 0xe0 | 0xf0))?;
     let mut decoded = Vec::with_capacity(path.len());
@@ -254,7 +257,7 @@ fn decode_if_encoded(path: &[u8]) -> Option<Vec<u8>> {
                 *first
             }
         };
-        // An overlong form has two bytes, or three or four with a lead that stands for nothing.
+        // An overlong form has two bytes, or three or four whose first bytes encode only zeros.
         let overlong = match (decoded.as_slice(), byte) {
             ([.., 0xf0, 0x80, last @ (0x80 | 0x81)], 0x80..=0xbf) => Some((3, last & 1)),
             ([.., 0xe0, last @ (0x80 | 0x81)], 0x80..=0xbf) => Some((2, last & 1)),

@@ -1,7 +1,7 @@
 //! The routes of `[[upstream.route]]`: path prefixes that are forwarded to the upstream servers.
 //!
-//! The longest prefix that an upstream server may read in a path wins, whatever the order in the
-//! config.
+//! Of the prefixes that an upstream server may read in a path, the longest one wins. The order in
+//! the config does not count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use super::path_reading::{PathReadings, begins_with};
 /// A path prefix that is forwarded to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRoute {
-    /// The prefix: it matches this path and every path below. It begins with `/`, and ends with `/`
-    /// only if it is `/`.
+    /// The prefix, which matches the path of the same text and every path below it. It begins with
+    /// `/`, and only the prefix `/` ends with `/`.
     pub path_prefix: String,
     /// The methods that are forwarded.
     pub methods: RouteMethods,
-    /// The `Host` that the server gets; that of the client if `None`.
+    /// The `Host` that the server gets; if `None`, the server gets the client's `Host`.
     pub host: Option<String>,
     /// Whether a request on this route needs a key.
     pub needs_key: bool,
@@ -33,16 +33,16 @@ pub struct UpstreamRoute {
     pub is_counted: bool,
     /// How often one client may send a request on this route.
     pub max_per_client: Option<Rate>,
-    /// Whether the statuses 502 and 504 tell that no upstream server could be reached, or that none
-    /// answered in time. Otherwise the status is 500.
+    /// Whether riskgate answers 502 if no upstream server could be reached, and 504 if no server
+    /// answered in time. If false, riskgate answers 500.
     pub has_gateway_statuses: bool,
-    /// The time from a complete request to the header of the response, and for each part of the
-    /// response's body; `None` for any time.
+    /// The longest time from a complete request to the header of the response, and for each part
+    /// of the response's body; `None` if there is no limit.
     pub deadline: Option<Duration>,
-    /// The pages of other origins that may read the responses; `None` if the keys decide, or the
-    /// server where no key is needed.
+    /// The pages of other origins that may read the responses. If `None`, the keys decide; on a
+    /// route without a key, the server decides.
     pub cors: Option<RouteCors>,
-    /// How posts on this route are screened; `None` if they are not.
+    /// How riskgate screens posts on this route; `None` if it does not.
     pub screen: Option<Arc<ScreenRules>>,
 }
 
@@ -51,7 +51,7 @@ pub struct UpstreamRoute {
 pub struct RouteCors {
     /// The origins.
     pub origins: Vec<OriginPattern>,
-    /// What their pages may do.
+    /// What pages of these origins may do.
     pub grant: Arc<CorsGrant>,
 }
 
@@ -72,14 +72,14 @@ impl RouteCors {
 /// The methods of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteMethods {
-    /// All but CONNECT and TRACE.
+    /// All methods but CONNECT and TRACE, which riskgate refuses before the gates.
     All,
-    /// These, in upper case.
+    /// These methods, in upper case.
     Listed(Vec<String>),
 }
 
 impl RouteMethods {
-    /// Returns true if a request with this method is forwarded.
+    /// Returns true if the route has this method.
     pub fn contains(&self, method: &str) -> bool {
         match self {
             RouteMethods::All => true,
@@ -97,9 +97,12 @@ impl RouteMethods {
 }
 
 /// Returns the index of the route with the longest prefix that an upstream server may read in this
-/// path. `None` if there is none, if servers disagree about where the path leads, if one may read
-/// one of riskgate's own paths in it, or if the path leads to a route without a key and some server
-/// looks in it for a hidden path, which leads to a route with a key.
+/// path. Returns `None` in each of these cases:
+/// - No route has such a prefix.
+/// - Servers disagree about where the path leads: see [`PathReadings::of`].
+/// - A server may read one of riskgate's own paths in this path.
+/// - The route needs no key, but a server that ignores a part of the path may read a path of a
+///   route that needs a key.
 pub(super) fn find_upstream_route_index(
     routes: &[UpstreamRoute],
     authz_path: Option<&PathPrefix>,
@@ -114,7 +117,7 @@ pub(super) fn find_upstream_route_index(
         return None;
     }
     let found = find_longest(routes, |prefix| readings.is_at_or_below_without_host(prefix))?;
-    // Nobody reaches a route with a key in the name of one without.
+    // A request must not reach a route that needs a key through a route that needs none.
     let avoids_key = !routes[found].needs_key
         && readings.may_hide_path()
         && readings.list_paths().iter().any(|path| {
@@ -130,9 +133,9 @@ fn find_longest(routes: &[UpstreamRoute], matches: impl Fn(&str) -> bool) -> Opt
     indexes.max_by_key(|index| routes[*index].path_prefix.len())
 }
 
-/// Returns how a request for this path is screened, if it is on the route with this index; `None`
-/// if it is not. If some servers look for a hidden path in it, it has a route for each way to read
-/// it, and the strictest of their rules hold.
+/// Returns how riskgate screens a request for this path, whose route has this index; `None` if
+/// riskgate does not screen it. Some servers may ignore a part of the path and read the path of
+/// another route. riskgate then applies the strictest rules of all these routes.
 pub fn find_screen_rules(
     routes: &[UpstreamRoute],
     index: usize,
@@ -164,7 +167,7 @@ impl UpstreamRoute {
         !self.needs_key && self.cors.is_none()
     }
 
-    /// Returns how a request for this path on this route is screened; `None` if it is not.
+    /// Returns how this route screens a request for this path; `None` if it does not.
     fn screen_rules_for(&self, path: &[u8]) -> Option<&Arc<ScreenRules>> {
         let rules = self.screen.as_ref()?;
         let readings = || PathReadings::of(path);

@@ -1,27 +1,27 @@
 //! What `Accept` says about the body of an error.
 
-use super::list::list_members;
+use super::list::members_of_list;
 
-/// What the client accepts, by the values of `Accept` (RFC 9110 section 12.5.1) so far.
+/// The media types that the client accepts, by the values of `Accept` (RFC 9110 section 12.5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedTypes {
     has_members: bool,
     has_others_than_problems: bool,
-    /// Whether HTML stands before JSON; `None` until one of them stands there.
+    /// Whether HTML stands before JSON; `None` if `Accept` has neither.
     is_html_first: Option<bool>,
 }
 
-impl Accepted {
-    /// Reads all values.
-    pub fn read<'v>(values: impl Iterator<Item = &'v [u8]>) -> Accepted {
-        let mut accepted = Accepted::default();
+impl AcceptedTypes {
+    /// Reads all values of `Accept`.
+    pub fn read<'v>(values: impl Iterator<Item = &'v [u8]>) -> AcceptedTypes {
+        let mut accepted = AcceptedTypes::default();
         values.for_each(|value| accepted.add(value));
         accepted
     }
 
-    /// Reads one more value.
+    /// Reads one more value of `Accept`.
     pub fn add(&mut self, value: &[u8]) {
-        for member in list_members(value) {
+        for member in members_of_list(value) {
             let media_type = member.split(|byte| *byte == b';').next().unwrap_or_default();
             let is = |name: &[u8]| media_type.trim_ascii().eq_ignore_ascii_case(name);
             if has_zero_weight(member) {
@@ -44,15 +44,15 @@ impl Accepted {
         self.has_members && !self.has_others_than_problems
     }
 
-    /// Whether a person reads the answer: `Accept` names HTML, and not JSON before it. Browsers
-    /// send this for forms and links, and Turbo for its forms.
+    /// Whether a person reads the answer: `Accept` names HTML, and does not name JSON before HTML.
+    /// Browsers send such a field for forms and links, and Turbo for its forms.
     pub fn is_html_first(self) -> bool {
         self.is_html_first == Some(true)
     }
 }
 
-/// Returns true if the member has the weight 0: the client does not accept it (RFC 9110 section
-/// 12.4.2).
+/// Returns true if the member has the weight 0: the client does not accept this type (RFC 9110
+/// section 12.4.2).
 fn has_zero_weight(member: &[u8]) -> bool {
     let mut parameters = member.split(|byte| *byte == b';').skip(1).map(<[u8]>::trim_ascii);
     parameters.any(|parameter| {
@@ -79,11 +79,11 @@ mod tests {
             ("*/*", false),
             ("", false),
         ] {
-            let accepted = Accepted::read([accept.as_bytes()].into_iter());
+            let accepted = AcceptedTypes::read([accept.as_bytes()].into_iter());
             assert_eq!(accepted.is_html_first(), expected, "{accept}");
         }
         let two = [&b"application/xml"[..], b"text/html"];
-        assert!(Accepted::read(two.into_iter()).is_html_first());
+        assert!(AcceptedTypes::read(two.into_iter()).is_html_first());
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
             ("application/problem+json, text/html;q=0", true),
             ("", false),
         ] {
-            let accepted = Accepted::read([accept.as_bytes()].into_iter());
+            let accepted = AcceptedTypes::read([accept.as_bytes()].into_iter());
             assert_eq!(accepted.is_problems_only(), expected, "{accept}");
         }
     }

@@ -1,4 +1,4 @@
-//! `Cookie`, the one field of a request that HTTP/2 clients may divide.
+//! `Cookie`, the only field of a request that HTTP/2 clients may divide.
 
 use http::HeaderValue;
 use http::header::COOKIE;
@@ -7,18 +7,18 @@ use pingora::http::RequestHeader;
 
 /// The most cookies of one site that a browser keeps.
 const MAX_COOKIES: usize = 180;
-/// What a `Cookie` field of its own adds to the size of an HTTP/2 header: 32 bytes, and its name
-/// (RFC 9113 section 6.5.2).
-const BYTES_FOR_FIELD: usize = 32 + "cookie".len();
+/// The bytes that each `Cookie` field adds to the size of an HTTP/2 header, apart from its value:
+/// 32 bytes, and its name (RFC 9113 section 6.5.2).
+const COOKIE_FIELD_OVERHEAD_BYTES: usize = 32 + "cookie".len();
 
-/// The most bytes that a header grows by if its client sends each cookie as a field of its own.
-pub const MAX_DIVIDED_COOKIE_BYTES: usize = MAX_COOKIES * BYTES_FOR_FIELD;
+/// The most bytes by which a header grows if its client sends each cookie as a field of its own.
+pub const MAX_DIVIDED_COOKIE_BYTES: usize = MAX_COOKIES * COOKIE_FIELD_OVERHEAD_BYTES;
 
-/// Joins several `Cookie` fields into one: an HTTP/2 client may divide the field, so that it
-/// compresses better, and HTTP/1.1 allows only one (RFC 9113 section 8.2.3).
+/// Joins several `Cookie` fields into one. An HTTP/2 client may divide the field, because the parts
+/// compress better. HTTP/1.1 allows only one field (RFC 9113 section 8.2.3).
 ///
 /// # Errors
-/// Returns an error if Pingora takes the joined value for invalid, which can't happen.
+/// Returns an error if Pingora refuses the joined value. It never does: the parts are valid.
 pub fn join_cookie_fields(request: &mut RequestHeader) -> Result<()> {
     let values = request.headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes);
     let cookies: Vec<&[u8]> = values.collect();
@@ -26,6 +26,5 @@ pub fn join_cookie_fields(request: &mut RequestHeader) -> Result<()> {
         return Ok(());
     }
     let joined = cookies.join(&b"; "[..]);
-    // The parts are valid values, and so is their join.
     HeaderValue::from_bytes(&joined).map_or(Ok(()), |value| request.insert_header(COOKIE, value))
 }

@@ -1,24 +1,23 @@
-//! The fields of a request head: their grammar, and the fields that decide a request's framing or
-//! its response.
-//!
-//! It keeps the fields that the connection and the gates read, and forgets the others.
+//! The fields of a request head: their grammar, and the values of the fields that the connection
+//! and the gates read.
 
 use std::net::Ipv6Addr;
 
-use super::accepted::Accepted;
+use super::accepted::AcceptedTypes;
 use super::limits::RequestLimits;
-use super::list::{is_continue, list_members};
+use super::list::{is_continue, members_of_list};
 use super::request_line::{RequestLine, takes_body};
+use crate::message::field_names::{RISKGATE_FIELD_PREFIX, has_prefix_ignore_case};
 use crate::model::refusal::Refusal;
 use crate::support::byte_sets::is_token_byte;
 
-/// The most options that `Connection` may list; no honest client sends as many.
+/// The most options that `Connection` may list. No honest client sends as many.
 pub const MAX_CONNECTION_OPTIONS: usize = 64;
 
 /// Where the body of a request ends (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBodyFraming {
-    /// After this many bytes. Without a body it is 0.
+    /// After this many bytes; 0 if the request has no body.
     Length(usize),
     /// After the last chunk.
     Chunked,
@@ -33,7 +32,7 @@ pub struct RequestFields<'b> {
     content_length_count: usize,
     content_length: &'b [u8],
     has_transfer_encoding: bool,
-    /// Whether there is one `Transfer-Encoding`, and it is `chunked`.
+    /// Whether the only value of `Transfer-Encoding` is `chunked`.
     is_chunked: bool,
     connection_option_count: usize,
     /// Whether `Connection` contains `close`.
@@ -42,32 +41,34 @@ pub struct RequestFields<'b> {
     pub expects_continue: bool,
     /// Whether `Expect` contains any other expectation.
     has_unknown_expectation: bool,
-    /// The value of `Authorization`. If the field occurs several times, the fast path doesn't serve
-    /// the request.
+    /// The value of `Authorization`. If `Authorization`, `Origin` or `X-Request-Id` occurs several
+    /// times, the fast path doesn't serve the request.
     pub authorization: Option<&'b [u8]>,
-    /// The value of `Origin`; as for `authorization`.
+    /// The value of `Origin`.
     pub origin: Option<&'b [u8]>,
-    /// The value of `X-Request-Id`; as for `authorization`.
+    /// The value of `X-Request-Id`.
     pub request_id: Option<&'b [u8]>,
     /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
     pub has_cors_request_method: bool,
     /// What `Accept` says.
-    pub accepted: Accepted,
-    /// Whether only the Pingora path can handle the fields: one of them needs it, or one that
-    /// should occur once is repeated.
+    pub accepted: AcceptedTypes,
+    /// Whether only the Pingora path can handle the fields: a field needs it, or a field occurs
+    /// several times that should occur once.
     has_pingora_path_field: bool,
     has_cookie: bool,
 }
 
 impl<'b> RequestFields<'b> {
-    /// The value of `Host`; `None` unless there is exactly one.
+    /// The value of `Host`; `None` unless `Host` occurs once.
     pub fn single_host(&self) -> Option<&'b [u8]> {
         (self.host_count == 1).then_some(self.host)
     }
 
-    /// Returns true if the fast path can serve a request of this method with these fields: GET,
-    /// HEAD or OPTIONS without `Content-Length`, or a method that takes a body; with one `Host`,
-    /// and without a field that only the Pingora path handles.
+    /// Returns true if the fast path can serve a request of this method with these fields. These
+    /// conditions must hold:
+    /// - The method takes a body, or it is GET, HEAD or OPTIONS without `Content-Length`.
+    /// - `Host` occurs once.
+    /// - No field needs the Pingora path.
     pub fn may_take_fast_path(&self, method: &[u8]) -> bool {
         let is_plain = matches!(method, b"GET" | b"HEAD" | b"OPTIONS");
         (takes_body(method) || is_plain && self.has_no_content_length())
@@ -81,7 +82,8 @@ impl<'b> RequestFields<'b> {
     }
 
     pub(super) fn parse_field_line(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
-        // This also refuses folded lines and blanks before the colon.
+        // A folded line begins with a blank, so this refuses folded lines, and blanks before the
+        // colon.
         let end = line.iter().position(|byte| !is_token_byte(*byte)).unwrap_or(line.len());
         let (name, rest) = line.split_at(end);
         let value = rest.strip_prefix(b":").filter(|_| end > 0).ok_or(Refusal::BadRequest)?;
@@ -90,8 +92,8 @@ impl<'b> RequestFields<'b> {
     }
 
     pub(super) fn add_field(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
-        // A field of HTTP/1.1 has lost the blanks around its value. One of HTTP/2 has none (RFC
-        // 9113 section 8.2.1).
+        // Over HTTP/1.1, the caller has trimmed the blanks around the value. Over HTTP/2, a value
+        // may have no blanks around it (RFC 9113 section 8.2.1).
         if has_forbidden_control_byte(value) || value.trim_ascii().len() < value.len() {
             return Err(Refusal::BadRequest);
         }
@@ -107,7 +109,7 @@ impl<'b> RequestFields<'b> {
         } else if name.eq_ignore_ascii_case(b"connection") {
             self.add_connection_options(value)?;
         } else if name.eq_ignore_ascii_case(b"expect") {
-            for member in list_members(value) {
+            for member in members_of_list(value) {
                 match is_continue(member) {
                     true => self.expects_continue = true,
                     false => self.has_unknown_expectation = true,
@@ -120,10 +122,10 @@ impl<'b> RequestFields<'b> {
         Ok(())
     }
 
-    /// Reads one line of `Connection`. The options of all its lines count together, up to
-    /// `MAX_CONNECTION_OPTIONS`.
+    /// Reads one line of `Connection`. Refuses the request if all its lines together have more
+    /// options than `MAX_CONNECTION_OPTIONS`, or if an option must stay end-to-end.
     fn add_connection_options(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        for option in list_members(value) {
+        for option in members_of_list(value) {
             self.connection_option_count += 1;
             if self.connection_option_count > MAX_CONNECTION_OPTIONS || must_stay_end_to_end(option)
             {
@@ -138,8 +140,8 @@ impl<'b> RequestFields<'b> {
         Ok(())
     }
 
-    /// Keeps the value of a field that the gates read. Of any other field, it only notes whether
-    /// the request needs the Pingora path.
+    /// Keeps the value of a field that the gates read. For any other field, notes whether the
+    /// request needs the Pingora path because of it.
     fn keep_if_gate_field(&mut self, name: &[u8], value: &'b [u8]) {
         let kept = match name.len() {
             6 if name.eq_ignore_ascii_case(b"origin") => &mut self.origin,
@@ -150,7 +152,7 @@ impl<'b> RequestFields<'b> {
                 return;
             }
             6 if name.eq_ignore_ascii_case(b"cookie") => {
-                // Several Cookie fields must be joined, which the fast path of HTTP/1.1 does not.
+                // The fast path of HTTP/1.1 can't join several `Cookie` fields.
                 self.has_pingora_path_field |= std::mem::replace(&mut self.has_cookie, true);
                 return;
             }
@@ -174,7 +176,7 @@ impl<'b> RequestFields<'b> {
         limits: &RequestLimits,
     ) -> Result<(), Refusal> {
         let has_host = if request.is_http_11 { self.host_count == 1 } else { self.host_count <= 1 };
-        let is_host_valid = self.host_count == 0 || is_host_with_optional_port(self.host);
+        let is_host_valid = self.host_count == 0 || host_without_port(self.host).is_some();
         let is_same_host = match authority_of_absolute_target(request.target) {
             Some(authority) => authority.eq_ignore_ascii_case(self.host),
             None => true,
@@ -191,8 +193,8 @@ impl<'b> RequestFields<'b> {
         if is_met { Ok(()) } else { Err(Refusal::ExpectationFailed) }
     }
 
-    /// Returns true if the only field of the framing is one `Transfer-Encoding: chunked`, and the
-    /// method takes a body.
+    /// Returns true if the request has one `Transfer-Encoding: chunked`, no `Content-Length` and
+    /// HTTP/1.1, and if its method or its target allows a body.
     fn is_chunked_body_allowed(&self, request: &RequestLine<'_>, limits: &RequestLimits) -> bool {
         self.is_chunked
             && self.content_length_count == 0
@@ -200,9 +202,9 @@ impl<'b> RequestFields<'b> {
             && (takes_body(request.method) || limits.is_authz_target(request.target))
     }
 
-    /// Returns where the body ends. GET, HEAD and OPTIONS have no body, so that no second request
-    /// can be smuggled in it. riskgate answers the requests of `authz_path` itself, so their bodies
-    /// reach no server: each method may have one there, of any length.
+    /// Returns where the body ends. Refuses a body of GET, HEAD and OPTIONS, because a server could
+    /// read the body as a second request. On `authz_path`, each method may have a body of any
+    /// length: riskgate answers these requests itself, so their bodies reach no server.
     pub(super) fn parse_body_framing(
         &self,
         request: &RequestLine<'_>,
@@ -232,8 +234,8 @@ pub(super) fn split_field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..colon], trim_ows(&line[colon + 1..])))
 }
 
-/// Trims the blanks around a field's value (RFC 9110 section 5.5): only space and tab, unlike
-/// `trim_ascii`, which also trims a form feed.
+/// Trims space and tab around a field's value (RFC 9110 section 5.5). `trim_ascii` would trim other
+/// bytes as well, such as a form feed.
 fn trim_ows(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
@@ -241,26 +243,28 @@ fn trim_ows(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Returns true if a value contains a control character other than a tab. The fold has no early
-/// exit, so the compiler can test many bytes at a time.
+/// Returns true if a value contains a control character other than a tab. `fold` has no early exit,
+/// so the compiler can test many bytes at a time.
 fn has_forbidden_control_byte(value: &[u8]) -> bool {
     value.iter().fold(false, |found, byte| found | (byte.is_ascii_control() & (*byte != b'\t')))
 }
 
-/// Parses one number of `Content-Length`, in a request or a response: digits alone, and at most 19
-/// of them, so that no parser's integer overflows (RFC 9110 section 8.6).
+/// Parses one number of `Content-Length`, in a request or a response: 1 to 19 digits. With more
+/// digits, the integer of some parser could overflow (RFC 9110 section 8.6).
 pub fn parse_content_length(digits: &[u8]) -> Option<usize> {
     let is_number = digits.len() <= 19 && digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
 }
 
-/// Returns what follows the scheme in exactly one `Authorization: Bearer …` (RFC 6750 section 2.1).
+/// Returns the text behind the scheme in `Authorization: Bearer …` (RFC 6750 section 2.1). `None`
+/// unless the field occurs once, with this scheme.
 pub fn bearer_credentials<'v>(values: impl Iterator<Item = &'v [u8]>) -> Option<&'v [u8]> {
     let (scheme, credentials) = value_if_single(values)?.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| credentials.trim_ascii())
 }
 
-/// Returns the only one of a field's values; `None` if there is none or more than one.
+/// Returns the value of a field that occurs once; `None` if the field is absent or occurs several
+/// times.
 pub fn value_if_single<'v>(mut values: impl Iterator<Item = &'v [u8]>) -> Option<&'v [u8]> {
     match (values.next(), values.next()) {
         (Some(value), None) => Some(value),
@@ -269,7 +273,7 @@ pub fn value_if_single<'v>(mut values: impl Iterator<Item = &'v [u8]>) -> Option
 }
 
 /// Returns true for a field that a client must not list in `Connection`, because riskgate relies on
-/// it.
+/// this field.
 fn must_stay_end_to_end(option: &[u8]) -> bool {
     const END_TO_END: [&[u8]; 8] = [
         b"authorization",
@@ -281,12 +285,9 @@ fn must_stay_end_to_end(option: &[u8]) -> bool {
         b"traceparent",
         b"forwarded",
     ];
-    let has_prefix = |prefix: &[u8]| {
-        option.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    };
     END_TO_END.iter().any(|name| option.eq_ignore_ascii_case(name))
-        || has_prefix(b"x-riskgate")
-        || has_prefix(b"x-forwarded")
+        || has_prefix_ignore_case(option, RISKGATE_FIELD_PREFIX)
+        || has_prefix_ignore_case(option, "x-forwarded")
 }
 
 /// Returns the authority of a target in absolute form; `None` for every other form.
@@ -300,9 +301,10 @@ fn authority_of_absolute_target(target: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
-/// Returns true for a host with an optional port and without user information (RFC 3986 section
-/// 3.2). The longest accepted text has 261 bytes: 255 of the host, a colon and 5 digits.
-fn is_host_with_optional_port(host: &[u8]) -> bool {
+/// Returns the host of a text that is a host with an optional port (RFC 3986 section 3.2). `None`
+/// for any other text. The longest accepted text has 261 bytes: a host of 255 bytes, a colon and 5
+/// digits.
+pub fn host_without_port(host: &[u8]) -> Option<&[u8]> {
     // The colons of an IPv6 address are inside its brackets.
     let name_end = match host.first() {
         Some(b'[') => memchr::memchr(b']', host).map_or(0, |at| at + 1),
@@ -324,7 +326,7 @@ fn is_host_with_optional_port(host: &[u8]) -> bool {
         }
         _ => false,
     };
-    host.len() <= 261 && is_name_valid && is_port_valid
+    (host.len() <= 261 && is_name_valid && is_port_valid).then_some(name)
 }
 
 fn parse_from_utf8<T: std::str::FromStr>(text: &[u8]) -> Option<T> {

@@ -9,23 +9,23 @@ pub struct RequestLimits {
     pub header_bytes: usize,
     /// The most fields of a request head.
     pub header_fields: usize,
-    /// The most bytes of a request target on riskgate's own paths. Another target may be as long as
-    /// a header.
+    /// The most bytes of a request target on riskgate's own paths, and of a target that is no path.
+    /// Any other target may be as long as a header.
     pub target_bytes: usize,
-    /// The most bytes of a body that is forwarded.
+    /// The most bytes of a body that riskgate forwards.
     pub body_bytes: usize,
-    /// The path on which proxies ask about the requests of their clients. There every method may
-    /// have a body: a proxy may ask with GET, with the client's body.
+    /// The path on which proxies ask about the requests of their clients. On this path, each method
+    /// may have a body: a proxy may ask with GET and the client's body.
     pub authz_path: Option<PathPrefix>,
 }
 
 impl RequestLimits {
-    /// Returns true if proxies ask with this target.
+    /// Returns true if this target is the path on which proxies ask.
     pub(super) fn is_authz_target(&self, target: &[u8]) -> bool {
         self.authz_path.as_ref().is_some_and(|path| path.strip_from(target).is_some())
     }
 
-    /// Returns the longest target that may begin like this one, in bytes.
+    /// Returns the most bytes that a target with this beginning may have.
     pub(super) fn max_target_bytes(&self, target: &[u8]) -> usize {
         let is_bounded = target.first() != Some(&b'/') || is_own_target(target);
         if is_bounded { self.target_bytes } else { self.header_bytes }

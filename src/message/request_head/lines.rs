@@ -2,8 +2,8 @@
 
 use crate::model::refusal::Refusal;
 
-/// Splits a head into lines that end with CRLF. It refuses a bare LF. A CR within a line is refused
-/// by the caller that parses the line, because no part of a line may contain a CR.
+/// Splits a head into lines that end with CRLF, and refuses a bare LF. The caller refuses a CR
+/// within a line when it parses the line.
 #[derive(Clone)]
 pub(super) struct CrlfLines<'b>(pub &'b [u8]);
 

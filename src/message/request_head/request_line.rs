@@ -7,9 +7,10 @@ use super::limits::RequestLimits;
 use crate::model::refusal::Refusal;
 use crate::support::byte_sets::{byte_set_with_alphanumerics, is_token_byte};
 
-/// The methods of riskgate's own routes, as written in `Allow` and the CORS headers.
+/// The methods of riskgate's own routes that take no body, as `Allow` and the CORS headers list
+/// them.
 pub const BUILTIN_METHODS: SmolStr = SmolStr::new_static("GET, HEAD, OPTIONS");
-/// The bytes that every parser accepts in a target in origin form.
+/// The bytes that every parser accepts in a target that begins with `/`.
 const COMMON_TARGET_BYTES: [bool; 256] = byte_set_with_alphanumerics(b"/-._~%@+?=&");
 
 /// The request line.
@@ -51,18 +52,19 @@ impl<'b> RequestLine<'b> {
         if self.target.len() > limits.max_target_bytes(self.target) {
             return Err(Refusal::UriTooLong);
         }
-        // A path of common bytes needs no further check.
+        // A target in origin form with common bytes needs no further check.
         let is_common = |byte: &u8| COMMON_TARGET_BYTES[usize::from(*byte)];
         let is_connect_or_trace = matches!(self.method, b"CONNECT" | b"TRACE");
         let is_path = self.target.first() == Some(&b'/');
         if is_path && !is_connect_or_trace && self.target.iter().all(is_common) {
             return Ok(());
         }
-        // Non-ASCII UTF-8 is accepted here; the route validates it when it decodes the segment.
+        // riskgate accepts other characters in UTF-8 here. Its own routes check them when they
+        // decode a segment.
         let is_forbidden = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(self.target).is_ok();
-        // riskgate refuses a target that Pingora's parser can't read, because Pingora itself would
-        // answer with an empty 400.
+        // If Pingora's parser can't read a target, riskgate refuses it. Pingora would answer with
+        // an empty 400.
         let is_target = is_connect_or_trace || is_target_valid_for_pingora(self.target);
         let is_empty = self.target.is_empty() && !is_connect_or_trace;
         if is_empty || !is_text || !is_target || self.target.iter().any(is_forbidden) {
@@ -75,12 +77,12 @@ impl<'b> RequestLine<'b> {
     }
 }
 
-/// What a request line says about the form of the response, as far as riskgate can read the line.
+/// What a request line that may be malformed says about the form of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLineGuess {
-    /// The method is HEAD, so the response has no body.
+    /// Whether the method is HEAD, so that the response has no body.
     pub is_head_method: bool,
-    /// The request line ends with `HTTP/1.0`.
+    /// Whether the request line ends with `HTTP/1.0`.
     pub is_http_10: bool,
 }
 
@@ -99,8 +101,8 @@ impl RequestLineGuess {
     }
 }
 
-/// Returns true if Pingora's parser accepts this target. A target without a leading slash (`*`, or
-/// absolute form) is tested with a slash before it.
+/// Returns true if Pingora's parser accepts this target. This function puts a slash before a target
+/// that has none (`*`, or absolute form).
 fn is_target_valid_for_pingora(target: &[u8]) -> bool {
     match target.first() {
         Some(b'/') => PathAndQuery::try_from(target).is_ok(),

@@ -218,3 +218,26 @@ fn a_target_is_bounded_on_own_paths_and_a_proxy_may_ask_with_a_body() {
     assert_eq!(status(&format!("GET /other/{long}")), None);
     assert_eq!(status(&format!("GET /v1/check/{long}")), Some(414));
 }
+
+#[test]
+fn only_a_host_with_an_optional_port_has_a_host() {
+    for (host, expected) in [
+        ("gate.test", Some("gate.test")),
+        ("~gate.test", Some("~gate.test")),
+        ("gate.test:80", Some("gate.test")),
+        ("127.0.0.1:8080", Some("127.0.0.1")),
+        ("[::1]:80", Some("[::1]")),
+        ("[::1]", Some("[::1]")),
+        ("", None),
+        (":80", None),
+        ("a b", None),
+        ("user@gate.test", None),
+        ("gate.test/path", None),
+        ("gate.test:80x", None),
+        ("[gate.test]", None),
+        ("[::1", None),
+    ] {
+        let found = host_without_port(host.as_bytes());
+        assert_eq!(found, expected.map(str::as_bytes), "{host}");
+    }
+}

@@ -1,4 +1,4 @@
-//! The fields that every response to one request carries.
+//! The fields that a response to a request has, whether riskgate answers or a server.
 
 use std::time::Duration;
 
@@ -20,29 +20,29 @@ use crate::quota::Allowance;
 pub struct StrictTransportSecurity(SmolStr);
 
 impl StrictTransportSecurity {
-    /// A browser that has seen the field uses TLS alone for this time. Returns `None` for less than
-    /// a second.
+    /// Creates the value. For `max_age`, a browser that has seen the field uses only TLS. Returns
+    /// `None` for less than a second.
     pub fn new(max_age: Duration) -> Option<StrictTransportSecurity> {
         let seconds = max_age.as_secs();
         (seconds > 0).then(|| StrictTransportSecurity(format!("max-age={seconds}").into()))
     }
 }
 
-/// The fields that every response to one request carries, whatever the response is.
+/// The fields that a response to a request has, whether riskgate answers or a server.
 #[derive(Clone, Debug, Default)]
 pub struct CommonHeaders {
     /// The request's id.
     pub request_id: RequestId,
     /// The CORS headers.
     pub cors: Cors,
-    /// The calls that the account has left, for the RateLimit fields.
+    /// The values of the RateLimit fields; `None` if the response has no such fields.
     pub allowance: Option<Allowance>,
     /// The value of `Strict-Transport-Security`, if the response has one.
     pub hsts: Option<StrictTransportSecurity>,
 }
 
 impl CommonHeaders {
-    /// Passes every common field with its value to `put`, in the order of the header.
+    /// Passes each field with its value to `put`, in the order of the header.
     pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&FieldName, &[u8])) {
         put(&header_field::X_REQUEST_ID_FIELD, self.request_id.as_bytes());
         if let Some(Allowance { limit, remaining, reset_in_seconds: reset_in }) = self.allowance {
@@ -59,8 +59,8 @@ impl CommonHeaders {
         self.cors.for_each_field(put);
     }
 
-    /// Adds the common fields to the header of an upstream server's response. They replace the
-    /// server's fields of the same name, except `Vary`.
+    /// Adds these fields to the header of an upstream server's response. They replace the server's
+    /// fields of the same name, except `Vary`.
     pub fn add_to_upstream_response(&self, header: &mut ResponseHeader) -> Result<()> {
         let mut result = Ok(());
         self.for_each_field(&mut |field, value| {
@@ -72,14 +72,14 @@ impl CommonHeaders {
     }
 }
 
-/// Adds a field to an upstream server's response. `Vary` is appended to the server's own; every
-/// other field replaces the server's.
+/// Adds a field to an upstream server's response. riskgate's `Vary` is added after the server's;
+/// any other field replaces the server's field.
 fn insert_or_append_field(
     header: &mut ResponseHeader,
     field: &FieldName,
     value: &[u8],
 ) -> Result<()> {
-    // riskgate's own values are visible ASCII; any other value is a bug and left out.
+    // riskgate's own values are visible ASCII. Any other value is a bug, and is left out.
     let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) else { return Ok(()) };
     match field.name == VARY {
         true => header.append_header(field.h1_name(), value).map(drop),

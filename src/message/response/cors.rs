@@ -18,7 +18,8 @@ pub enum Cors {
     /// The response does not depend on the origin.
     #[default]
     NotOriginDependent,
-    /// The response depends on the origin. The request's origin may not read it, or is absent.
+    /// The response depends on the origin. The request has no origin, or one whose pages may not
+    /// read the response.
     Denied,
     /// This origin may read the response.
     Allowed {
@@ -32,7 +33,7 @@ pub enum Cors {
 /// What a route grants to pages of its `origins`; `[upstream.route.cors]` in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorsGrant {
-    /// The fields that a page may send; `None` for those that the browser asks for.
+    /// The fields that a page may send; if `None`, the fields that the browser asks for.
     allowed_headers: Option<String>,
     /// The fields of the response that a page may read.
     exposed_headers: String,
@@ -41,9 +42,9 @@ pub struct CorsGrant {
 }
 
 impl CorsGrant {
-    /// Returns a grant. A page may send the fields of `allow_headers`, or those that the browser
-    /// asks for if it is `None`. It may read the fields of `expose_headers` beside those of
-    /// riskgate.
+    /// Creates a grant. A page may send the fields of `allow_headers`. If `allow_headers` is
+    /// `None`, a page may send the fields that its browser asks for. A page may read riskgate's own
+    /// fields and those of `expose_headers`.
     pub fn new(
         allow_headers: Option<&[String]>,
         expose_headers: &[String],
@@ -76,7 +77,7 @@ impl Cors {
     }
 
     /// Returns the fields that a page may send, for the response to a preflight. `requested` are
-    /// those that the browser asks for, and `key_header` is the field that may contain the key
+    /// the fields that the browser asks for. `key_header` is the field that may contain the key
     /// instead of `Authorization`.
     pub fn allowed_request_headers<'h>(
         &'h self,
@@ -94,7 +95,7 @@ impl Cors {
     }
 }
 
-/// Joins a list of field names with those of `more` that it does not have.
+/// Adds to a list of field names the names of `more` that the list does not have.
 fn join_names<'n>(list: &'static str, more: impl Iterator<Item = &'n str>) -> String {
     let mut names: Vec<&str> = list.split(", ").collect();
     for name in more {

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-/// Allows the page nothing but its own style (Content Security Policy Level 3).
+/// The policy that allows the page only its own style (Content Security Policy Level 3).
 pub const PAGE_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
@@ -11,9 +11,9 @@ pub const PAGE_POLICY: &str =
 pub fn render_error_page(status: u16, message: &str, suggestion: Option<&str>) -> String {
     let status = StatusCode::from_u16(status).unwrap_or_default();
     let title = status.canonical_reason().unwrap_or("Error");
-    let message = escape(message);
+    let message = escape_html(message);
     let suggestion = suggestion.map_or(String::new(), |provider| {
-        format!("<p>Did you mean <strong>{}</strong>?</p>\n", escape(provider))
+        format!("<p>Did you mean <strong>{}</strong>?</p>\n", escape_html(provider))
     });
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -24,8 +24,8 @@ pub fn render_error_page(status: u16, message: &str, suggestion: Option<&str>) -
     )
 }
 
-/// Escapes the characters that mean something in HTML.
-fn escape(text: &str) -> String {
+/// Escapes the characters that have a meaning in HTML.
+fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue, InvalidHeaderValue};
 
-/// The name of a header field that riskgate writes, over HTTP/2 and over HTTP/1.1. The HTTP/1.1
-/// spelling is the one that Pingora writes.
+/// The name of a header field that riskgate writes. Over HTTP/1.1, the name has the case in which
+/// Pingora writes it.
 pub struct FieldName {
     /// The name in lower case, as HTTP/2 writes it.
     pub name: HeaderName,
@@ -15,12 +15,12 @@ pub struct FieldName {
 }
 
 impl FieldName {
-    /// Creates a name; `h1_prefix` must contain the same name.
+    /// Creates a name. `h1_prefix` must contain the same name.
     pub const fn new(name: HeaderName, h1_prefix: &'static str) -> FieldName {
         FieldName { name, h1_prefix, has_unique_values: false }
     }
 
-    /// Creates the name of a field whose value is another one in nearly every response.
+    /// Creates the name of a field that has another value in nearly every response.
     const fn with_unique_values(name: HeaderName, h1_prefix: &'static str) -> FieldName {
         FieldName { name, h1_prefix, has_unique_values: true }
     }
@@ -30,9 +30,9 @@ impl FieldName {
         &self.h1_prefix[..self.h1_prefix.len() - FIELD_SEPARATOR.len()]
     }
 
-    /// Returns the value as HTTP/2 and Pingora need it. A value that will not occur again is kept
-    /// out of the table of HPACK (RFC 7541 section 7.1.3): there it would displace the values that
-    /// do occur again, and displacing them costs time.
+    /// Returns the value as Pingora's type. If the field has another value in nearly every
+    /// response, HPACK must keep the value out of its table (RFC 7541 section 7.1.3): in the table,
+    /// such values would displace the values that occur again.
     ///
     /// # Errors
     /// Returns an error if the value contains a byte that no field value may contain.
@@ -51,7 +51,7 @@ impl FieldName {
     }
 }
 
-/// What stands between the name and the value of a field.
+/// The bytes between the name and the value of a field.
 const FIELD_SEPARATOR: [u8; 2] = [b':', b' '];
 
 /// Appends the HTTP/1.1 line of a field of this name with this value.
@@ -63,13 +63,15 @@ pub fn write_h1_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The request's id: the client may send one, and the upstream server and the client get it.
+/// The field of the request's id. The client may send an id, and riskgate sends the id to the
+/// upstream server and to the client.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// `traceparent` (W3C Trace Context).
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// Set on every response after which clients should let their own user through.
+/// The field of a response after which a client should let its own user through.
 pub const X_FAIL_OPEN: HeaderName = HeaderName::from_static("x-fail-open");
-/// Set on responses that come from an upstream server.
+/// The field that says where a response comes from: `upstream` on a server's response, and `table`
+/// on riskgate's own answer to a check.
 pub const X_RISKGATE_SOURCE: HeaderName = HeaderName::from_static("x-riskgate-source");
 
 pub static CONTENT_TYPE: FieldName = FieldName::new(header::CONTENT_TYPE, "Content-Type: ");
@@ -95,14 +97,15 @@ pub static X_RISKGATE_SOURCE_FIELD: FieldName =
 pub static X_FAIL_OPEN_FIELD: FieldName = FieldName::new(X_FAIL_OPEN, "x-fail-open: ");
 pub static X_TABLE_VERSION: FieldName =
     FieldName::new(HeaderName::from_static("x-table-version"), "x-table-version: ");
-/// The parent domain whose row matched; absent if the name's own row matched, or no row.
+/// The parent domain whose row matched; absent if the domain's own row matched, or if no row
+/// matched.
 pub static X_MATCHED_DOMAIN: FieldName = FieldName::with_unique_values(
     HeaderName::from_static("x-matched-domain"),
     "x-matched-domain: ",
 );
 pub static X_VERDICT_SOURCE: FieldName =
     FieldName::new(HeaderName::from_static("x-verdict-source"), "x-verdict-source: ");
-/// The day of the newest evidence for a verdict of lists.
+/// The day of the newest evidence for a verdict from lists.
 pub static X_EVIDENCE_DATE: FieldName =
     FieldName::new(HeaderName::from_static("x-evidence-date"), "x-evidence-date: ");
 pub static X_DID_YOU_MEAN: FieldName =

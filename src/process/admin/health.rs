@@ -103,7 +103,8 @@ impl AdminApp {
         degraded
             .extend(self.state.ledger.clock_problem().map(|why| format!("{clock_name}: {why}")));
         let sign_ups = &self.state.sign_ups;
-        if self.state.reloadable_rules.peek().decisions.is_on() && !sign_ups.is_ready() {
+        let rules = self.state.reloadable_rules.peek();
+        if rules.decisions.counts_sign_ups() && !sign_ups.is_ready() {
             let lacking = if sign_ups.has_secret() { "counts" } else { "inbox ids and counts" };
             degraded.push(format!(
                 "sign_ups: those in the store are not read yet: {lacking} have no value"
@@ -117,7 +118,7 @@ impl AdminApp {
         let names = self.upstreams.problems();
         degraded.extend(names.iter().map(|problem| format!("{upstream_name}: {problem}")));
         if self.state.reloadable_rules.peek().may_need_upstream() {
-            let outage = self.upstreams.outage();
+            let outage = self.upstreams.describe_outage();
             degraded.extend(outage.map(|problem| format!("{upstream_name}: {problem}")));
         }
         degraded

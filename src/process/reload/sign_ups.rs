@@ -54,7 +54,8 @@ struct SignUpExchanger {
 impl SignUpExchanger {
     fn run_once(&mut self) {
         let rules = self.state.reloadable_rules.peek();
-        let (is_on, is_by_account) = (rules.decisions.is_on(), rules.decisions.is_by_account);
+        let decisions = &rules.decisions;
+        let (is_on, is_by_account) = (decisions.counts_sign_ups(), decisions.is_by_account);
         let problem = match is_on {
             true => self.exchange(is_by_account),
             false => {

@@ -1,7 +1,8 @@
 //! The fast path's connections to the upstream servers, and the pool of idle ones.
 //!
-//! The Pingora path uses Pingora's own pool. This module owns the idle timeout, and makes sure that
-//! no request gets a connection that has ended or that has received bytes without a request.
+//! The Pingora path uses Pingora's own pool instead. This module closes connections that were idle
+//! for too long. It makes sure that no request gets a connection that has ended, or that has
+//! received bytes without a request.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Result};
@@ -19,14 +20,14 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::socket_reset::duplicate_fd;
 
-/// The space that a connection keeps for the header of a request, in bytes.
+/// The memory that a connection keeps for the header of a request, in bytes.
 const REQUEST_HEADER_BYTES: usize = 2 * 1024;
-/// The most space that an idle connection keeps for the bytes that arrive.
+/// The most memory that an idle connection keeps for the bytes that arrive, in bytes.
 const MAX_IDLE_READ_BYTES: usize = 4 * 1024;
-/// The interval at which idle connections are inspected.
+/// How often riskgate inspects the idle connections.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
-/// The most connections that are taken out of the pool at a time to be inspected; requests can use
-/// all the others meanwhile.
+/// The most connections that riskgate takes out of the pool at a time to inspect them. Meanwhile,
+/// requests can use all other connections.
 const EVICTION_BATCH_CONNECTIONS: usize = 16;
 
 /// A connection to an upstream server, for one exchange after the other.
@@ -38,9 +39,9 @@ pub struct UpstreamConnection {
     pub server_address: String,
     /// Whether the connection has served an earlier exchange.
     pub is_reused: bool,
-    /// The space for the header of a request, kept from one exchange to the next.
+    /// The request to send. The next exchange uses the same memory.
     pub request_buffer: Vec<u8>,
-    /// The bytes that have arrived from the server. The next exchange reuses their space.
+    /// The bytes that have arrived from the server. The next exchange uses the same memory.
     pub arrived: BytesMut,
 }
 
@@ -107,7 +108,7 @@ impl UpstreamConnection {
     }
 
     /// Returns true if neither bytes nor the end of the connection have arrived since the last
-    /// response. It asks the kernel, because Tokio's record of the socket may be out of date.
+    /// response. This function asks the kernel, because Tokio's record of the socket may be old.
     fn is_reusable(&self) -> bool {
         let peeked = self.socket().peek(&mut [MaybeUninit::uninit()]);
         peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
@@ -130,8 +131,8 @@ pub struct IdlePool {
 
 #[derive(Default)]
 struct PoolState {
-    /// The idle connections to each server, each with the start of its idle time. The longest idle
-    /// comes first.
+    /// The idle connections to each server, each with the start of its idle time. The connection
+    /// that is idle for longest comes first.
     by_server: HashMap<SocketAddr, Vec<(UpstreamConnection, Instant)>>,
     /// Whether the task of `evict_periodically` is running.
     is_evictor_running: bool,
@@ -154,13 +155,14 @@ impl IdlePool {
         self.lock_state().connection_count()
     }
 
-    /// Takes out the connection to this server that was used last and can still be reused; `None`
-    /// if there is none.
+    /// Takes out the connection to this server that was used last and can be reused. `None` if no
+    /// connection can be reused.
     pub fn checkout(&self, server: SocketAddr) -> Option<UpstreamConnection> {
         loop {
-            // The lock is released before the kernel is asked.
-            let (mut connection, since) = self.lock_state().by_server.get_mut(&server)?.pop()?;
-            if since.elapsed() < self.idle_timeout && connection.is_reusable() {
+            // `can_reuse` asks the kernel, so the lock is released before.
+            let idle = self.lock_state().by_server.get_mut(&server)?.pop()?;
+            if self.can_reuse(&idle, &UpstreamConnection::is_reusable) {
+                let (mut connection, _) = idle;
                 connection.is_reused = true;
                 return Some(connection);
             }
@@ -204,24 +206,31 @@ impl IdlePool {
         }
     }
 
-    /// Closes connections that were idle for too long or have ended. The kernel is asked without
-    /// the lock, so that no request waits.
+    /// Returns true if an idle connection may serve another exchange.
+    fn can_reuse(
+        &self,
+        (connection, idle_since): &(UpstreamConnection, Instant),
+        is_reusable: &impl Fn(&UpstreamConnection) -> bool,
+    ) -> bool {
+        idle_since.elapsed() < self.idle_timeout && is_reusable(connection)
+    }
+
+    /// Closes connections that were idle for too long or have ended. Asks the kernel without the
+    /// lock, so that no request waits.
     async fn evict_unusable(&self, is_reusable: impl Fn(&UpstreamConnection) -> bool) {
         let servers: Vec<SocketAddr> = self.lock_state().by_server.keys().copied().collect();
         for server in servers {
             let mut inspected_count = 0;
             while let Some(mut batch) = self.take_batch(server, inspected_count) {
-                batch.retain(|(connection, since)| {
-                    since.elapsed() < self.idle_timeout && is_reusable(connection)
-                });
+                batch.retain(|idle| self.can_reuse(idle, &is_reusable));
                 inspected_count += self.put_back_batch(server, inspected_count, batch);
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Takes the next batch of connections to this server out of the pool; `None` if all were
-    /// inspected. The first `inspected_count` connections in the pool were inspected before.
+    /// Takes the next batch of connections to this server out of the pool. The first
+    /// `inspected_count` connections in the pool were inspected before. `None` if all were.
     fn take_batch(
         &self,
         server: SocketAddr,
@@ -233,8 +242,8 @@ impl IdlePool {
         (inspected_count < end).then(|| kept.drain(inspected_count..end).collect())
     }
 
-    /// Puts a batch back after the first `inspected_count` connections, up to the pool's limit, and
-    /// closes the rest. Returns the number put back.
+    /// Puts a batch back behind the first `inspected_count` connections, up to the pool's limit.
+    /// Closes the rest. Returns how many connections it has put back.
     fn put_back_batch(
         &self,
         server: SocketAddr,
@@ -242,14 +251,13 @@ impl IdlePool {
         mut batch: Vec<(UpstreamConnection, Instant)>,
     ) -> usize {
         let mut state = self.lock_state();
-        let free =
-            self.max_connections.saturating_sub(state.by_server.values().map(Vec::len).sum());
+        let free = self.max_connections.saturating_sub(state.connection_count());
         let surplus = batch.split_off(free.min(batch.len()));
         let (kept, count) = (state.by_server.entry(server).or_default(), batch.len());
         let at = inspected_count.min(kept.len());
         kept.splice(at..at, batch);
         drop(state);
-        // The lock is released before these connections are closed.
+        // Closing these connections takes time, so the lock is released before.
         drop(surplus);
         count
     }

@@ -1,5 +1,5 @@
-//! The connection of one exchange on the Pingora path, beside Pingora: its deadline, and whether a
-//! response has begun to arrive.
+//! Watches the connection of one exchange on the Pingora path: ends it at the deadline, and knows
+//! whether a response has begun to arrive. Pingora does neither.
 
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -13,23 +13,23 @@ use tokio::sync::watch;
 use super::deadline::ExchangeEndTime;
 use crate::support::socket_reset::duplicate_fd;
 
-/// The most bytes that the kernel counts if a TLS server closes without a response: its alert has
-/// in TLS 1.2 a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The
-/// end of the connection counts as one byte more. Every HTTP response is longer.
+/// The most bytes that the kernel counts if a TLS server closes without a response. In TLS 1.2, an
+/// alert has a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The end
+/// of the connection counts as one more byte. Every HTTP response is longer.
 const MAX_BYTES_WITHOUT_RESPONSE_OVER_TLS: u64 = 32;
 
-/// How often a guard looks at least whether the server takes what the client sends.
+/// The shortest pause between two checks whether a server takes what the client sends.
 const MIN_STALL_CHECK_PAUSE: Duration = Duration::from_millis(20);
-/// How often a guard looks at most whether one side takes what the other one sends.
+/// The longest pause between two checks whether one side takes what the other side sends.
 const MAX_STALL_CHECK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Watches the connection of one exchange. At the deadline, if there is one, it shuts the
 /// connection down.
 ///
-/// Pingora's timers apply to each read, so an upstream server that trickles bytes would never time
-/// out. And Pingora does not say whether a part of a response header had arrived before an error.
-/// The guard holds its own file descriptor of the connection. A dropped guard never shuts the
-/// connection down, so drop it before another exchange can use the connection.
+/// Pingora's timers apply to each read, so an upstream server that sends single bytes would never
+/// time out. Pingora does not say whether a part of a response header had arrived before an error.
+/// The guard has its own file descriptor of the connection. A dropped guard never shuts the
+/// connection down. So the caller drops the guard before another exchange can use the connection.
 pub struct ConnectionGuard {
     timer: tokio::task::JoinHandle<()>,
     end_time: watch::Sender<ExchangeEndTime>,
@@ -44,8 +44,8 @@ pub struct ConnectionGuard {
 pub struct GuardedSocket(Mutex<Option<OwnedFd>>);
 
 impl ConnectionGuard {
-    /// Starts the timer. Returns `None` if the connection's descriptor can't be duplicated; the
-    /// exchange then has no guard.
+    /// Starts the timer. Returns `None` if the connection's descriptor can't be duplicated, or if
+    /// the kernel does not say what it has received. The exchange then has no guard.
     pub(super) fn start(
         end_time: ExchangeEndTime,
         connection: RawFd,
@@ -63,7 +63,7 @@ impl ConnectionGuard {
         Some(ConnectionGuard { timer, end_time, socket, received_before, is_tls })
     }
 
-    /// Returns true if the guard has ended the exchange.
+    /// Returns true if the guard, or a slow upload, has shut the connection down.
     pub fn has_ended_exchange(&self) -> bool {
         self.socket.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
@@ -73,12 +73,12 @@ impl ConnectionGuard {
         &self.socket
     }
 
-    /// Sets another end.
+    /// Sets another end of the exchange.
     pub fn set_end_time(&self, end_time: ExchangeEndTime) {
         self.end_time.send_replace(end_time);
     }
 
-    /// Returns true if a part of the response has arrived, or if the deadline has passed.
+    /// Returns true if a part of the response has arrived, or if the connection was shut down.
     pub fn has_received_bytes(&self) -> bool {
         let socket = self.socket.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(received) = socket.as_ref().and_then(Received::on) else { return true };
@@ -90,10 +90,10 @@ impl ConnectionGuard {
     }
 }
 
-/// Waits until the exchange ends, however often its end changes meanwhile. The timer runs on if the
-/// end is postponed, so a postponement costs nothing until then.
+/// Waits until the end of the exchange, even if the end changes during the wait. If the end is
+/// postponed, the timer runs on to the earlier end and only then starts again.
 async fn wait_until_passed(mut current: watch::Receiver<ExchangeEndTime>, socket: &GuardedSocket) {
-    // The time since which the server has not taken all, and how much it had acknowledged then.
+    // Since when the server has taken nothing more, and the bytes that it has acknowledged.
     let mut stalled: Option<(Instant, u64)> = None;
     loop {
         let end_time = *current.borrow_and_update();
@@ -131,7 +131,7 @@ async fn wait_until_passed(mut current: watch::Receiver<ExchangeEndTime>, socket
 /// What the kernel has received on a connection.
 #[derive(Clone, Copy, Debug)]
 struct Received {
-    /// The bytes. The end of the connection counts as one more.
+    /// The bytes. The end of the connection counts as one more byte.
     bytes: u64,
     /// The segments with data.
     data_segments: u32,
@@ -154,19 +154,20 @@ impl GuardedSocket {
     }
 
     /// Returns true if the kernel of the server has all bytes that were written to the connection,
-    /// or if the guard is gone.
+    /// or if the guard has released its descriptor.
     pub fn has_sent_everything(&self) -> bool {
         self.acknowledged_if_more_is_due().is_none()
     }
 
-    /// Returns true if the server has sent bytes that nobody has read; false if the guard is gone.
+    /// Returns true if the server has sent bytes that nobody has read. False if the guard has
+    /// released its descriptor.
     fn has_unread_bytes(&self) -> bool {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         socket.as_ref().is_some_and(|it| ioctl_fionread(it).is_ok_and(|bytes| bytes > 0))
     }
 
-    /// Returns how many bytes the kernel of the server has acknowledged; `None` if it has all bytes
-    /// that were written to the connection, or if the guard is gone.
+    /// Returns how many bytes the kernel of the server has acknowledged. `None` if it has all bytes
+    /// that were written to the connection, or if the guard has released its descriptor.
     fn acknowledged_if_more_is_due(&self) -> Option<u64> {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let info = get_tcp_info(socket.as_ref()?.as_raw_fd()).ok()?;
@@ -174,9 +175,8 @@ impl GuardedSocket {
         is_more_due.then_some(info.tcpi_bytes_acked)
     }
 
-    /// Passes the descriptor to `release`, once: later calls do nothing. `release` runs under the
-    /// lock, so that dropping the guard waits for a timer task that has just begun to shut the
-    /// connection down.
+    /// Passes the descriptor to `release`. Later calls do nothing. `release` runs under the lock:
+    /// if the timer task is shutting the connection down, the drop of the guard waits for the task.
     fn release_once_with(&self, release: impl FnOnce(OwnedFd)) {
         let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = socket.take() {

@@ -7,11 +7,11 @@ use crate::exchange::{Attempts, Failure};
 use crate::gate::AttemptRecords;
 use crate::observe::metrics::{AttemptOutcome, AttemptRecord, UpstreamMetrics};
 
-/// The attempts of one exchange, each of which is counted when it ends.
+/// The attempts of one exchange. riskgate counts each attempt when it ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountedAttempts {
     attempts: Attempts,
-    /// The server that is asked now, and since when; `None` once this attempt is counted.
+    /// The server that the current attempt asks, and since when; `None` once it is counted.
     asked: Option<(SocketAddr, Instant)>,
 }
 
@@ -26,7 +26,7 @@ impl CountedAttempts {
         self.asked = Some((server, Instant::now()));
     }
 
-    /// Since when the attempt has asked a server.
+    /// Since when the current attempt asks its server.
     pub fn asked_since(&self) -> Option<Instant> {
         self.asked.map(|(_, since)| since)
     }
@@ -41,17 +41,18 @@ impl CountedAttempts {
         self.attempts.is_retry()
     }
 
-    /// Their number and state, for the end of the exchange.
-    pub fn uncounted(&self) -> Attempts {
+    /// The number of attempts and the state of the last one.
+    pub fn attempts(&self) -> Attempts {
         self.attempts
     }
 
     /// Counts an attempt that got a response.
     pub fn end_with_response(&mut self, metrics: &UpstreamMetrics, ended: &mut AttemptRecords) {
-        self.count(AttemptOutcome::Response, metrics, ended);
+        self.count_ended_attempt(AttemptOutcome::Response, metrics, ended);
     }
 
-    /// Counts an attempt that failed. Returns true if another one follows, and counts the retry.
+    /// Counts an attempt that failed. If another attempt follows, returns true and counts the
+    /// retry.
     pub fn end_with_failure(
         &mut self,
         failure: Failure,
@@ -69,7 +70,7 @@ impl CountedAttempts {
             Failure::NotStarted => None,
         };
         if let Some(outcome) = outcome {
-            self.count(outcome, metrics, ended);
+            self.count_ended_attempt(outcome, metrics, ended);
         }
         let may_retry = self.attempts.may_retry(failure, is_past_deadline);
         if may_retry {
@@ -78,7 +79,7 @@ impl CountedAttempts {
         may_retry
     }
 
-    fn count(
+    fn count_ended_attempt(
         &mut self,
         outcome: AttemptOutcome,
         metrics: &UpstreamMetrics,

@@ -22,11 +22,11 @@ pub struct ExchangeDeadline {
 pub enum ExchangeEndTime {
     /// At this time; never if `None`.
     At(Option<Instant>),
-    /// At this time, if everything that the server has sent was read by then. Bytes of the server
-    /// that nobody has read wait for the client, so the server is not late.
+    /// At this time, unless the server has sent bytes that nobody has read yet. Such bytes wait for
+    /// the client, so the server is not late.
     AtIfServerIsSilent(Instant),
-    /// While the client sends: once the server has not taken what arrived for this long; never if
-    /// `None`.
+    /// Once the server has taken nothing of the client's body for this long, although bytes have
+    /// arrived; never if `None`.
     IfServerTakesNothingFor(Option<Duration>),
 }
 
@@ -35,8 +35,8 @@ pub enum ExchangeEndTime {
 pub struct DeadlinePassed;
 
 impl ExchangeDeadline {
-    /// The deadline of an exchange whose request was complete at `since`; `None` if the client is
-    /// still sending.
+    /// Creates the deadline of an exchange whose request was complete at `since`. `since` is `None`
+    /// if the client is still sending.
     pub fn new(limit: TimeLimit, since: Option<Instant>) -> ExchangeDeadline {
         ExchangeDeadline { limit, since, is_for_body_part: false }
     }
@@ -46,8 +46,8 @@ impl ExchangeDeadline {
         self.since = Some(Instant::now());
     }
 
-    /// Starts the time again, because a part of the response has arrived; not if it is for the
-    /// whole exchange.
+    /// Starts the time again, because a part of the response has arrived. Does nothing if the limit
+    /// is for the whole exchange, or if the client is still sending.
     pub fn restart_after_response_part(&mut self) {
         if let (TimeLimit::EachPart(_), Some(since)) = (self.limit, &mut self.since) {
             *since = Instant::now();
@@ -55,12 +55,13 @@ impl ExchangeDeadline {
         }
     }
 
-    /// Whether the time runs for a part of the response's body, and not for the whole exchange.
+    /// Whether the time runs for a part of the response's body.
     pub fn is_for_body_part(&self) -> bool {
         self.is_for_body_part
     }
 
-    /// The longest time that the server gets; `None` without a limit.
+    /// The longest time that the server gets for the exchange, or for a part; `None` if it may take
+    /// any time.
     fn longest_wait(&self) -> Option<Duration> {
         match self.limit {
             TimeLimit::Whole(limit) | TimeLimit::EachPart(Some(limit)) => Some(limit),
@@ -82,8 +83,8 @@ impl ExchangeDeadline {
         Some(self.since? + self.longest_wait()?)
     }
 
-    /// The earlier one of [`ExchangeDeadline::at`] and of a moment so long after the time began to
-    /// run; `None` while the client sends.
+    /// Returns [`ExchangeDeadline::at`], or the moment `wait` after the time began to run if this
+    /// moment is earlier. `None` while the client sends.
     pub fn at_latest_after(&self, wait: Duration) -> Option<Instant> {
         let longest = self.longest_wait().map_or(wait, |longest| longest.min(wait));
         Some(self.since? + longest)
@@ -99,7 +100,7 @@ impl ExchangeDeadline {
         self.at().map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// The time that is left for the whole exchange; `None` if the time is for each part.
+    /// The time that is left for the whole exchange; `None` if each part has its own time.
     pub fn whole_time_left(&self) -> Option<Duration> {
         self.whole_end().map(|end| end.saturating_duration_since(Instant::now()))
     }
@@ -109,14 +110,17 @@ impl ExchangeDeadline {
         self.time_left() == Some(Duration::ZERO)
     }
 
-    /// Waits for a future until the deadline.
+    /// Waits for a future, at most until the deadline.
     pub async fn limit<T>(&self, future: impl Future<Output = T>) -> Result<T, DeadlinePassed> {
-        wait_until(self.at(), future).await.ok_or(DeadlinePassed)
+        wait_at_most_until(self.at(), future).await.ok_or(DeadlinePassed)
     }
 }
 
-/// Waits for a future until `end`, if there is one; returns `None` after that.
-pub async fn wait_until<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+/// Waits for a future, at most until `end`. Returns `None` if `end` passes first.
+pub async fn wait_at_most_until<T>(
+    end: Option<Instant>,
+    future: impl Future<Output = T>,
+) -> Option<T> {
     match end {
         Some(end) => timeout_at(end.into(), future).await.ok(),
         None => Some(future.await),

@@ -21,12 +21,13 @@ use tokio::time::MissedTickBehavior;
 
 use crate::exchange::ResponseFraming;
 
-/// The most checks at the same time. Their descriptors come from the reserve of the descriptor
-/// budget.
+/// The most checks at the same time. Their file descriptors come from those that riskgate reserves
+/// beside the descriptors of connections.
 const MAX_CONCURRENT_CHECKS: usize = 64;
 
 /// Checks each of the servers that `list_servers` returns, once per `interval` until the shutdown.
-/// A server whose check is still under way is left out.
+/// Starts no second check of a server whose check is still under way. Checks nothing if `interval`
+/// is zero.
 pub async fn check_periodically<C>(
     interval: Duration,
     list_servers: impl Fn() -> Vec<SocketAddr>,
@@ -67,11 +68,11 @@ pub async fn check_periodically<C>(
     }
 }
 
-/// Requests the health of servers over HTTP.
+/// Requests the health path of servers over HTTP.
 pub struct HealthClient(Connector);
 
 impl HealthClient {
-    /// Creates a client. `tls_options` has the authorities that it trusts.
+    /// Creates a client. `tls_options` has the certificate authorities that the client trusts.
     pub fn new(tls_options: Option<ConnectorOptions>) -> HealthClient {
         HealthClient(Connector::new(tls_options))
     }
@@ -92,7 +93,8 @@ impl HealthClient {
     async fn try_request(&self, peer: &HttpPeer, host: &str, path: &str) -> Result<()> {
         let mut request = RequestHeader::build("GET", path.as_bytes(), Some(1))?;
         request.insert_header("Host", host)?;
-        // The connection is not kept: a check shows that the server accepts new ones.
+        // riskgate does not keep the connection, so each check shows that the server accepts new
+        // connections.
         let (mut session, _) = self.0.get_http_session(peer).await?;
         session.write_request_header(Box::new(request)).await?;
         session.finish_request_body().await?;
@@ -100,7 +102,7 @@ impl HealthClient {
         let status = loop {
             session.read_response_header().await?;
             let status = session.response_header().map_or(0, |header| header.status.as_u16());
-            // An interim response comes before the final one.
+            // An informational response comes before the final response.
             if !(100..200).contains(&status) || status == 101 {
                 break status;
             }

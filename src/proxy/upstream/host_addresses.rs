@@ -1,8 +1,8 @@
 //! The addresses of one host in the DNS, and what happens to them if a query fails.
 //!
-//! The addresses of IPv4 and of IPv6 are two queries. If one of them fails, its addresses stay:
-//! only an answer that there are none removes them. A host never loses its last address, because
-//! a failure of riskgate's own network must not look like a missing host.
+//! riskgate queries the addresses of IPv4 and of IPv6 separately. If a query fails, its known
+//! addresses stay. Only an answer that the host has no such addresses removes them. A host never
+//! loses its last address: a fault of riskgate's own network must not look like a missing host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -37,9 +37,9 @@ impl HostAddresses {
 /// What the queries about a host found.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HostQuery {
-    /// The addresses from now on; `None` if nothing was found, so that the known ones stay.
+    /// The addresses from now on; `None` if no address was found, so that the known ones stay.
     pub addresses: Option<HostAddresses>,
-    /// Why a query failed whose addresses riskgate needs.
+    /// Why a query failed, if riskgate had to keep known addresses or has none.
     pub problem: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct HostQuery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FamilyAnswer {
     Found(Vec<IpAddr>),
-    /// The answer says that there are none.
+    /// The answer says that the host has no such addresses.
     Absent(String),
     Failed(String),
 }
@@ -58,7 +58,8 @@ pub struct HostResolver {
     /// The resolver of IPv4 addresses, and that of IPv6 addresses.
     by_family: [DnsResolver; 2],
     search: Vec<Name>,
-    /// A host with at least so many dots is first looked up as it is.
+    /// riskgate looks a host with at least this many dots up as it is, before it adds a domain of
+    /// the search list.
     ndots: usize,
 }
 
@@ -73,7 +74,7 @@ impl HostResolver {
         options.timeout = QUERY_ATTEMPT_TIMEOUT;
         // One retry, so two attempts.
         options.attempts = 1;
-        // An answer counts until the next round, so a cache would only be in the way.
+        // Each round must ask the DNS anew, so the resolver has no cache.
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Always;
         let build = |strategy| {
@@ -89,12 +90,12 @@ impl HostResolver {
         })
     }
 
-    /// The client for the records of services.
-    pub fn services(&self) -> &DnsResolver {
+    /// The resolver to query for the records of services.
+    pub fn service_resolver(&self) -> &DnsResolver {
         &self.by_family[0]
     }
 
-    /// Queries the addresses of a host. `last_good` has its known addresses.
+    /// Queries the addresses of a host. `last_good` are its known addresses.
     pub async fn query_host(self, host: String, last_good: Option<HostAddresses>) -> HostQuery {
         let mut problem = None;
         for complete_name in list_complete_names(&host, &self.search, self.ndots) {
@@ -102,9 +103,10 @@ impl HostResolver {
             let answers =
                 tokio::join!(query_family(four, &complete_name), query_family(six, &complete_name));
             let known = last_good.as_ref().filter(|known| known.complete_name == complete_name);
-            match combine(complete_name, [answers.0, answers.1], known) {
+            match combine_answers(complete_name, [answers.0, answers.1], known) {
                 Ok(found) => return found,
-                // Another name of the search list must not take the place of a name that works.
+                // The known addresses belong to this name, so riskgate asks for no further name of
+                // the search list.
                 Err(why) if known.is_some() => {
                     return HostQuery { addresses: None, problem: Some(why) };
                 }
@@ -115,7 +117,7 @@ impl HostResolver {
     }
 }
 
-/// Lists the complete names for a host, in the order in which they are tried.
+/// Lists the complete names for a host, in the order in which riskgate queries them.
 fn list_complete_names(host: &str, search: &[Name], ndots: usize) -> Vec<String> {
     let complete = format!("{host}.");
     let mut names: Vec<String> = Vec::new();
@@ -139,26 +141,26 @@ async fn query_family(resolver: &DnsResolver, complete_name: &str) -> FamilyAnsw
             found if found.is_empty() => FamilyAnswer::Failed("none".to_owned()),
             found => FamilyAnswer::Found(found),
         },
-        Err(error) if is_denial(&error) => FamilyAnswer::Absent(describe(&error)),
-        Err(error) => FamilyAnswer::Failed(describe(&error)),
+        Err(error) if is_denial(&error) => FamilyAnswer::Absent(describe_lookup_error(&error)),
+        Err(error) => FamilyAnswer::Failed(describe_lookup_error(&error)),
     }
 }
 
-/// Returns true if an answer says that there is no such record. dnsmasq and the resolvers of
+/// Returns true if an answer says that the name has no such record. dnsmasq and the resolvers of
 /// containers say so without the SOA record of a zone (RFC 2308 section 2.2). An answer that only
-/// names other servers is a referral, which says nothing of records.
+/// names other servers is a referral, and says nothing about records.
 fn is_denial(error: &NetError) -> bool {
     let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
     match none.response_code {
         ResponseCode::NoError => none.soa.is_some() || none.ns.is_none(),
-        // Without a SOA record, not even the name is sure to be missing.
+        // Without a SOA record, it is not sure that the name is missing.
         ResponseCode::NXDomain => none.soa.is_some(),
         _ => false,
     }
 }
 
-/// Says what was found instead of records.
-pub fn describe(error: &NetError) -> String {
+/// Says what a look-up found instead of records.
+pub fn describe_lookup_error(error: &NetError) -> String {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
             ResponseCode::NXDomain => "no such name".to_owned(),
@@ -173,7 +175,7 @@ pub fn describe(error: &NetError) -> String {
 ///
 /// # Errors
 /// If neither query found an address. The error says why.
-fn combine(
+fn combine_answers(
     complete_name: String,
     answers: [FamilyAnswer; 2],
     known: Option<&HostAddresses>,
@@ -233,7 +235,7 @@ mod tests {
             ([absent(), absent()], None, true),
             ([failed(), failed()], None, true),
         ] {
-            let combined = combine("a.".to_owned(), answers.clone(), Some(&known));
+            let combined = combine_answers("a.".to_owned(), answers.clone(), Some(&known));
             let found = combined.as_ref().ok().and_then(|query| query.addresses.clone());
             let found = found.map(|addresses| addresses.iter().collect::<Vec<_>>());
             assert_eq!(found, expected, "{answers:?}");
@@ -241,7 +243,7 @@ mod tests {
             assert_eq!(problem.is_some(), is_problem, "{answers:?}: {problem:?}");
         }
         // A family that never had an address is not missed.
-        let first = combine("a.".to_owned(), [new(), failed()], None).unwrap();
+        let first = combine_answers("a.".to_owned(), [new(), failed()], None).unwrap();
         assert_eq!(first.problem, None);
     }
 

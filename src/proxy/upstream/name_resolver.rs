@@ -6,30 +6,31 @@ use std::net::SocketAddr;
 use hickory_resolver::proto::rr::{RData, RecordType};
 use tokio::task::JoinSet;
 
-use super::host_addresses::{HostAddresses, HostQuery, HostResolver, describe};
+use super::host_addresses::{HostAddresses, HostQuery, HostResolver, describe_lookup_error};
 use super::server_name::ServerName;
 use crate::support::dns_resolver::DnsResolver;
 
-/// The most addresses that are used of all names together.
+/// The most addresses of all names together that riskgate uses.
 const MAX_SERVERS: usize = 1_000;
 
-/// An address of an upstream server, with what the DNS says of its use.
+/// An address of an upstream server, with the priority and the weight that the DNS gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerTarget {
     /// Where the server listens.
     pub address: SocketAddr,
-    /// A server with a higher number is asked only if no server with a lower one is healthy.
+    /// riskgate asks a server with a higher number only if no server with a lower number is
+    /// healthy.
     pub priority: u16,
-    /// The share of the requests, among the servers of one priority.
+    /// The server's share of the requests, relative to the other servers of its priority.
     pub weight: u16,
 }
 
 /// What one round of queries found.
 #[derive(Debug, Default)]
 pub struct Resolution {
-    /// The servers of all names. Names without an answer have their last good one.
+    /// The servers of all names. A name that got no answer keeps its last good answer.
     pub targets: Vec<ServerTarget>,
-    /// One line for each name that got no answer.
+    /// One line for each name that got no answer, or too many, and for each other problem.
     pub problems: Vec<String>,
 }
 
@@ -58,7 +59,7 @@ impl NameResolver {
         NameResolver { names, resolver_addresses, last_good_addresses, last_good_services }
     }
 
-    /// Returns true if no server has a name, so that there is nothing to query.
+    /// Returns true if the config names all servers by their addresses.
     pub fn has_only_addresses(&self) -> bool {
         self.names.iter().all(|name| matches!(name, ServerName::Address(_)))
     }
@@ -67,7 +68,7 @@ impl NameResolver {
     pub async fn resolve(&mut self) -> Resolution {
         let mut problems = Vec::new();
         if !self.has_only_addresses() {
-            // The system's file may have changed, so it is read each time.
+            // The system's file of resolvers may have changed, so riskgate reads it each time.
             match HostResolver::new(&self.resolver_addresses) {
                 Ok(resolver) => self.query_all_names(&resolver, &mut problems).await,
                 Err(why) => problems.push(why),
@@ -88,7 +89,7 @@ impl NameResolver {
             _ => None,
         });
         let queries: JoinSet<Answer<ServiceRecord>> =
-            services.map(|service| query_service(resolver.services().clone(), service)).collect();
+            services.map(|it| query_service(resolver.service_resolver().clone(), it)).collect();
         keep_good_answers(queries.join_all().await, &mut self.last_good_services, problems);
         let named = self.names.iter().filter_map(|name| match name {
             ServerName::Host { host, .. } => Some(host),
@@ -98,7 +99,7 @@ impl NameResolver {
         let mut hosts: Vec<String> = named.chain(targets).cloned().collect();
         hosts.sort_unstable();
         hosts.dedup();
-        // Records of a service can't make riskgate query without an end.
+        // The records of a service must not make riskgate send any number of queries.
         hosts.truncate(MAX_SERVERS);
         self.last_good_addresses.retain(|host, _| hosts.contains(host));
         let queries: JoinSet<(String, HostQuery)> = hosts
@@ -119,8 +120,8 @@ impl NameResolver {
         problems.sort_unstable();
     }
 
-    /// Lists the servers of all names by what is known of them. An address that two names share is
-    /// listed once, as the first name has it.
+    /// Lists the servers of all names by their last good answers. If two names share an address,
+    /// the address has the priority and the weight of the first name.
     fn list_targets(&self) -> Vec<ServerTarget> {
         let mut targets: Vec<ServerTarget> = Vec::new();
         let mut add = |target: ServerTarget| {
@@ -155,14 +156,14 @@ impl NameResolver {
     }
 }
 
-/// A name, and its answer or why there is none.
+/// A name, and its answer or why it got none.
 type Answer<T> = (String, Result<Vec<T>, String>);
 
 async fn query_service(resolver: DnsResolver, service: String) -> Answer<ServiceRecord> {
-    // The search list of the system is for names of hosts.
+    // The search list of the system does not apply to services.
     let found = resolver.lookup(format!("{service}."), RecordType::SRV).await;
     let read = |data: &RData| match data {
-        // The root as target means that there is no such service.
+        // The root as target means that the service does not exist.
         RData::SRV(record) if !record.target.is_root() => Some(ServiceRecord {
             priority: record.priority,
             weight: record.weight,
@@ -172,12 +173,12 @@ async fn query_service(resolver: DnsResolver, service: String) -> Answer<Service
         _ => None,
     };
     let records = found
-        .map_err(|why| describe(&why))
+        .map_err(|why| describe_lookup_error(&why))
         .map(|lookup| lookup.answers().iter().filter_map(|record| read(&record.data)).collect());
     (service, records)
 }
 
-/// Replaces the answers of names that have a good one. Reports the others.
+/// Replaces the last good answers of the names that got a good answer. Reports the other names.
 fn keep_good_answers<T>(
     found: Vec<Answer<T>>,
     last_good: &mut HashMap<String, Vec<T>>,

@@ -14,30 +14,30 @@ pub struct UpstreamOptions {
     pub servers: Vec<ServerName>,
     /// How often the names of the servers are resolved again.
     pub resolve_interval: Duration,
-    /// The resolvers for these names; those of the system if empty.
+    /// The resolvers for these names; if empty, riskgate uses the resolvers of the system.
     pub resolvers: Vec<SocketAddr>,
     /// The value of `Host` in upstream requests; the server's address and port if `None`.
     pub host_header: Option<String>,
     /// TLS to the servers; cleartext if `None`.
     pub tls: Option<UpstreamTls>,
-    /// The most concurrent exchanges; a request beyond them is refused at once.
+    /// The most concurrent exchanges of all clients. riskgate refuses a further request at once.
     pub max_in_flight: usize,
-    /// The most concurrent exchanges for clients of one address (one /64 of IPv6).
+    /// The most concurrent exchanges of one client: an address, or a /64 of IPv6.
     pub max_in_flight_per_address: usize,
     /// Clients in these networks are exempt from the limit per address.
     pub exempt_networks: Networks,
-    /// The time to open a connection.
+    /// The longest time to open a connection.
     pub connect_timeout: Duration,
-    /// The time for the whole exchange of a check, from the request to the last byte of the
-    /// response; also for a health check.
+    /// The longest time for the whole exchange of a check, from the request to the last byte of the
+    /// response. A health check has the same time limit.
     pub exchange_time_limit: Duration,
-    /// The time for which an idle connection is kept for reuse.
+    /// The longest time for which riskgate keeps an idle connection.
     pub idle_timeout: Duration,
     /// The interval of health checks; zero turns them off.
     pub health_interval: Duration,
     /// The path that a health check requests; if `None`, the check only opens a connection.
     pub health_path: Option<String>,
-    /// The time for which a server that refused a connection is skipped.
+    /// For how long riskgate skips a server that refused a connection.
     pub eject_for: Duration,
 }
 

@@ -1,7 +1,5 @@
-//! The fast path's forwarding of a response: its header (RFC 9112 section 4) and its body.
-//!
-//! Owns the conversion of an upstream server's bytes into a response over HTTP/1.1 or HTTP/2. It
-//! knows no connection.
+//! Converts the bytes of an upstream server's response (RFC 9112) into a response over HTTP/1.1 or
+//! HTTP/2, for the fast path. This module does no I/O.
 
 mod body;
 mod client_header;
@@ -12,7 +10,7 @@ use bytes::{Buf, BytesMut};
 use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::exchange::{
-    BodyFraming, InformationalResponses, MalformedResponse, ResponseFraming, StatusKind,
+    BodyFraming, InformationalResponseCounter, MalformedResponse, ResponseFraming, StatusKind,
     is_html_type, may_have_framing_fields,
 };
 use crate::message::response::{CommonHeaders, header_field};
@@ -21,25 +19,26 @@ pub use body::ResponseBody;
 pub use client_header::{ClientHeader, Http1Header, Http2Header};
 
 use crate::exchange::forwarding::{
-    ServerFreedom, is_framing_field, is_response_field_forwarded, write_riskgate_response_fields,
+    AllowedResponseFields, is_framing_field, is_response_field_forwarded,
+    write_riskgate_response_fields,
 };
 
-/// The most fields of a header; Pingora's limit.
+/// The most fields of a response header. Pingora has the same limit.
 const MAX_RESPONSE_FIELDS: usize = 256;
-/// The most bytes of a header; Pingora's limit.
+/// The most bytes of a response header. Pingora has the same limit.
 const MAX_RESPONSE_HEADER_BYTES: usize = 1 << 20;
 
 /// The facts about the client's request that a response's header depends on.
 pub struct ResponseContext<'l> {
-    /// The fields that every response to this request carries.
+    /// The fields that a response to this request has, whether riskgate answers or a server.
     pub common_headers: &'l CommonHeaders,
-    /// The request's method is HEAD.
+    /// Whether the request's method is HEAD.
     pub is_head_method: bool,
-    /// What the server may set.
-    pub freedom: ServerFreedom,
+    /// The fields that the server may set.
+    pub allowed_fields: AllowedResponseFields,
 }
 
-/// The facts about an upstream server's response that are needed to forward its body.
+/// What riskgate needs to know of a response once it has forwarded the header.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status code.
@@ -52,16 +51,16 @@ pub struct ResponseHead {
     pub is_connection_reusable: bool,
 }
 
-/// If the header at the front of `arrived` is complete, removes it and writes the header for the
-/// client to `out`. Returns `None` if the header is incomplete. Drops informational responses
-/// (1xx).
+/// If the header at the front of `arrived` is complete, removes the header, and writes the header
+/// for the client to `out`. Returns `None` if the header is incomplete. Drops informational
+/// responses (1xx).
 ///
 /// # Errors
 /// Returns an error if the bytes are no response that riskgate can forward.
 pub fn forward_response_head<H: ClientHeader>(
     arrived: &mut BytesMut,
     context: &ResponseContext<'_>,
-    informational: &mut InformationalResponses,
+    informational: &mut InformationalResponseCounter,
     out: &mut H,
 ) -> Result<Option<ResponseHead>, MalformedResponse> {
     loop {
@@ -79,7 +78,7 @@ pub fn forward_response_head<H: ClientHeader>(
         let status = response.code.ok_or(MalformedResponse)?;
         match StatusKind::from(status) {
             StatusKind::Informational => {
-                informational.take()?;
+                informational.count_next()?;
                 arrived.advance(length);
             }
             StatusKind::Final => {
@@ -111,12 +110,12 @@ fn write_client_header<H: ClientHeader>(
     let body = framing.body(status, context.is_head_method);
     let ResponseFraming { connection_options, is_chunked, content_length } = framing;
     out.set_status(status)?;
-    let mut keeps_cache_control = context.freedom != ServerFreedom::Check;
+    let mut keeps_cache_control = context.allowed_fields != AllowedResponseFields::OfCheck;
     let has_own_hsts = context.common_headers.hsts.is_some();
     for field in fields {
         let name = field.name.as_bytes();
         if !is_framing_field(name)
-            && is_response_field_forwarded(name, &connection_options, context.freedom)
+            && is_response_field_forwarded(name, &connection_options, context.allowed_fields)
             && !(has_own_hsts && name.eq_ignore_ascii_case(b"strict-transport-security"))
         {
             keeps_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
@@ -144,8 +143,8 @@ fn write_client_header<H: ClientHeader>(
         out.add_own_field(field, value)
     });
     context.common_headers.for_each_field(&mut |field, value| out.add_own_field(field, value));
-    // The connection is not reused if the end of the connection ends the body, or if an HTTP/1.0
-    // server sends chunks.
+    // riskgate does not reuse the connection if the end of the connection ends the body, or if a
+    // server of HTTP/1.0 sends chunks.
     let is_last = body == BodyFraming::UntilClose || is_chunked && response.version != Some(1);
     Ok(ResponseHead {
         status,
@@ -188,11 +187,11 @@ mod tests {
         part_size: usize,
     ) -> Result<(H, Vec<u8>, ResponseHead, usize), MalformedResponse> {
         let common = CommonHeaders::default();
-        let freedom = ServerFreedom::Check;
-        let context = ResponseContext { common_headers: &common, is_head_method, freedom };
+        let allowed_fields = AllowedResponseFields::OfCheck;
+        let context = ResponseContext { common_headers: &common, is_head_method, allowed_fields };
         let (mut arrived, mut header, mut out) = (BytesMut::new(), H::default(), Vec::new());
         let mut parts = answer.as_bytes().chunks(part_size);
-        let mut informational = InformationalResponses::default();
+        let mut informational = InformationalResponseCounter::default();
         let mut answer = loop {
             let head =
                 forward_response_head(&mut arrived, &context, &mut informational, &mut header)?;

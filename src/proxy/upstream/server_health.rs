@@ -1,8 +1,8 @@
 //! What riskgate knows about the health of each upstream server, and the lines of the process log
-//! that say so.
+//! about it.
 //!
-//! Two sources report here: the health checks, and the connections of requests. A server counts as
-//! healthy from the start, until one of them reports otherwise.
+//! Health checks and the connections of requests report here. A server counts as healthy until one
+//! of them fails.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 
-/// A connection proves that a server is back only if it was opened this long after the server
-/// refused one. Otherwise, a server that refuses every other connection would fill the log.
+/// A connection proves that a server is up again only if a request began to open it this long after
+/// the last refusal. Otherwise, a server that refuses every other connection would fill the log.
 const MIN_REFUSAL_AGE: Duration = Duration::from_secs(1);
-/// The most servers that a problem names.
+/// The most servers that the description of an outage names.
 const MAX_NAMED_SERVERS: usize = 3;
 
 /// The servers that are not healthy, and the last failure of each server.
 pub struct ServerHealth {
     unhealthy: DashMap<SocketAddr, HealthProblem>,
-    last_failures: DashMap<SocketAddr, Failure>,
-    /// How long a server that refused a connection is skipped.
+    last_failures: DashMap<SocketAddr, LastFailure>,
+    /// For how long riskgate skips a server that refused a connection.
     eject_for: Duration,
-    /// The log says that no server is healthy, and not yet that one has recovered.
+    /// Whether the last line of the log about an outage says that no server is healthy.
     is_outage_logged: Mutex<bool>,
 }
 
@@ -32,9 +32,9 @@ pub struct ServerHealth {
 pub struct ServerStatus {
     /// The server.
     pub address: SocketAddr,
-    /// Whether riskgate sends it requests.
+    /// See [`ServerHealth::is_healthy`].
     pub is_healthy: bool,
-    /// The last time that it refused a connection or failed a check, if it has.
+    /// The last refusal of a connection or failed check; `None` if the server never failed.
     pub last_failure: Option<ServerFailure>,
 }
 
@@ -43,12 +43,12 @@ pub struct ServerStatus {
 pub struct ServerFailure {
     /// What failed.
     pub reason: String,
-    /// How long ago it was.
+    /// How long ago the server failed.
     pub age: Duration,
 }
 
 /// The last failure of a server.
-struct Failure {
+struct LastFailure {
     reason: String,
     at: Instant,
 }
@@ -62,7 +62,7 @@ struct HealthProblem {
 }
 
 impl ServerHealth {
-    /// Creates the record, in which every server is healthy.
+    /// Creates the record. Every server is healthy at first.
     pub fn new(eject_for: Duration) -> ServerHealth {
         ServerHealth {
             unhealthy: DashMap::new(),
@@ -72,8 +72,8 @@ impl ServerHealth {
         }
     }
 
-    /// Returns true if requests may be sent to the server: it has not failed its last check, and it
-    /// has not refused a connection within `eject_for`.
+    /// Returns true if riskgate may send requests to the server: the server has not failed its last
+    /// check, and has not refused a connection within `eject_for`.
     pub fn is_selectable(&self, server: &SocketAddr) -> bool {
         self.unhealthy.get(server).is_none_or(|problem| {
             let is_ejected = |at: Instant| at.elapsed() < self.eject_for;
@@ -81,8 +81,9 @@ impl ServerHealth {
         })
     }
 
-    /// Returns true unless the server has refused a connection or failed its check, and has
-    /// accepted no connection and passed no check since.
+    /// Returns false from a refused connection or a failed check on. Returns true again once the
+    /// server has passed a check, or has accepted a connection without a failed check. The check or
+    /// the connection must begin [`MIN_REFUSAL_AGE`] after a refusal, or `eject_for` if shorter.
     pub fn is_healthy(&self, server: &SocketAddr) -> bool {
         !self.unhealthy.contains_key(server)
     }
@@ -112,7 +113,7 @@ impl ServerHealth {
         reason: &str,
         change: impl FnOnce(&mut HealthProblem),
     ) {
-        let failure = Failure { reason: reason.to_owned(), at: Instant::now() };
+        let failure = LastFailure { reason: reason.to_owned(), at: Instant::now() };
         self.last_failures.insert(server, failure);
         let mut problem = self.unhealthy.entry(server).or_insert_with(|| {
             log::warn!("upstream server {server} is down: {reason}");
@@ -122,13 +123,12 @@ impl ServerHealth {
         change(&mut problem);
     }
 
-    /// Records that the server passed a health check that began then.
+    /// Records that the server passed a health check, which began at `began_at`.
     pub fn record_passed_check(&self, server: SocketAddr, began_at: Instant) {
         self.record_recovery(server, began_at, |problem| problem.has_failed_check = false);
     }
 
-    /// Records that the server accepted a connection, which a request began to open then. The
-    /// server is healthy if it has not failed its last check.
+    /// Records that the server accepted a connection, which a request began to open at `began_at`.
     pub fn record_connection(&self, server: SocketAddr, began_at: Instant) {
         self.record_recovery(server, began_at, |_| {});
     }
@@ -156,7 +156,8 @@ impl ServerHealth {
         self.last_failures.retain(|server, _| servers.contains(server));
     }
 
-    /// Says in the log that no server is healthy, or that one has recovered: each once.
+    /// Says in the log that no server is healthy, or that a server is healthy again. Logs only
+    /// changes.
     pub fn log_outage(&self, servers: &[SocketAddr]) {
         let mut is_logged = self.is_outage_logged.lock().unwrap_or_else(PoisonError::into_inner);
         let is_outage = self.is_outage(servers);
@@ -174,8 +175,8 @@ impl ServerHealth {
         !servers.is_empty() && !servers.iter().any(|server| self.is_healthy(server))
     }
 
-    /// Says that no server is healthy, and why; `None` if one is healthy or there is none.
-    pub fn outage(&self, servers: &[SocketAddr]) -> Option<String> {
+    /// Says that no server is healthy, and why. `None` if a server is healthy, or without servers.
+    pub fn describe_outage(&self, servers: &[SocketAddr]) -> Option<String> {
         if !self.is_outage(servers) {
             return None;
         }
@@ -250,14 +251,14 @@ mod tests {
     #[test]
     fn an_outage_names_some_of_the_servers_and_counts_the_others() {
         let (health, servers) = (ServerHealth::new(HOUR), [1, 2, 3, 4, 5].map(server));
-        assert_eq!(health.outage(&[]), None);
+        assert_eq!(health.describe_outage(&[]), None);
         servers[1..].iter().for_each(|it| health.record_failed_check(*it, "status 503"));
-        assert_eq!(health.outage(&servers), None);
+        assert_eq!(health.describe_outage(&servers), None);
         health.record_refusal(servers[0], "connection refused");
         let expected = "expected a healthy server, but found none of 5: 127.0.0.1:1: connection \
                         refused, 127.0.0.1:2: status 503, 127.0.0.1:3: status 503, and 2 more";
-        assert_eq!(health.outage(&servers).as_deref(), Some(expected));
+        assert_eq!(health.describe_outage(&servers).as_deref(), Some(expected));
         health.retain(&servers[1..]);
-        assert_eq!(health.outage(&servers), None, "an unknown server counts as healthy");
+        assert_eq!(health.describe_outage(&servers), None, "an unknown server counts as healthy");
     }
 }

@@ -1,4 +1,4 @@
-//! How an operator names an upstream server.
+//! The names of upstream servers in the config.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub enum ServerName {
 }
 
 impl ServerName {
-    /// Returns true for a server on this machine that only this machine reaches.
+    /// Returns true if the name leads to this machine, by loopback or an unspecified address.
     pub fn is_on_loopback(&self) -> bool {
         match self {
             ServerName::Address(address) => {
@@ -33,10 +33,10 @@ impl ServerName {
         }
     }
 
-    /// Returns true if this surely is the listener at this address of this machine.
+    /// Returns true if this server is surely the listener at this address of this machine.
     pub fn is_at(&self, listener: SocketAddr) -> bool {
         let ip = listener.ip();
-        // Another machine may have the same port.
+        // The same port on another machine is another server, so the address counts as well.
         match self {
             ServerName::Address(address) => {
                 address.port() == listener.port()
@@ -53,7 +53,7 @@ impl ServerName {
         }
     }
 
-    /// Parses a server. Returns `None` if the text is none of the three forms.
+    /// Parses the name of a server. Returns `None` if the text has none of the three forms.
     pub fn parse(text: &str) -> Option<ServerName> {
         if let Ok(address) = text.parse() {
             return Some(ServerName::Address(address));
@@ -90,8 +90,9 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// Returns true for a name of labels with letters, digits, hyphens and underscores (which names of
-/// containers have), such as `check_1.internal`. The first label of a service begins with `_`.
+/// Returns true for a name whose labels have letters, digits, hyphens and underscores, such as
+/// `check_1.internal`. Names of containers have underscores. The first label of a service begins
+/// with `_`, and the first label of a host does not.
 fn is_host_name(text: &str, is_service: bool) -> bool {
     let text = text.strip_suffix('.').unwrap_or(text);
     let is_label = |label: &str| {

@@ -1,7 +1,7 @@
-//! The upstream servers: which there are, which are healthy, and whose turn it is.
+//! The set of upstream servers, their health, and the turns that they take.
 //!
-//! riskgate resolves their names on a schedule of its own, so that a slow resolver delays no health
-//! check.
+//! riskgate resolves the names of the servers independently of the health checks, so that a slow
+//! resolver delays no check.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,12 +22,12 @@ pub struct ServerSet {
     /// Counts the selections of a server, so that the servers take turns.
     selection_counter: AtomicUsize,
     resolver: Mutex<NameResolver>,
-    /// One line for each name that had no answer in the last round.
+    /// See [`Resolution::problems`], of the last round.
     problems: SnapshotCell<Vec<String>>,
 }
 
 impl ServerSet {
-    /// Creates the set and resolves its names. A name that does not resolve has no servers yet.
+    /// Creates the set and resolves the names. A name that does not resolve adds no server.
     ///
     /// # Errors
     /// If no thread can be started that resolves the names.
@@ -40,7 +40,8 @@ impl ServerSet {
             resolver: Mutex::new(resolver),
             problems: SnapshotCell::new(Vec::new()),
         };
-        // The caller may be within a runtime, which must not be blocked by another one.
+        // The caller may be in a runtime of Tokio, where another runtime can't block. So a thread
+        // of its own resolves the names.
         std::thread::scope(|scope| {
             let resolving = scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -63,14 +64,15 @@ impl ServerSet {
             self.servers.publish(servers.clone());
             self.health.log_outage(&servers);
         }
-        // Weights may change while the servers stay.
+        // Weights may change even if the servers stay the same.
         self.turns.publish(Turns::new(&targets));
-        // Readiness sees a name that resolves again only once requests reach its servers.
-        self.report(problems);
+        // `/readyz` must not say that a name resolves again before requests reach its servers, so
+        // this comes last.
+        self.record_and_log_problems(problems);
         has_changed.then_some(servers)
     }
 
-    fn report(&self, problems: Vec<String>) {
+    fn record_and_log_problems(&self, problems: Vec<String>) {
         let known = self.problems.snapshot();
         for problem in problems.iter().filter(|problem| !known.contains(problem)) {
             log::warn!("upstream.servers: {problem}");
@@ -81,7 +83,7 @@ impl ServerSet {
         self.problems.publish(problems);
     }
 
-    /// Lists one line for each name that had no answer in the last round.
+    /// Lists the problems of the last round, one line for each.
     pub fn problems(&self) -> Vec<String> {
         self.problems.peek().to_vec()
     }
@@ -102,19 +104,19 @@ impl ServerSet {
         self.servers.peek().iter().map(|server| self.health.describe(*server)).collect()
     }
 
-    /// Says that no server is healthy, and why; `None` if one is healthy or there is none.
-    pub fn outage(&self) -> Option<String> {
-        self.health.outage(&self.servers.peek())
+    /// Says that no server is healthy, and why. `None` if a server is healthy, or without servers.
+    pub fn describe_outage(&self) -> Option<String> {
+        self.health.describe_outage(&self.servers.peek())
     }
 
-    /// Returns the next healthy server in turn; `None` if there is no server.
+    /// Returns the server of the next turn: see [`Turns::select`].
     pub fn select(&self) -> Option<SocketAddr> {
         let turn = self.selection_counter.fetch_add(1, Ordering::Relaxed);
         self.turns.peek().select(turn, |server| self.health.is_selectable(server))
     }
 
-    /// Records the outcome of a health check that began then. The error says why the server is not
-    /// healthy.
+    /// Records the outcome of a health check, which began at `began_at`. The error says why the
+    /// server is not healthy.
     pub fn record_check(&self, server: SocketAddr, began_at: Instant, outcome: Result<(), String>) {
         self.update_health(server, |health| match outcome {
             Ok(()) => health.record_passed_check(server, began_at),
@@ -127,7 +129,7 @@ impl ServerSet {
         self.update_health(server, |health| health.record_refusal(server, why));
     }
 
-    /// Records that the server accepted a connection, which a request began to open then.
+    /// Records that the server accepted a connection, which a request began to open at `began_at`.
     pub fn record_connection(&self, server: SocketAddr, began_at: Instant) {
         if !self.health.is_healthy(&server) {
             self.update_health(server, |health| health.record_connection(server, began_at));
@@ -136,7 +138,7 @@ impl ServerSet {
 
     fn update_health(&self, server: SocketAddr, update: impl FnOnce(&ServerHealth)) {
         let servers = self.servers.peek();
-        // The server may have left the set meanwhile.
+        // A new round of queries may have removed the server from the set.
         if servers.contains(&server) {
             update(&self.health);
             self.health.log_outage(&servers);

@@ -5,12 +5,12 @@ use pingora::connectors::ConnectorOptions;
 /// TLS to the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// A file with the certificate authorities to trust instead of the system's. Pingora's
-    /// connector reads the file.
+    /// The file with the certificate authorities that riskgate trusts; if `None`, it trusts those
+    /// of the system. Pingora's connector reads the file.
     pub ca_file: Option<String>,
-    /// The name that the servers' certificate must be valid for.
+    /// The name for which the servers' certificate must be valid.
     pub server_name: String,
-    /// Whether the servers' certificate is verified, including its name.
+    /// Whether riskgate verifies the servers' certificate and its name.
     pub verify_certificate: bool,
 }
 

@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 
 use super::name_resolver::ServerTarget;
 
-/// The most turns of one round of the servers of one priority. It bounds how exactly weights are
-/// kept.
+/// About the most turns in one round of the servers of one priority. With fewer turns, riskgate
+/// would keep to the weights less exactly.
 const MAX_TURNS: u32 = 1_000;
 
 /// The servers in the order of their turns.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// The turns of one round, for each priority. The first list is asked first. A server has more
-    /// turns than another if its weight is larger.
+    /// The turns of one round, for each priority, the lowest number first. A server with a larger
+    /// weight has more turns.
     by_priority: Vec<Vec<SocketAddr>>,
 }
 
@@ -29,9 +29,13 @@ impl Turns {
         Turns { by_priority: priorities.into_iter().map(turns_of).collect() }
     }
 
-    /// Returns the server of this turn. If it is not healthy, the healthy servers of its priority
-    /// take its turns in turn, else those of the next priority. If no server is healthy, riskgate
-    /// asks any: it may have recovered. `None` if there is no server.
+    /// Returns the server of this turn:
+    /// - the server of the first priority whose turn it is, if it is healthy;
+    /// - else another healthy server of this priority, and these take turns;
+    /// - else a server of the next priority, by the same rule;
+    /// - else, if no server is healthy, the server whose turn it is: it may have recovered.
+    ///
+    /// `None` if there is no server.
     pub fn select(
         &self,
         turn: usize,
@@ -53,8 +57,8 @@ impl Turns {
     }
 }
 
-/// Lists the servers so that each stands there as often as its weight says, as evenly spread as
-/// possible: each turn goes to the server that is furthest behind its share.
+/// Lists the turns of one round. Each server has as many turns as its weight says. The turns of a
+/// server are spread evenly: each turn goes to the server that is furthest behind its share.
 fn divide_turns(targets: &[ServerTarget]) -> Vec<SocketAddr> {
     let weights = scale_weights(targets);
     let total: i64 = weights.iter().sum();
@@ -70,8 +74,9 @@ fn divide_turns(targets: &[ServerTarget]) -> Vec<SocketAddr> {
     (0..total).map(take_turn).collect()
 }
 
-/// Returns the number of turns of each server in one round, at least 1. Equal weights give one turn
-/// each. Beside other weights, 0 stands for one turn of a long round (RFC 2782).
+/// Returns the number of turns of each server in one round. Each server has at least one turn. With
+/// equal weights, each server has one turn. If a weight is 0 and others are not, the round is long,
+/// so that the server with the weight 0 is rarely asked (RFC 2782).
 fn scale_weights(targets: &[ServerTarget]) -> Vec<i64> {
     let weights: Vec<u32> = targets.iter().map(|target| u32::from(target.weight)).collect();
     let divisor = weights.iter().copied().fold(0, greatest_common_divisor).max(1);

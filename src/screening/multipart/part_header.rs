@@ -13,16 +13,15 @@ use crate::screening::urlencoded;
 /// "create an entry").
 const BLOB_FILE_NAME: &str = "blob";
 
-/// The most names of one part that are read. It bounds the work for a part; no honest part has
-/// more.
+/// The most names of one part that riskgate keeps, to limit its work. No honest part has more.
 const MAX_PART_NAMES: usize = 8;
 
-/// What the header of a part tells.
+/// What the header of a part says.
 #[derive(Default)]
 pub(super) struct PartHeader {
     /// The names that servers may read.
     pub(super) names: Vec<String>,
-    /// Whether the disposition has a name.
+    /// Whether `Content-Disposition` has a name.
     pub(super) has_name: bool,
     pub(super) is_file: bool,
     /// Whether a script of a page has made the file.
@@ -39,7 +38,7 @@ pub(super) struct PartHeader {
 
 /// Parses the lines before the empty line of a part.
 pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
-    // Some servers end a line at a bare LF.
+    // Some servers end a line at a bare LF, even in a body with CRLF lines.
     let is_broken = text.split(line_end.as_str()).any(|line| line.contains('\n'));
     let mut header = PartHeader { is_broken, ..PartHeader::default() };
     for line in text.split('\n').map(|line| line.trim_end_matches('\r')) {
@@ -53,14 +52,14 @@ pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
         match field.to_ascii_lowercase().replace('_', "-").as_str() {
             "content-disposition" => {
                 header.is_broken |= field.contains('_');
-                // Servers read the first or the last of several.
+                // Of several dispositions, some servers read the first, others the last.
                 header.is_broken |= !header.names.is_empty();
                 header.read_disposition(value);
             }
             "content-type" => header.read_content_type(value),
             "content-transfer-encoding" => {
-                // Django reads the text before parameters. The other values of RFC 2045 section 6.1
-                // encode nothing.
+                // Django ignores parameters. The other values of RFC 2045 section 6.1 encode
+                // nothing.
                 let encoding = value.split(';').next().unwrap_or_default().trim();
                 header.transfer_encodings.extend(match encoding.to_ascii_lowercase().as_str() {
                     "base64" => Some(TransferEncoding::Base64),
@@ -76,7 +75,7 @@ pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
     header
 }
 
-/// A transfer encoding that changes some texts (RFC 2045 section 6).
+/// A transfer encoding whose encoded texts differ from their originals (RFC 2045 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TransferEncoding {
     Base64,
@@ -84,11 +83,12 @@ enum TransferEncoding {
 }
 
 impl PartHeader {
-    /// Returns true if a server that decodes the content reads another text than one that does not.
+    /// Returns true if a server that decodes the content may read another text than a server that
+    /// does not decode it.
     pub(super) fn is_encoded(&self, content: &[u8]) -> bool {
         self.transfer_encodings.iter().any(|encoding| match encoding {
             TransferEncoding::Base64 => true,
-            // Each escape begins with `=`, and blanks at the end of a line may go.
+            // Each escape begins with `=`. Blanks at the end of a line may be removed.
             TransferEncoding::QuotedPrintable => {
                 content.iter().any(|byte| matches!(byte, b'=' | b' ' | b'\t' | b'\r' | b'\n'))
             }
@@ -101,12 +101,13 @@ impl PartHeader {
         if self.names.contains(&name) {
             return;
         }
-        // Node skips a byte order mark, and some servers skip what they can't decode.
+        // Node skips a byte order mark, and some servers skip bytes that they can't decode.
         const SKIPPED: [char; 2] = ['\u{feff}', char::REPLACEMENT_CHARACTER];
         if name.contains(SKIPPED) {
             self.add_name(Some(name.replace(SKIPPED, "")));
         }
-        // aiohttp removes the slashes before a name, and Netty the other characters around it.
+        // aiohttp removes slashes before a name, and Netty removes the other characters around a
+        // name.
         let bare = name.trim_matches(['/', '\\', ':', ',', '=', ';', '"', '\'', '\t']).trim();
         if bare != name {
             self.add_name(Some(bare.to_owned()));
@@ -119,16 +120,17 @@ impl PartHeader {
 
     fn read_disposition(&mut self, value: &str) {
         let parsed = parse_value_with_parameters(value);
-        // Some servers skip a part that is no `form-data`. No server reads another name of it.
+        // Some servers skip a part whose disposition is not `form-data`. The other servers read the
+        // same name as riskgate, so this is no fault.
         self.is_broken |= !is_token(parsed.value) || parsed.is_broken;
         for parameter in parsed.parameters {
             match parameter.name.as_str() {
                 "name" => {
-                    // Servers read the first or the last of several.
+                    // Of several names, some servers read the first, others the last.
                     self.is_broken |= std::mem::replace(&mut self.has_name, true);
-                    // Tomcat decodes what .NET encodes; others don't.
+                    // .NET writes encoded words, which Tomcat decodes.
                     match decode_words_as_tomcat(&parameter.value) {
-                        // ASP.NET decodes words that others don't.
+                        // ASP.NET decodes words that Tomcat leaves.
                         DecodedWords::Text(name) if name.contains("=?") => self.is_broken = true,
                         DecodedWords::Text(name) => self.add_name(Some(name)),
                         DecodedWords::Unreadable => self.is_broken = true,
@@ -140,8 +142,8 @@ impl PartHeader {
                     self.is_file = true;
                     self.is_blob = parameter.value == BLOB_FILE_NAME;
                 }
-                // Django, Werkzeug and Tomcat read this spelling of RFC 2231, and some of them read
-                // names in pieces.
+                // Django, Werkzeug and Tomcat read this spelling of RFC 2231. Some of them join the
+                // pieces of a name, such as `name*0`.
                 "name*" => {
                     let name = decode_extended_value(&parameter.value);
                     self.is_broken |= name.is_none();
@@ -167,14 +169,14 @@ impl PartHeader {
     }
 }
 
-/// Browsers write a quote and the ends of lines in a name as `%22`, `%0D` and `%0A` (HTML standard
-/// section 4.10.21.8).
+/// Decodes `%22`, `%0D` and `%0A`, as which browsers write a quote, a CR and an LF in a name (HTML
+/// standard section 4.10.21.8).
 fn decode_browser_escapes(name: &str) -> String {
     name.replace("%22", "\"").replace("%0D", "\r").replace("%0A", "\n")
 }
 
 /// Returns the text of an extended value, such as `utf-8''n%C3%A4me` (RFC 8187 section 3.2). `None`
-/// if riskgate can't read its charset.
+/// if riskgate can't read the charset of the value.
 fn decode_extended_value(value: &str) -> Option<String> {
     let (charset, text) = value.split_once('\'').unwrap_or(("", value));
     let text = text.split_once('\'').map_or(text, |(_, text)| text);

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 use base64::Engine;
 
-/// A text whose encoded words, such as `=?utf-8?Q?email?=`, are decoded (RFC 2047).
+/// The result of decoding the encoded words of a text, such as `=?utf-8?Q?email?=` (RFC 2047).
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::screening) enum DecodedWords {
-    /// The decoded text; unchanged if it has no encoded word.
+    /// The decoded text. A text without encoded words is unchanged.
     Text(String),
-    /// A word that riskgate can't decode, and that some servers may decode.
+    /// riskgate can't decode a word that some servers may decode.
     Unreadable,
 }
 
-/// Tomcat (`decodeText` in fileupload/util/mime/MimeUtility.java): words with blanks between them,
-/// of which the encoded ones are decoded. What follows the `?=` of a word is dropped.
+/// Tomcat (`decodeText` in fileupload/util/mime/MimeUtility.java): splits the text at blanks, and
+/// decodes each encoded word. Drops the rest of a word behind its `?=`.
 pub(in crate::screening) fn decode_words_as_tomcat(text: &str) -> DecodedWords {
     if !text.contains("=?") {
         return DecodedWords::Text(text.to_owned());
@@ -31,7 +31,7 @@ pub(in crate::screening) fn decode_words_as_tomcat(text: &str) -> DecodedWords {
                 Some(None) => return DecodedWords::Unreadable,
                 None => (Cow::Borrowed(word), false),
             };
-            // Blanks between two encoded words do not count.
+            // Tomcat drops the blanks between two encoded words.
             if !(is_encoded && is_behind_encoded) {
                 decoded.push_str(blanks);
             }
@@ -44,8 +44,8 @@ pub(in crate::screening) fn decode_words_as_tomcat(text: &str) -> DecodedWords {
     DecodedWords::Text(decoded)
 }
 
-/// Returns the text of an encoded word; `Some(None)` if riskgate can't decode it, and `None` if it
-/// is no encoded word.
+/// Returns the text of an encoded word. `Some(None)` if riskgate can't decode the word, and `None`
+/// if it is no encoded word.
 fn decode_word(word: &str) -> Option<Option<String>> {
     let (charset, rest) = word.strip_prefix("=?")?.split_once('?')?;
     let (encoding, rest) = rest.split_once('?')?;

@@ -1,9 +1,9 @@
-//! The names that servers read out of the header of a part.
+//! The names that servers read in the header of a part.
 
 use crate::support::byte_sets::is_token_byte;
 
-/// PHP (`php_ap_getword` in main/rfc1867.c): an apostrophe quotes like a quote does, anywhere in a
-/// parameter, and the last name counts.
+/// PHP (`php_ap_getword` in main/rfc1867.c): an apostrophe quotes as a quote does, anywhere in a
+/// parameter. The last name counts.
 pub(in crate::screening) fn read_part_name_as_php(disposition: &str) -> Option<String> {
     let mut name = None;
     let mut rest = disposition;
@@ -18,7 +18,8 @@ pub(in crate::screening) fn read_part_name_as_php(disposition: &str) -> Option<S
     name
 }
 
-/// Returns the text before `stop` and the text behind it. A `stop` in quotes does not count.
+/// Returns the text before the first `stop` and the text behind it. A `stop` in quotes does not
+/// count.
 fn split_as_php(text: &str, stop: char) -> (&str, &str) {
     let mut quote = None;
     let mut is_escaped = false;
@@ -56,12 +57,13 @@ fn unquote_as_php(text: &str) -> String {
     value
 }
 
-/// The characters that `\s` stands for in Ruby.
+/// The characters for which `\s` stands in Ruby.
 const RUBY_BLANKS: [char; 6] = [' ', '\t', '\r', '\n', '\u{b}', '\u{c}'];
 
-/// Rack (`handle_mime_head` in multipart/parser.rb, up to 3.0): the last `; name=` before the next
-/// colon behind any `Content-Disposition:` in the header of the part. If there is none,
-/// `Content-ID`; if that is empty, the type and `[]`.
+/// Rack (`handle_mime_head` in multipart/parser.rb, up to 3.0). Returns the first of these texts:
+/// - behind the last `; name=` that stands between a `Content-Disposition:` and the next colon,
+/// - the value of `Content-ID`,
+/// - the value of `Content-Type`, with `[]` behind it.
 pub(in crate::screening) fn read_part_name_as_rack(header: &str) -> Option<String> {
     const DISPOSITION: &str = "content-disposition:";
     let lower = header.to_ascii_lowercase();
@@ -83,14 +85,14 @@ pub(in crate::screening) fn read_part_name_as_rack(header: &str) -> Option<Strin
         .or_else(|| Some(format!("{}[]", line_behind("content-type:")?)))
 }
 
-/// Parses what `VALUE` in multipart.rb matches: a quoted value, or a token.
+/// Parses a quoted value or a token, as `VALUE` in multipart.rb does.
 fn parse_value_as_rack(text: &str) -> Option<String> {
     let Some(quoted) = text.strip_prefix('"') else {
         let is_end = |c: char| RUBY_BLANKS.contains(&c) || "()<>,;:\\\"/[]?=".contains(c);
         let value = text.split(is_end).next().unwrap_or_default();
         return (!value.is_empty()).then(|| value.to_owned());
     };
-    // A quote behind a backslash ends the value only if no other quote does.
+    // A quote behind a backslash ends the value only if all quotes are behind a backslash.
     let quotes = || quoted.match_indices('"').map(|(at, _)| at);
     let end =
         quotes().find(|&at| !quoted[..at].ends_with('\\')).or_else(|| quotes().next_back())?;
@@ -102,8 +104,8 @@ fn parse_value_as_rack(text: &str) -> Option<String> {
     Some(value)
 }
 
-/// formidable (`getFieldName` in plugins/multipart.js): behind the first `name=` that no letter,
-/// digit or `_` precedes, even in quotes.
+/// formidable (`getFieldName` in plugins/multipart.js): the text behind the first `name=`, even in
+/// quotes. A `name=` behind a letter, a digit or `_` does not count.
 pub(in crate::screening) fn read_part_name_as_formidable(disposition: &str) -> Option<String> {
     let lower = disposition.to_ascii_lowercase();
     lower.match_indices("name=").find_map(|(at, name)| {
@@ -120,14 +122,14 @@ pub(in crate::screening) fn read_part_name_as_formidable(disposition: &str) -> O
     })
 }
 
-/// The most names of one part that are searched for, one more than a part may have.
+/// The most names that riskgate returns of one part: one more than a part may have.
 const MAX_SEARCHED_NAMES: usize = 9;
-/// Rack from 3.1 on skips a longer disposition, and reads `Content-ID`.
+/// From version 3.1 on, Rack skips a disposition of more bytes, and reads `Content-ID`.
 const MAX_RACK_DISPOSITION_BYTES: usize = 1_536;
 
-/// Searches the header of a part for all names that a parser may take, wherever they stand: behind
-/// each `name=` that is no part of a word. Werkzeug, Sanic, multiparty and Undertow take some of
-/// them even if they stand in a quoted value.
+/// Returns all names in the header of a part that some parser may read: the text behind each
+/// `name=` that is no part of a word. Werkzeug, Sanic, multiparty and Undertow read some of these
+/// names even in a quoted value.
 pub(in crate::screening) fn search_part_names(header: &str) -> Vec<String> {
     let lower = header.to_ascii_lowercase();
     let mut names: Vec<String> = Vec::new();

@@ -319,7 +319,7 @@ fn a_text_beside_the_address_is_no_second_one() {
     assert_eq!(found.values, ["a@b.com"]);
     let fields = [FieldPath::parse("email").unwrap()];
     let headers = BodyHeaders { content_type: Some(URLENCODED.as_bytes()), is_encoded: false };
-    let body = ReceivedBody::whole(b"email=a@b.com");
+    let body = ReceivedBody::of_whole_body(b"email=a@b.com");
     let found = read_field_values(headers, b"email=%7B%7Bemail%7D%7D", body, &fields).unwrap();
     assert_eq!(
         (found.values, found.unread),

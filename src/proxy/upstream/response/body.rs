@@ -1,11 +1,12 @@
-//! The end of a response body (RFC 9112 section 6), and how the body is forwarded.
+//! The body of a response on its way to the client: where it ends (RFC 9112 section 6), and how
+//! riskgate writes it.
 
 use bytes::{Buf, BytesMut};
 
 use crate::exchange::{BodyFraming, MalformedResponse};
 use crate::message::chunks::{ChunkDecoder, ChunkSyntax, LAST_CHUNK, MalformedChunks, write_chunk};
 
-/// The body of a response that is being forwarded.
+/// The body of a response that riskgate is forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseBody {
     rest: RestOfBody,
@@ -28,8 +29,8 @@ enum RestOfBody {
 }
 
 impl ResponseBody {
-    /// A body of which nothing has arrived. The client's protocol has chunks if
-    /// `is_chunked_if_unbounded`; then a body whose length is unknown is sent in chunks.
+    /// Makes a body of which nothing has arrived. If `is_chunked_if_unbounded`, the client gets a
+    /// body of unknown length in chunks.
     pub(super) fn new(framing: BodyFraming, is_chunked_if_unbounded: bool) -> ResponseBody {
         let rest = match framing {
             BodyFraming::Empty => RestOfBody::None,
@@ -42,7 +43,7 @@ impl ResponseBody {
         ResponseBody { rest, has_chunks, forwarded_bytes: 0 }
     }
 
-    /// The bytes of the body that have been forwarded, without what chunks add.
+    /// The bytes of the body that riskgate has forwarded, without the framing of chunks.
     pub fn forwarded_bytes(&self) -> u64 {
         self.forwarded_bytes
     }
@@ -57,11 +58,11 @@ impl ResponseBody {
         self.has_chunks
     }
 
-    /// Moves the part of the body that has arrived from `arrived` to `out`. Bytes after the end of
-    /// the body stay in `arrived`.
+    /// Moves the body from `arrived` to `out`, as far as it has arrived. Bytes after the end of the
+    /// body stay in `arrived`.
     ///
     /// # Errors
-    /// Returns an error if a chunk is malformed. The part before it is in `out`.
+    /// Returns an error if a chunk is malformed. The part of the body before it is in `out`.
     pub fn forward_arrived_bytes(
         &mut self,
         arrived: &mut BytesMut,

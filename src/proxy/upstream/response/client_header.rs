@@ -1,4 +1,4 @@
-//! The header of a forwarded response, as the client's protocol writes it.
+//! The header of a forwarded response, over HTTP/1.1 and over HTTP/2.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
@@ -10,12 +10,13 @@ use crate::message::response::{FieldName, finish_http1_header, header_field, wri
 /// The number of fields for which a header of HTTP/2 has space at first.
 const EXPECTED_FIELDS: usize = 16;
 
-/// The header of a forwarded response that is being written.
+/// A header that riskgate writes for a forwarded response.
 pub trait ClientHeader: Send {
-    /// Whether a body without a length is sent in chunks. HTTP/2 marks the end of every body.
+    /// Whether the client gets a body without a length in chunks. HTTP/2 marks the end of a body
+    /// without chunks.
     const HAS_CHUNKS: bool;
 
-    /// Sets the status; the first call.
+    /// Sets the status. The caller calls this method first.
     fn set_status(&mut self, status: u16) -> Result<(), MalformedResponse>;
 
     /// Adds a field of the server.
@@ -30,7 +31,7 @@ pub trait ClientHeader: Send {
 pub struct Http1Header(Vec<u8>);
 
 impl Http1Header {
-    /// Begins a header in this buffer, which is emptied.
+    /// Empties this buffer and begins a header in it.
     pub fn in_buffer(mut buffer: Vec<u8>) -> Http1Header {
         buffer.clear();
         Http1Header(buffer)
@@ -92,7 +93,7 @@ impl ClientHeader for Http2Header {
     }
 
     fn add_own_field(&mut self, field: &FieldName, value: &[u8]) {
-        // riskgate's own values are visible ASCII; any other value is a bug and left out.
+        // riskgate's own values are visible ASCII. Any other value is a bug, and is left out.
         if let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) {
             let _ = self.append(field.name.clone(), value);
         }
