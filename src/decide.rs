@@ -1,8 +1,8 @@
 //! Decides a sign-up: the canonical inbox of an address, facts about the sign-up, counts of earlier
-//! ones, and the operator's rules.
+//! sign-ups, and the operator's rules.
 //!
-//! [`decide`] is one pure function. Screening, `[authz]` and `POST /v1/assess` call it. It waits
-//! for nothing: counts are in memory, and a thread exchanges sign-ups with the store.
+//! [`decide`] is one pure function. Screening, `[authz]` and `POST /v1/assess` call it. No decision
+//! waits for the store: counts are in memory, and a thread exchanges sign-ups with the store.
 
 mod condition;
 mod counts;
@@ -15,8 +15,8 @@ mod sync;
 
 pub use self::condition::{Condition, ConditionFault, find_contradiction};
 pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts, MAX_COUNT};
-pub use self::inbox::{CanonicalInbox, InboxRules, canonical_text};
+pub use self::inbox::{CanonicalInbox, InboxRules, canonical_address_text};
 pub use self::pseudonymizer::{InboxSecret, MIN_SECRET_BYTES, Pseudonymizer, Scope};
 pub use self::rules::{Action, Decision, DecisionRule, ScorePolicy, decide, decide_strictest};
-pub use self::sign_ups::SignUps;
+pub use self::sign_ups::SignUpCounter;
 pub use self::sync::{SignUpSync, delete_expired_sign_ups};

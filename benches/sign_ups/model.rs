@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use riskgate::config::{Config, ConfigFile, ConfigSources};
-use riskgate::decide::{Action, DecisionRule, InboxSecret, Scope, ScorePolicy, SignUps, decide};
+use riskgate::decide::{
+    Action, DecisionRule, InboxSecret, Scope, ScorePolicy, SignUpCounter, decide,
+};
 use riskgate::gate::address_facts::facts_of_address;
 use riskgate::model::email::EmailAddress;
 use riskgate::table::{Table, TableLocation};
@@ -16,7 +18,7 @@ const ROUTE: &str = "/signup";
 /// Decides forms and counts them.
 pub struct Model {
     table: Table,
-    sign_ups: SignUps,
+    sign_ups: SignUpCounter,
     rules: Vec<DecisionRule>,
     /// How long each decision took.
     pub times: Vec<Duration>,
@@ -26,7 +28,7 @@ impl Model {
     /// A model that has counted nothing yet.
     pub fn new(rules: Vec<DecisionRule>) -> Model {
         let secret = InboxSecret::new(&[7; 32]).expect("a secret");
-        let sign_ups = SignUps::with_secret(Some(&secret)).expect("the list of inbox rules");
+        let sign_ups = SignUpCounter::with_secret(Some(&secret)).expect("the list of inbox rules");
         sign_ups.set_loaded();
         Model {
             table: Table::load(&TableLocation::Bundled).expect("the bundled table"),
@@ -42,7 +44,13 @@ impl Model {
         let lookup = self.table.lookup(address.domain(), form.at);
         let started = Instant::now();
         let (client, scope) = (Some(form.client), Scope::Deployment);
-        let sign_up = self.sign_ups.identify(&address, client, !lookup.is_shared(), scope, form.at);
+        let sign_up = self.sign_ups.make_sign_up(
+            &address,
+            client,
+            !lookup.is_protected_or_free_provider(),
+            scope,
+            form.at,
+        );
         let sign_up = sign_up.expect("a secret");
         let counts = self.sign_ups.count_others(&sign_up);
         let mut facts = facts_of_address(&address, &lookup, self.table.role_score());

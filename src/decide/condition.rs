@@ -16,9 +16,8 @@ const OPERATORS: [(&str, Operator); 7] = [
     ("in", Operator::In),
 ];
 
-/// Operators of other languages, each with what to write instead.
-/// Words of other languages in place of a fact, each with what a rule has.
-const OTHER_FACTS: [(&[&str], &str); 4] = [
+/// Words that people write in place of a fact, each with what to write instead.
+const FOREIGN_FACT_NAMES: [(&[&str], &str); 4] = [
     (
         &["email", "address", "mail", "host"],
         "domain, as in domain in [example.com]: rules know no addresses",
@@ -29,7 +28,8 @@ const OTHER_FACTS: [(&[&str], &str); 4] = [
 ];
 
 const NO_PATTERNS: &str = "== or in, with whole names: rules have no patterns";
-const OTHER_OPERATORS: [(&str, &str); 36] = [
+/// Operators of other languages, each with what to write instead.
+const FOREIGN_OPERATORS: [(&str, &str); 36] = [
     ("contains", NO_PATTERNS),
     ("like", NO_PATTERNS),
     ("matches", NO_PATTERNS),
@@ -85,7 +85,7 @@ pub struct ConditionFault {
     pub expected: String,
     /// The words that could stand there.
     pub candidates: &'static [&'static str],
-    /// What to write instead.
+    /// What to write instead, if riskgate can tell.
     pub meant: Option<String>,
 }
 
@@ -105,13 +105,13 @@ enum Relation {
     AtLeast,
 }
 
-/// How the value of a fact is compared, and with what.
+/// What a condition says about the value of its fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Comparison {
     Number(Relation, u32),
     NumberIn(Vec<u32>),
     Truth(bool),
-    /// Whether the text is one of these.
+    /// With `true`, the text is one of these; with `false`, it is none of them.
     Text(bool, Vec<String>),
 }
 
@@ -162,7 +162,7 @@ impl Condition {
         Ok(Condition { fact, comparison, text: text.trim().to_owned() })
     }
 
-    /// Whether the condition holds. It does not if its fact has no value.
+    /// Whether the condition holds. A condition about a fact without a value never holds.
     pub fn holds(&self, facts: &Facts<'_>) -> bool {
         match (&self.comparison, facts.value(self.fact)) {
             (Comparison::Number(relation, number), Some(FactValue::Number(value))) => {
@@ -179,7 +179,7 @@ impl Condition {
         }
     }
 
-    /// The fact that it asks for.
+    /// The fact that the condition is about.
     pub fn fact(&self) -> Fact {
         self.fact
     }
@@ -202,7 +202,7 @@ impl Relation {
         }
     }
 
-    /// The numbers for which the relation may hold, for values of 0 to `max`.
+    /// The numbers to compare with, so that the relation holds for some value of 0 to `max`.
     fn sensible_numbers(self, max: u32) -> RangeInclusive<u32> {
         match self {
             Relation::Below => 1..=max,
@@ -212,7 +212,7 @@ impl Relation {
     }
 }
 
-/// A literal: its text without quotes, and where it stands.
+/// A literal: its text without quotes, and its place in the condition.
 struct Literal<'t> {
     text: &'t str,
     at: Range<usize>,
@@ -239,17 +239,18 @@ impl<'t> Scanner<'t> {
         start..self.at
     }
 
-    /// The fault of a condition that does not begin with a fact. `word` is the word there.
+    /// The fault of a condition that does not begin with a fact. `word` is the place of its first
+    /// word.
     fn fault_in_fact(&self, word: Range<usize>) -> ConditionFault {
         let expected = format!("a fact: {}", FACT_NAMES.join(", "));
         let sign = self.text[word.start..].chars().next().filter(|_| word.is_empty());
         let at = word.start..word.end + sign.map_or(0, char::len_utf8);
         let is_negation = sign == Some('!') || self.text[at.clone()].eq_ignore_ascii_case("not");
         let word = self.text[at.clone()].to_ascii_lowercase();
-        let other = OTHER_FACTS.iter().find(|(words, _)| words.contains(&word.as_str()));
+        let other = FOREIGN_FACT_NAMES.iter().find(|(words, _)| words.contains(&word.as_str()));
         let negation = is_negation.then_some("== false behind the fact instead");
         let meant = negation.or(other.map(|(_, own)| *own)).map(str::to_owned);
-        let meant = turn_around(self.text).or(meant);
+        let meant = swap_sides(self.text).or(meant);
         ConditionFault { candidates: &FACT_NAMES, meant, ..fault(at, expected) }
     }
 
@@ -260,8 +261,8 @@ impl<'t> Scanner<'t> {
         is_next
     }
 
-    /// Takes a whole sign or word, and finds the operator that it is. So `===` is never taken for
-    /// `==` and a literal.
+    /// Takes a whole sign or word, and finds the operator of this spelling. So `===` is a fault,
+    /// and never `==` before a literal.
     fn take_operator(&mut self) -> Result<(Operator, Range<usize>), ConditionFault> {
         let mut at = self.take_while(is_sign_char);
         if at.is_empty() {
@@ -277,7 +278,7 @@ impl<'t> Scanner<'t> {
         let second = self.take_while(is_word_char);
         let both = format!("{found} {}", &self.text[second.clone()]);
         let find = |sign: &str| {
-            let other = OTHER_OPERATORS.iter().find(|(it, _)| it.eq_ignore_ascii_case(sign));
+            let other = FOREIGN_OPERATORS.iter().find(|(it, _)| it.eq_ignore_ascii_case(sign));
             let own = OPERATORS.iter().find(|(it, _)| it.eq_ignore_ascii_case(sign));
             other.map(|(_, own)| *own).or_else(|| own.map(|(own, _)| *own))
         };
@@ -288,7 +289,9 @@ impl<'t> Scanner<'t> {
                 ConditionFault { meant, ..fault(at.start..second.end, expected) }
             }
             None => {
-                let range = || found.eq_ignore_ascii_case("between").then(|| range_of(self.text));
+                let range = || {
+                    found.eq_ignore_ascii_case("between").then(|| conditions_for_range(self.text))
+                };
                 let meant = find(found).map(str::to_owned).or_else(|| range().flatten());
                 ConditionFault { meant, ..fault(at, expected) }
             }
@@ -304,7 +307,8 @@ impl<'t> Scanner<'t> {
             let rest = self.text[self.at..].trim().trim_matches(['(', ')', '{', '}']);
             let is_of_list = |c: char| is_literal_char(c) || matches!(c, ',' | ' ');
             let is_list = !rest.is_empty() && rest.chars().all(is_of_list);
-            let meant = range_of(self.text).or_else(|| is_list.then(|| format!("[{rest}]")));
+            let meant =
+                conditions_for_range(self.text).or_else(|| is_list.then(|| format!("[{rest}]")));
             let fault = fault(self.at..self.text.len(), "a list such as [a, b]");
             return Err(ConditionFault { meant, ..fault });
         }
@@ -343,8 +347,9 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// Returns the conditions that `10 < risk_score < 80` or `80 <= risk_score` is meant for.
-fn turn_around(text: &str) -> Option<String> {
+/// Returns the conditions that somebody means who writes the fact behind a value, as in
+/// `80 <= risk_score` or `10 < risk_score < 80`. `None` for any other text.
+fn swap_sides(text: &str) -> Option<String> {
     let mut scanner = Scanner { text, at: 0 };
     let mut words = Vec::new();
     while scanner.skip_blanks() < text.len() {
@@ -374,9 +379,9 @@ fn turn_around(text: &str) -> Option<String> {
     })
 }
 
-/// Returns the conditions that a range such as `risk_score in 10..80` or `risk_score between 10
-/// and 80` is meant for.
-fn range_of(text: &str) -> Option<String> {
+/// Returns the conditions that somebody means who writes a range, as in `risk_score in 10..80` or
+/// `risk_score between 10 and 80`. `None` for any other text.
+fn conditions_for_range(text: &str) -> Option<String> {
     let (fact, range) = text.trim().split_once(' ')?;
     let is_word =
         |word: &&str| !word.is_empty() && !matches!(*word, "in" | "between" | "and" | "to");
@@ -392,7 +397,8 @@ fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The characters of a literal without quotes, and those of patterns and addresses.
+/// Whether a character may be in a literal without quotes. Includes the characters of patterns and
+/// addresses, so that a fault names the whole pattern or address.
 fn is_literal_char(c: char) -> bool {
     is_word_char(c) || matches!(c, '.' | '-' | '*' | '@')
 }
@@ -402,7 +408,7 @@ fn is_sign_char(c: char) -> bool {
     !is_word_char(c) && !c.is_whitespace() && !is_of_literal
 }
 
-/// Returns the index of the first condition that can't hold together with those before it.
+/// Returns the index of the first condition that can't hold together with the conditions before it.
 pub fn find_contradiction(conditions: &[Condition]) -> Option<usize> {
     (1..conditions.len()).find(|last| {
         let fact = conditions[*last].fact;
@@ -438,7 +444,7 @@ fn can_hold_together(fact_type: FactType, comparisons: &[&Comparison]) -> bool {
         FactType::Number(max) => (0..=max).any(holds_for_number),
         FactType::Truth => comparisons.iter().all(|it| *it == comparisons[0]),
         FactType::Word(words) => words.iter().any(|word| holds_for_text(word)),
-        // Without a list, some other domain is possible.
+        // Conditions that list no domains hold for some domain.
         FactType::Domain => listed.next().is_none_or(|all| all.iter().any(|it| holds_for_text(it))),
     }
 }
@@ -651,7 +657,7 @@ mod tests {
             let fault = Condition::parse(text).expect_err(text);
             (text[fault.at].to_owned(), fault.meant)
         };
-        for (sign, own) in OTHER_OPERATORS {
+        for (sign, own) in FOREIGN_OPERATORS {
             let own = Some(own);
             assert_eq!(
                 meant(&format!("risk_score {sign} 3")),

@@ -1,10 +1,11 @@
 //! Counts of sign-ups in memory: sets of pseudonyms, each with the time at which it was last seen.
 //!
-//! A count is exact up to [`MAX_COUNT`], unless members were forgotten. A set keeps the members
-//! that were seen last, one more than a count can reach, so that a busy domain takes no place from
-//! others. All sets of one kind have a fixed number of members in each of their parts, and a part
-//! that is full forgets the one that was not seen for longest. So a count may be too low, but never
-//! too high.
+//! A *set* has an owner (an inbox, a domain or a network) and members (addresses or inboxes). A
+//! count is the number of members of a set, and is exact up to [`MAX_COUNT`], unless members were
+//! forgotten. A set keeps the members that were seen last, at most one more than a count can reach,
+//! so that a busy domain takes no place from others. All sets of one kind are in a fixed number of
+//! parts of a fixed size. A full part forgets the member that was not seen for longest. So a count
+//! may be too low, but never too high.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -12,29 +13,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 
+use crate::model::believed_time::MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS;
 use crate::model::sign_up::{Pseudonym, SIGN_UP_LIFETIME_SECONDS, SignUp};
 
 use super::facts::{CountFacts, MAX_COUNT};
 
-/// The most pairs of an inbox and an address.
-const MAX_ADDRESSES: usize = 1_000_000;
-/// The most pairs of a domain and an inbox, and of a network and an inbox.
-const MAX_INBOXES: usize = 200_000;
-/// The number of parts that are locked apart from each other. All members of a set are in one part.
-const PARTS: usize = 16;
-/// The most members of one set: a count leaves one out.
-const MAX_MEMBERS: u32 = MAX_COUNT + 1;
+/// The most pairs of an inbox and an address in memory.
+const MAX_INBOX_ADDRESS_PAIRS: usize = 1_000_000;
+/// The most pairs of a domain and an inbox in memory, and the most pairs of a network and an inbox.
+const MAX_OWNER_INBOX_PAIRS: usize = 200_000;
+/// The number of parts for the sets of one kind. Each part has a lock of its own. All members of a
+/// set are in one part.
+const PART_COUNT: usize = 16;
+/// The most members of one set. A count leaves out the sign-up that it is for.
+const MAX_SET_MEMBERS: u32 = MAX_COUNT + 1;
 
-/// How far ahead of a sign-up another one may be that counts: nodes agree on the time up to this.
-/// One further ahead was counted by a wrong clock.
-pub(super) const MAX_AHEAD_SECONDS: i64 = 5;
-
-/// A sign-up that is repeated within so many seconds is not added again, so that a double click
-/// costs no write. Its time stays that of the first one.
+/// If a sign-up is repeated within so many seconds, it is not added again, so that a double click
+/// costs no write. The first sign-up keeps its time.
 const REPEAT_SECONDS: i64 = 60;
 
-const HOUR: i64 = 3_600;
-const DAY: i64 = 24 * HOUR;
+const HOUR_SECONDS: i64 = 3_600;
+const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
 
 /// The sign-ups of the last 30 days, as far as they fit.
 pub struct SignUpCounts {
@@ -44,9 +43,9 @@ pub struct SignUpCounts {
 }
 
 impl SignUpCounts {
-    /// Counts that are all 0. They take memory as sign-ups arrive.
+    /// Counts without sign-ups. Their memory grows as sign-ups arrive.
     pub fn new() -> SignUpCounts {
-        SignUpCounts::with_capacities(MAX_ADDRESSES, MAX_INBOXES)
+        SignUpCounts::with_capacities(MAX_INBOX_ADDRESS_PAIRS, MAX_OWNER_INBOX_PAIRS)
     }
 
     fn with_capacities(addresses: usize, inboxes: usize) -> SignUpCounts {
@@ -57,18 +56,21 @@ impl SignUpCounts {
         }
     }
 
-    /// Adds a sign-up. To add it again changes nothing.
+    /// Adds a sign-up to its sets. If a set has its member already, the member keeps the later of
+    /// both times.
     pub fn add(&self, sign_up: &SignUp) {
         for (sets, owner, member) in self.pairs(sign_up) {
             sets.add(owner, member, sign_up.at);
         }
     }
 
-    /// Adds the sign-ups of one form, and returns those that it has added: not one that is repeated
-    /// within [`REPEAT_SECONDS`]. A form makes one account, whatever addresses are in it, so it
-    /// raises each count by one at most.
+    /// Adds the sign-ups of one form, and returns the added ones. Leaves out a sign-up that is
+    /// repeated within [`REPEAT_SECONDS`]. A form makes one account, whatever addresses are in it.
+    /// So the form raises each count by one at most: further new addresses of an inbox are left
+    /// out, and an added sign-up may lack its domain or its client.
     pub fn add_form(&self, sign_ups: &[SignUp]) -> Vec<SignUp> {
-        // The owners whose sets have a new member. A pseudonym owns sets of one kind only.
+        // The owners whose sets the form gives a new member. A pseudonym owns sets of one kind
+        // only.
         let mut raised: Vec<Pseudonym> = Vec::new();
         let mut added = Vec::new();
         for sign_up in sign_ups {
@@ -99,16 +101,16 @@ impl SignUpCounts {
         added
     }
 
-    /// Forgets the sign-ups of some inboxes. Looks at all pairs of a domain or a network with an
-    /// inbox: some ten milliseconds, in which no part is locked for longer than one.
+    /// Forgets the sign-ups of these inboxes. Looks at all pairs of a domain or a network with an
+    /// inbox. This takes some ten milliseconds, but no part stays locked for more than one.
     pub fn forget_inboxes(&self, inboxes: &HashSet<Pseudonym>) {
         inboxes.iter().for_each(|inbox| self.addresses_by_inbox.remove_set(*inbox));
-        let members: HashSet<u64> = inboxes.iter().copied().map(member_bits).collect();
+        let members: HashSet<u64> = inboxes.iter().copied().map(kept_bits_of).collect();
         self.inboxes_by_domain.remove_members(&members);
         self.inboxes_by_client.remove_members(&members);
     }
 
-    /// The pairs of owner and member that a sign-up adds, with their sets.
+    /// The pairs of owner and member that a sign-up adds, each with the sets of its kind.
     fn pairs(&self, sign_up: &SignUp) -> impl Iterator<Item = (&Sets, Pseudonym, Pseudonym)> {
         let SignUp { inbox, address, domain, client, .. } = *sign_up;
         let of_domain = domain.map(|owner| (&self.inboxes_by_domain, owner, inbox));
@@ -117,7 +119,7 @@ impl SignUpCounts {
         [Some(of_inbox), of_domain, of_client].into_iter().flatten()
     }
 
-    /// The counts of sign-ups besides this one, at its time.
+    /// The counts of sign-ups other than this one, at the time of this one.
     pub fn count_others(&self, sign_up: &SignUp) -> CountFacts {
         let SignUp { at, inbox, address, domain, client } = *sign_up;
         let inboxes = |sets: &Sets, owner: Option<Pseudonym>, seconds| {
@@ -126,36 +128,36 @@ impl SignUpCounts {
         let addresses = self.addresses_by_inbox.count(inbox, address, at, SIGN_UP_LIFETIME_SECONDS);
         CountFacts {
             inbox_accounts_30d: Some(addresses),
-            domain_accounts_1h: inboxes(&self.inboxes_by_domain, domain, HOUR),
-            domain_accounts_1d: inboxes(&self.inboxes_by_domain, domain, DAY),
-            client_accounts_1h: inboxes(&self.inboxes_by_client, client, HOUR),
+            domain_accounts_1h: inboxes(&self.inboxes_by_domain, domain, HOUR_SECONDS),
+            domain_accounts_1d: inboxes(&self.inboxes_by_domain, domain, DAY_SECONDS),
+            client_accounts_1h: inboxes(&self.inboxes_by_client, client, HOUR_SECONDS),
         }
     }
 }
 
 /// Sets of one kind, in parts with a lock each.
-struct Sets(Box<[Mutex<Part>; PARTS]>);
+struct Sets(Box<[Mutex<Part>; PART_COUNT]>);
 
 impl Sets {
     fn new(capacity: usize) -> Sets {
-        let part = |_| Mutex::new(Part::new(capacity.div_ceil(PARTS)));
+        let part = |_| Mutex::new(Part::new(capacity.div_ceil(PART_COUNT)));
         Sets(Box::new(std::array::from_fn(part)))
     }
 
     fn part_of(&self, owner: Pseudonym) -> MutexGuard<'_, Part> {
-        let part = &self.0[usize::from(owner.0[15]) % PARTS];
+        let part = &self.0[usize::from(owner.0[15]) % PART_COUNT];
         part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, owner: Pseudonym, member: Pseudonym, at: i64) {
         let Ok(at) = u32::try_from(at) else { return };
-        self.part_of(owner).add(owner, member_bits(member), at);
+        self.part_of(owner).add(owner, kept_bits_of(member), at);
     }
 
     /// When the member was seen; `None` if the set does not have it.
     fn seen_at(&self, owner: Pseudonym, member: Pseudonym) -> Option<i64> {
         let part = self.part_of(owner);
-        let index = part.find(owner, member_bits(member))?;
+        let index = part.find(owner, kept_bits_of(member))?;
         Some(part.entries[index as usize].seen_at.into())
     }
 
@@ -169,17 +171,19 @@ impl Sets {
         }
     }
 
-    /// The members that were seen in the last `seconds` up to `at`, besides `except`.
+    /// Counts the members that were seen in the last `seconds` up to `at`, other than `except`. A
+    /// member may be ahead of `at` by [`MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS`]: one further ahead is
+    /// of a wrong clock.
     fn count(&self, owner: Pseudonym, except: Pseudonym, at: i64, seconds: i64) -> u32 {
         let second = |at| u32::try_from(at).unwrap_or(0);
-        let times = second(at - seconds + 1)..=second(at + MAX_AHEAD_SECONDS);
-        self.part_of(owner).count(owner, member_bits(except), &times)
+        let times = second(at - seconds + 1)..=second(at + MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS);
+        self.part_of(owner).count(owner, kept_bits_of(except), &times)
     }
 }
 
-/// The part of a member's pseudonym that is kept. Two members of one set with the same bits count
-/// as one.
-fn member_bits(member: Pseudonym) -> u64 {
+/// The bits of a member's pseudonym that the sets keep. Two members of one set with the same bits
+/// count as one.
+fn kept_bits_of(member: Pseudonym) -> u64 {
     first_bits(&member.0)
 }
 
@@ -189,14 +193,15 @@ fn first_bits(bytes: &[u8; 16]) -> u64 {
     u64::from_le_bytes(first)
 }
 
-/// The index of no entry.
+/// Stands for no entry where an index is expected.
 const NO_ENTRY: u32 = u32::MAX;
 
-/// Some sets. Each member of a set is an entry. Two chains link the entries: that of its set by the
-/// time at which the members were seen, and that of the part by when they were added or seen again.
+/// The sets of some owners, behind one lock. Each member of a set is an entry. An entry is in two
+/// chains: the chain of its set, ordered by the time at which members were seen, and the chain of
+/// the part, ordered by when members were added or seen again.
 struct Part {
     entries: Vec<Entry>,
-    /// The indexes of entries that were removed, and hold nothing.
+    /// The indexes of removed entries, which hold nothing.
     free: Vec<u32>,
     capacity: usize,
     /// The index of each entry, by owner and member.
@@ -212,14 +217,14 @@ struct Part {
 struct Entry {
     owner: Pseudonym,
     member: u64,
-    /// When it was last seen, in seconds since 1970.
+    /// When the member was last seen, in seconds since 1970.
     seen_at: u32,
-    /// The neighbors in the chain of the set. The newest member has the oldest one here as `newer`.
+    /// The neighbours in the chain of the set. `newer` of the newest member is the oldest member.
     older: u32,
     newer: u32,
-    /// Of the newest member of a set: how many members the set has.
+    /// In the newest member of a set, the number of the set's members; 0 or outdated in others.
     members: u32,
-    /// The neighbors in the chain of the part.
+    /// The neighbours in the chain of the part.
     forgotten_before: u32,
     forgotten_after: u32,
 }
@@ -246,7 +251,7 @@ impl Entry {
     };
 
     fn pair_hash(owner: Pseudonym, member: u64) -> u64 {
-        // Both are pseudorandom already.
+        // The owner and the member are pseudorandom already.
         first_bits(&owner.0) ^ member.rotate_left(32)
     }
 }
@@ -327,7 +332,7 @@ impl Part {
         }
     }
 
-    /// Takes an entry out of all that leads to it, and empties it.
+    /// Takes an entry out of the hash table and both chains, and empties the entry.
     fn remove(&mut self, index: u32) {
         let Entry { owner, member, .. } = self.entries[index as usize];
         let hash = Entry::pair_hash(owner, member);
@@ -338,10 +343,11 @@ impl Part {
         self.entries[index as usize] = Entry::UNLINKED;
     }
 
-    /// Returns the place for a new member of a set: a free one, a further one, or that of a member
-    /// that is forgotten. `None` if the set is full of members that were seen later.
+    /// Returns the index for a new member of a set: of a free entry, of a further entry, or of a
+    /// member that is forgotten. `None` if the set is full of members that were seen at `seen_at`
+    /// or later.
     fn take_place(&mut self, owner: Pseudonym, seen_at: u32) -> Option<u32> {
-        let full_set = self.set_of(owner).filter(|set| set.members == MAX_MEMBERS);
+        let full_set = self.set_of(owner).filter(|set| set.members == MAX_SET_MEMBERS);
         let forgotten = match full_set {
             Some(set) if self.entries[set.oldest as usize].seen_at >= seen_at => return None,
             Some(set) => set.oldest,
@@ -367,8 +373,8 @@ impl Part {
         Some(Set { owner, newest, oldest, members })
     }
 
-    /// Links an entry into both chains: in that of its set before the members that were seen
-    /// earlier, and in that of the part at the end.
+    /// Links an entry into both chains: into the chain of its set by the time, and into the chain
+    /// of the part at the end.
     fn link(&mut self, index: u32) {
         let Entry { owner, seen_at, .. } = self.entries[index as usize];
         let empty = Set { owner, newest: NO_ENTRY, oldest: NO_ENTRY, members: 0 };
@@ -416,19 +422,19 @@ impl Part {
         }
     }
 
-    /// The link from an entry to the newer member of its set; that of the set to its oldest member
-    /// if there is no such entry.
+    /// The link from the entry at `index` to the newer member of its set. Without such an entry,
+    /// `oldest`: the link from the set to its oldest member.
     fn newer_of<'l>(&'l mut self, index: u32, oldest: &'l mut u32) -> &'l mut u32 {
         self.entries.get_mut(index as usize).map_or(oldest, |entry| &mut entry.newer)
     }
 
-    /// The link from an entry to the older member of its set; that of the set to its newest member
-    /// if there is no such entry.
+    /// The link from the entry at `index` to the older member of its set. Without such an entry,
+    /// `newest`: the link from the set to its newest member.
     fn older_of<'l>(&'l mut self, index: u32, newest: &'l mut u32) -> &'l mut u32 {
         self.entries.get_mut(index as usize).map_or(newest, |entry| &mut entry.older)
     }
 
-    /// Stores a set; removes it if it has no member.
+    /// Stores the description of a set in its newest member; removes the set if it has no member.
     fn store_set(&mut self, set: Set) {
         let hash = first_bits(&set.owner.0);
         if let Some(newest) = self.entries.get_mut(set.newest as usize) {
@@ -494,10 +500,10 @@ mod tests {
         let first = sign_up(1_000, 1, 1, 1, 1);
         let add = |at, of: SignUp| counts.add_form(&[SignUp { at, ..of }]).len();
         assert_eq!([1_000, 1_001, 1_059].map(|at| add(at, first)), [1, 0, 0]);
-        // From another network, it is another one.
+        // A sign-up of the same address from another network is another sign-up.
         assert_eq!(add(1_059, SignUp { client: Some(pseudonym(4, 2)), ..first }), 1);
         assert_eq!([1_060, 1_119].map(|at| add(at, first)), [1, 0]);
-        // It counts for an hour from the time at which it was added last.
+        // The address counts for an hour from the time at which it was added last.
         let other = sign_up(0, 2, 2, 1, 1);
         let count = |at| counts.count_others(&SignUp { at, ..other }).domain_accounts_1h;
         assert_eq!([4_659, 4_660].map(count), [Some(1), Some(0)]);
@@ -508,10 +514,10 @@ mod tests {
         let counts = SignUpCounts::new();
         counts.add(&sign_up(1_000, 1, 1, 1, 1));
         let at = |seconds| counts.count_others(&sign_up(1_000 + seconds, 2, 2, 1, 1));
-        assert_eq!(at(HOUR - 1).domain_accounts_1h, Some(1));
-        assert_eq!(at(HOUR).domain_accounts_1h, Some(0));
-        assert_eq!(at(DAY - 1).domain_accounts_1d, Some(1));
-        assert_eq!(at(DAY).domain_accounts_1d, Some(0));
+        assert_eq!(at(HOUR_SECONDS - 1).domain_accounts_1h, Some(1));
+        assert_eq!(at(HOUR_SECONDS).domain_accounts_1h, Some(0));
+        assert_eq!(at(DAY_SECONDS - 1).domain_accounts_1d, Some(1));
+        assert_eq!(at(DAY_SECONDS).domain_accounts_1d, Some(0));
         let at = |seconds| counts.count_others(&sign_up(1_000 + seconds, 1, 2, 1, 1));
         assert_eq!(at(SIGN_UP_LIFETIME_SECONDS - 1).inbox_accounts_30d, Some(1));
         assert_eq!(at(SIGN_UP_LIFETIME_SECONDS).inbox_accounts_30d, Some(0));
@@ -520,7 +526,7 @@ mod tests {
     #[test]
     fn sign_ups_of_a_clock_that_was_ahead_do_not_count() {
         let counts = SignUpCounts::new();
-        counts.add(&sign_up(1_000 + 2 * DAY, 1, 1, 1, 1));
+        counts.add(&sign_up(1_000 + 2 * DAY_SECONDS, 1, 1, 1, 1));
         counts.add(&sign_up(1_000, 2, 2, 1, 1));
         counts.add(&sign_up(1_004, 3, 3, 1, 1));
         let found = counts.count_others(&sign_up(1_001, 9, 9, 1, 1));
@@ -588,9 +594,9 @@ mod tests {
                     found.inbox_accounts_30d,
                     distinct(|it| it.address, |it| Some(it.inbox), SIGN_UP_LIFETIME_SECONDS),
                 ),
-                (found.domain_accounts_1h, distinct(|it| it.inbox, |it| it.domain, HOUR)),
-                (found.domain_accounts_1d, distinct(|it| it.inbox, |it| it.domain, DAY)),
-                (found.client_accounts_1h, distinct(|it| it.inbox, |it| it.client, HOUR)),
+                (found.domain_accounts_1h, distinct(|it| it.inbox, |it| it.domain, HOUR_SECONDS)),
+                (found.domain_accounts_1d, distinct(|it| it.inbox, |it| it.domain, DAY_SECONDS)),
+                (found.client_accounts_1h, distinct(|it| it.inbox, |it| it.client, HOUR_SECONDS)),
             ];
             for (counted, expected) in pairs {
                 check(counted.unwrap(), expected);
@@ -660,7 +666,7 @@ mod tests {
         }
         // One that arrives late takes no place from a later one.
         counts.add(&sign_up(5_000, 9_000, 9_000, 1, 9_000));
-        let at = 10_000 + 1_999 + HOUR - 500;
+        let at = 10_000 + 1_999 + HOUR_SECONDS - 500;
         let found = counts.count_others(&sign_up(at, 8_000, 8_000, 1, 8_000));
         assert_eq!(found.domain_accounts_1h, Some(500));
     }

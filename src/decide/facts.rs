@@ -25,20 +25,20 @@ pub enum Fact {
     IsAlias,
     /// Whether the address belongs to a function or a machine.
     IsRole,
-    /// The other addresses of this inbox that signed up within 30 days.
+    /// How many other addresses of this inbox signed up within 30 days.
     InboxAccounts30d,
-    /// The inboxes of the registrable domain that signed up within an hour.
+    /// How many other inboxes of the registrable domain signed up within an hour.
     DomainAccounts1h,
-    /// The inboxes of the registrable domain that signed up within a day.
+    /// How many other inboxes of the registrable domain signed up within a day.
     DomainAccounts1d,
-    /// The inboxes that signed up from the client's network within an hour.
+    /// How many other inboxes signed up from the client's network within an hour.
     ClientAccounts1h,
 }
 
-/// What the values of a fact are.
+/// The values that a fact may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactType {
-    /// Whole numbers up to this one.
+    /// Whole numbers from 0 to this one.
     Number(u32),
     /// `true` and `false`.
     Truth,
@@ -51,15 +51,15 @@ pub enum FactType {
 /// The value of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactValue<'f> {
-    /// Of a fact of the type `Number`.
+    /// The value of a fact of the type `Number`.
     Number(u32),
-    /// Of a fact of the type `Truth`.
+    /// The value of a fact of the type `Truth`.
     Truth(bool),
-    /// Of a fact of the types `Domain` and `Word`.
+    /// The value of a fact of the type `Domain` or `Word`.
     Text(&'f str),
 }
 
-/// The counts of sign-ups before this one. `None` is a count without a value.
+/// The counts of sign-ups other than the one to decide. `None` is a count without a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountFacts {
     /// See [`Fact::InboxAccounts30d`].
@@ -75,7 +75,7 @@ pub struct CountFacts {
 /// What is known about one sign-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts<'f> {
-    /// The domain; `None` for a text with none.
+    /// The domain of the address; `None` for a text without a domain.
     pub domain: Option<&'f str>,
     /// The risk score.
     pub risk_score: Score,
@@ -105,18 +105,18 @@ pub struct DomainFacts {
     pub is_alias: bool,
 }
 
-/// The highest count. It bounds the work for a count.
+/// The highest count: a count stops here, which bounds the work for it.
 pub const MAX_COUNT: u32 = 1_000;
 
 /// The names of [`Reason::ALL`].
-const REASONS: [&str; 4] = [
+const REASON_NAMES: [&str; 4] = [
     Reason::Safe.as_str(),
     Reason::Disposable.as_str(),
     Reason::Undeliverable.as_str(),
     Reason::RoleAccount.as_str(),
 ];
 /// The names of [`VerdictSource::ALL`].
-const VERDICT_SOURCES: [&str; 4] = [
+const VERDICT_SOURCE_NAMES: [&str; 4] = [
     VerdictSource::List.as_str(),
     VerdictSource::Rule.as_str(),
     VerdictSource::Dns.as_str(),
@@ -124,7 +124,7 @@ const VERDICT_SOURCES: [&str; 4] = [
 ];
 
 impl Fact {
-    /// All facts, in the order of an answer.
+    /// All facts, in the order in which answers have them.
     pub const ALL: [Fact; 12] = [
         Fact::Domain,
         Fact::RiskScore,
@@ -174,13 +174,13 @@ impl Fact {
         )
     }
 
-    /// What its values are.
+    /// The type of the fact's values.
     pub const fn fact_type(self) -> FactType {
         match self {
             Fact::Domain => FactType::Domain,
             Fact::RiskScore => FactType::Number(100),
-            Fact::Reason => FactType::Word(&REASONS),
-            Fact::VerdictSource => FactType::Word(&VERDICT_SOURCES),
+            Fact::Reason => FactType::Word(&REASON_NAMES),
+            Fact::VerdictSource => FactType::Word(&VERDICT_SOURCE_NAMES),
             Fact::IsFreeProvider | Fact::IsCorporateEmail | Fact::IsAlias | Fact::IsRole => {
                 FactType::Truth
             }
@@ -193,7 +193,7 @@ impl Fact {
 }
 
 impl CountFacts {
-    /// Gives a count a value. Other facts have none of their own here.
+    /// Sets the value of a count. Ignores a fact that is no count.
     pub fn set(&mut self, fact: Fact, number: u32) {
         match fact {
             Fact::InboxAccounts30d => self.inbox_accounts_30d = Some(number),
@@ -226,7 +226,7 @@ impl From<FactValue<'_>> for Value {
 }
 
 impl Facts<'_> {
-    /// The value of a fact; `None` if it has none.
+    /// The value of a fact; `None` if the fact has no value.
     pub fn value(&self, fact: Fact) -> Option<FactValue<'_>> {
         let counts = &self.counts;
         Some(match fact {
@@ -255,7 +255,7 @@ mod tests {
         for fact in Fact::ALL {
             assert_eq!(Fact::parse(fact.as_str()), Some(fact));
         }
-        assert_eq!(REASONS, Reason::ALL.map(Reason::as_str));
-        assert_eq!(VERDICT_SOURCES, VerdictSource::ALL.map(VerdictSource::as_str));
+        assert_eq!(REASON_NAMES, Reason::ALL.map(Reason::as_str));
+        assert_eq!(VERDICT_SOURCE_NAMES, VerdictSource::ALL.map(VerdictSource::as_str));
     }
 }

@@ -1,7 +1,8 @@
 //! The canonical inbox of an address: one text for all addresses of one mailbox.
 //!
-//! Only the providers' rules in `data/inbox-rules.csv` fold anything besides the case of ASCII
-//! letters. The DNS plays no part, so an inbox never changes with it.
+//! For every address, the case of ASCII letters, needless quotes and needless backslashes don't
+//! count. Only the providers' rules in `data/inbox-rules.csv` fold more. No DNS answer changes an
+//! inbox.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +15,7 @@ const BUILT_IN: &str = include_str!("../../data/inbox-rules.csv");
 /// The first line of the file that is no comment.
 const HEADER: &str = "domain,inbox_domain,folds,source";
 
-/// What the addresses of a domain have in common.
+/// How the addresses of a domain become inboxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct InboxRule {
     /// The domain of the canonical inbox.
@@ -22,8 +23,8 @@ struct InboxRule {
     folds: Vec<Fold>,
 }
 
-/// A way in which a provider takes two local parts for one mailbox.
-/// They apply in this order, so that nothing is left to fold.
+/// A way in which a provider takes two local parts for one mailbox. The folds of a rule apply in
+/// the order of this enum, so that the inbox of an inbox is itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fold {
     /// Dots don't count.
@@ -34,18 +35,18 @@ enum Fold {
     Underscores,
     /// A dot is a hyphen.
     HyphenIsDot,
-    /// What follows a `+` does not count.
+    /// A `+` and the text behind it don't count.
     Plus,
-    /// What follows a hyphen does not count.
+    /// A hyphen and the text behind it don't count.
     HyphenTag,
-    /// What follows a hyphen does not count, but the hyphen does: what stands before it is a name
-    /// of its own.
+    /// The text behind a hyphen does not count, but the hyphen does: the text
+    /// before the hyphen is a name of its own, and no plain local part.
     HyphenBase,
-    /// The mailbox is named by the label before the domain, not by the local part.
+    /// The label before the domain names the mailbox, and the local part does not count.
     Subdomain,
 }
 
-/// The inbox that an address belongs to. `Debug` does not print it.
+/// The inbox that an address belongs to. `Debug` prints only its domain.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CanonicalInbox {
     /// The local part, `@` and the domain.
@@ -113,7 +114,7 @@ impl InboxRules {
     /// The rules of this release.
     ///
     /// # Errors
-    /// Returns the first fault of the list; a test shows that it has none.
+    /// Returns the first fault of the list. A test shows that the list has no fault.
     pub fn built_in() -> Result<InboxRules, String> {
         InboxRules::parse(BUILT_IN)
     }
@@ -161,7 +162,7 @@ impl InboxRules {
         Ok(rules)
     }
 
-    /// Fails if the inbox of an inbox would be another one.
+    /// Fails if the inbox of an inbox would be another inbox.
     fn check_inbox_domains(&self) -> Result<(), String> {
         for (name, rule) in &self.by_domain {
             let of_inbox = self.by_domain.get(&rule.inbox_domain);
@@ -204,7 +205,7 @@ impl InboxRules {
             None => (local_part, domain),
             Some(rule) => {
                 let fold = |text: String, fold: &Fold| {
-                    // A provider has no mailbox for what is no local part any more.
+                    // If a fold leaves no valid local part, no mailbox has this name.
                     let folded = fold.apply(&text);
                     if EmailAddress::is_unquoted_local_part(&folded) { folded } else { text }
                 };
@@ -215,14 +216,14 @@ impl InboxRules {
     }
 }
 
-/// Returns an address as it counts: in lower case, without quotes and backslashes that it does not
-/// need. Tags and dots stay.
-pub fn canonical_text(address: &EmailAddress) -> String {
+/// Returns the spelling of an address by which riskgate counts addresses: in lower case, without
+/// needless quotes and backslashes. Tags and dots stay.
+pub fn canonical_address_text(address: &EmailAddress) -> String {
     format!("{}@{}", canonical_local_part(address), address.domain())
 }
 
-/// Returns the local part in lower case, without the quotes and backslashes that it does not need:
-/// all spellings name one mailbox (RFC 5321 section 4.1.2).
+/// Returns the local part in lower case, without needless quotes and backslashes: all spellings
+/// name one mailbox (RFC 5321 section 4.1.2).
 fn canonical_local_part(address: &EmailAddress) -> String {
     let written = address.local_part();
     let Some(inner) = written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
@@ -231,7 +232,7 @@ fn canonical_local_part(address: &EmailAddress) -> String {
     let mut meant = String::new();
     let mut characters = inner.chars();
     while let Some(c) = characters.next() {
-        // A backslash only says that the next character is meant.
+        // A backslash stands for the character behind it.
         meant.extend(if c == '\\' { characters.next() } else { Some(c) });
     }
     let meant = meant.to_ascii_lowercase();
@@ -337,7 +338,7 @@ mod tests {
         }
     }
 
-    /// A domain of each row, and one without a row.
+    /// A domain for each row, and a domain without a row.
     fn listed_domains() -> Vec<String> {
         let rows = BUILT_IN.lines().filter(|line| !line.starts_with('#') && *line != HEADER);
         let names = rows.filter_map(|line| line.split(',').next());

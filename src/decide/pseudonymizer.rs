@@ -1,5 +1,5 @@
-//! Pseudonyms of inboxes, addresses, domains and networks: HMAC-SHA-256 (RFC 2104, RFC 6234) under
-//! the inbox secret.
+//! Pseudonyms of inboxes, addresses, domains, networks and buckets of rates: the first 16 bytes of
+//! HMAC-SHA-256 (RFC 2104, RFC 6234) under the inbox secret.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -9,11 +9,11 @@ use crate::model::sign_up::Pseudonym;
 
 use super::inbox::CanonicalInbox;
 
-/// The shortest secret, in bytes.
+/// The length of the shortest secret, in bytes.
 pub const MIN_SECRET_BYTES: usize = 32;
 
-/// The secret of inbox ids: that of the store, or that of `inbox.secret_file`. `Debug` does not
-/// print it.
+/// The secret of inbox ids, from the store or from `inbox.secret_file`. `Debug` does not print the
+/// secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InboxSecret(Vec<u8>);
 
@@ -50,7 +50,7 @@ impl std::fmt::Debug for InboxSecret {
 }
 
 impl Pseudonymizer {
-    /// The key of this secret.
+    /// Makes pseudonyms under this secret.
     pub fn new(secret: &InboxSecret) -> Pseudonymizer {
         match Hmac::new_from_slice(&secret.0) {
             Ok(hmac) => Pseudonymizer(hmac),
@@ -58,7 +58,7 @@ impl Pseudonymizer {
         }
     }
 
-    /// The id of an inbox. In the scope of the deployment, it is the HMAC of the inbox's text
+    /// The id of an inbox. In the scope of the deployment, the id is made of the inbox's text
     /// alone, so that operators can compute the ids of the users that they have.
     pub fn inbox_id(&self, inbox: &CanonicalInbox, scope: Scope<'_>) -> Pseudonym {
         self.pseudonym("", inbox.as_str().as_bytes(), scope)
@@ -70,28 +70,30 @@ impl Pseudonymizer {
         self.pseudonym("ids", scope.as_bytes(), Scope::Deployment).to_string()
     }
 
-    /// The pseudonym of an address. `text` is that of [`canonical_text`](super::canonical_text).
-    pub fn address(&self, text: &str, scope: Scope<'_>) -> Pseudonym {
+    /// The pseudonym of an address. `text` is that of
+    /// [`canonical_address_text`](super::canonical_address_text).
+    pub fn address_pseudonym(&self, text: &str, scope: Scope<'_>) -> Pseudonym {
         self.pseudonym("address", text.as_bytes(), scope)
     }
 
     /// The pseudonym of a registrable domain.
-    pub fn domain(&self, registrable_name: &str, scope: Scope<'_>) -> Pseudonym {
+    pub fn domain_pseudonym(&self, registrable_name: &str, scope: Scope<'_>) -> Pseudonym {
         self.pseudonym("domain", registrable_name.as_bytes(), scope)
     }
 
     /// The pseudonym of a client's network.
-    pub fn client(&self, network: SignUpNetwork, scope: Scope<'_>) -> Pseudonym {
+    pub fn network_pseudonym(&self, network: SignUpNetwork, scope: Scope<'_>) -> Pseudonym {
         self.pseudonym("client", network.as_bytes(), scope)
     }
 
     /// The pseudonym of the bucket of a client's rate.
-    pub fn rate_bucket(&self, name: &str) -> Pseudonym {
+    pub fn rate_bucket_pseudonym(&self, name: &str) -> Pseudonym {
         self.pseudonym("rate", name.as_bytes(), Scope::Deployment)
     }
 
-    /// No two values of different kinds or scopes give one text, because no address, domain or name
-    /// of an account has a NUL.
+    /// Computes the HMAC of scope, kind and value, with a NUL behind the account and the kind. No
+    /// address, domain or name of an account has a NUL, so values of different kinds or scopes
+    /// never give the same input.
     fn pseudonym(&self, kind: &str, value: &[u8], scope: Scope<'_>) -> Pseudonym {
         let mut hmac = self.0.clone();
         if let Scope::Account(account) = scope {

@@ -37,22 +37,22 @@ impl Action {
 pub struct DecisionRule {
     /// The name, which no other rule has.
     pub name: SmolStr,
-    /// All of them must hold.
+    /// The rule decides only if all these conditions hold.
     pub conditions: Vec<Condition>,
     /// What follows.
     pub then: Action,
     /// The message of the refusal; that of the route if `None`.
     pub message: Option<String>,
-    /// Where the rule applies: prefixes of routes, `authz` and `assess`. `None` for everywhere.
+    /// Where the rule applies: prefixes of routes, `authz` and `assess`. `None`: everywhere.
     pub routes: Option<Vec<String>>,
 }
 
 /// Which scores block: `block_score` and `block_reasons` in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScorePolicy {
-    /// From this score on.
+    /// A score blocks from this value on.
     pub block_score: Score,
-    /// Only with one of these reasons.
+    /// A score blocks only with one of these reasons.
     pub block_reasons: Vec<Reason>,
 }
 
@@ -89,7 +89,8 @@ impl DecisionRule {
         self.conditions.iter().any(|condition| condition.fact() == fact)
     }
 
-    /// Whether this rule always holds where the other applies, so that the other never decides.
+    /// Whether this rule has no conditions and applies wherever the later rule applies. The later
+    /// rule then never decides.
     pub fn hides(&self, later: &DecisionRule) -> bool {
         let applies_everywhere = || match (&self.routes, &later.routes) {
             (None, _) => true,
@@ -104,8 +105,9 @@ impl DecisionRule {
     }
 }
 
-/// Decides a sign-up on a route. The first rule that holds decides. Unless it says `pass`, a score
-/// that blocks is `block`.
+/// Decides a sign-up on a route. The first rule that applies to the route and holds decides, with
+/// one exception: if the rule says `review` and the score blocks, the score decides. If no rule
+/// holds, the score decides.
 pub fn decide<'r>(
     facts: &Facts<'_>,
     route: &str,
@@ -123,8 +125,8 @@ pub fn decide<'r>(
     }
 }
 
-/// Decides about values of which a server may use any, and returns the strictest decision with its
-/// value; `None` without a value. Of decisions that are equally strict, that on the highest score
+/// Decides about values of which a server may use any. Returns the strictest decision with its
+/// value; `None` if there is no value. Of equally strict decisions, the one on the highest score
 /// counts. `facts_of` returns the facts about a value.
 pub fn decide_strictest<'r, V>(
     values: impl IntoIterator<Item = V>,

@@ -1,43 +1,46 @@
-//! The inbox ids and the counts of sign-ups, which all requests share.
+//! The counter of sign-ups, which all requests share: inbox ids, counts, and unwritten sign-ups.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::model::believed_time::MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS;
 use crate::model::email::EmailAddress;
 use crate::model::network::SignUpNetwork;
 use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry, apply_deletions};
 use crate::support::exchange_thread::ExchangeThread;
 use crate::support::snapshot::SnapshotCell;
 
-use super::counts::{MAX_AHEAD_SECONDS, SignUpCounts};
+use super::counts::SignUpCounts;
 use super::facts::CountFacts;
-use super::inbox::{InboxRules, canonical_text};
+use super::inbox::{InboxRules, canonical_address_text};
 use super::pseudonymizer::{InboxSecret, Pseudonymizer, Scope};
 
-/// The most sign-ups that wait to be written. While the store is down, further ones count on this
-/// node only.
+/// The most sign-ups that wait to be written to the store. While the store is down, further
+/// sign-ups count on this node only.
 const MAX_UNSAVED: usize = 10_000;
 
-/// Makes inbox ids, and counts sign-ups.
-pub struct SignUps {
+/// Makes inbox ids, counts sign-ups, and holds those that are not in the store yet.
+pub struct SignUpCounter {
     inbox_rules: InboxRules,
-    /// `None` until the secret is known. Then no id is made, and nothing is counted.
+    /// `None` until the secret is known. Until then, this node makes no ids, and counts nothing.
     pseudonymizer: SnapshotCell<Option<Pseudonymizer>>,
     counts: SignUpCounts,
     /// Whether the sign-ups in the store have been read.
     is_loaded: AtomicBool,
+    /// The sign-ups that are not in the store yet.
     unsaved: Mutex<Vec<SignUp>>,
     exchange_thread: ExchangeThread,
 }
 
-impl SignUps {
-    /// No sign-ups yet. Without a secret, no id is made until [`SignUps::set_pseudonymizer`].
+impl SignUpCounter {
+    /// A counter without sign-ups. Without a secret, it makes no ids until
+    /// [`SignUpCounter::set_pseudonymizer`] is called.
     ///
     /// # Errors
     /// As [`InboxRules::built_in`].
-    pub fn with_secret(secret: Option<&InboxSecret>) -> Result<SignUps, String> {
-        Ok(SignUps {
+    pub fn with_secret(secret: Option<&InboxSecret>) -> Result<SignUpCounter, String> {
+        Ok(SignUpCounter {
             inbox_rules: InboxRules::built_in()?,
             pseudonymizer: SnapshotCell::new(secret.map(Pseudonymizer::new)),
             counts: SignUpCounts::new(),
@@ -47,7 +50,7 @@ impl SignUps {
         })
     }
 
-    /// Sets what makes pseudonyms, once the secret is known.
+    /// Sets the maker of pseudonyms, once the secret is known.
     pub fn set_pseudonymizer(&self, pseudonymizer: Pseudonymizer) {
         self.pseudonymizer.publish(Some(pseudonymizer));
     }
@@ -62,12 +65,12 @@ impl SignUps {
         self.pseudonymizer.peek().is_some()
     }
 
-    /// Says that the sign-ups in the store have been read.
+    /// Records that the sign-ups in the store have been read.
     pub fn set_loaded(&self) {
         self.is_loaded.store(true, Ordering::Release);
     }
 
-    /// Whether ids are made, and counts have a value.
+    /// Whether this node makes ids, and counts have a value.
     pub fn is_ready(&self) -> bool {
         self.is_loaded() && self.has_secret()
     }
@@ -77,9 +80,10 @@ impl SignUps {
         self.is_loaded.load(Ordering::Acquire)
     }
 
-    /// Returns the sign-up of an address at this time; `None` until the secret is known. The domain
-    /// is counted if `counts_domain`.
-    pub fn identify(
+    /// Makes the sign-up of an address at the time `at`, in seconds since 1970; `None` until the
+    /// secret is known. The sign-up counts for its registrable domain if `counts_domain` is true,
+    /// and the inbox is on the domain of the address. It is not counted anywhere yet.
+    pub fn make_sign_up(
         &self,
         address: &EmailAddress,
         client: Option<IpAddr>,
@@ -90,26 +94,29 @@ impl SignUps {
         let pseudonymizer = self.pseudonymizer.peek();
         let pseudonymizer = pseudonymizer.as_ref().as_ref()?;
         let inbox = self.inbox_rules.canonical_inbox(address);
-        // A domain whose inboxes are on another one belongs to a provider.
+        // If the inboxes of a domain are on another domain, the domain belongs to a provider.
         let counts_domain = counts_domain && inbox.domain() == address.domain();
         let registrable = inbox.domain().registrable_start().filter(|_| counts_domain);
         Some(SignUp {
             at,
             inbox: pseudonymizer.inbox_id(&inbox, scope),
-            address: pseudonymizer.address(&canonical_text(address), scope),
-            domain: registrable
-                .map(|start| pseudonymizer.domain(&inbox.domain().as_str()[start..], scope)),
-            client: client.map(|address| pseudonymizer.client(SignUpNetwork::from(address), scope)),
+            address: pseudonymizer.address_pseudonym(&canonical_address_text(address), scope),
+            domain: registrable.map(|start| {
+                pseudonymizer.domain_pseudonym(&inbox.domain().as_str()[start..], scope)
+            }),
+            client: client.map(|address| {
+                pseudonymizer.network_pseudonym(SignUpNetwork::from(address), scope)
+            }),
         })
     }
 
     /// The pseudonym of the bucket of a client's rate; `None` until the secret is known.
-    pub fn rate_bucket(&self, name: &str) -> Option<Pseudonym> {
-        self.pseudonymizer.peek().as_ref().as_ref().map(|it| it.rate_bucket(name))
+    pub fn rate_bucket_pseudonym(&self, name: &str) -> Option<Pseudonym> {
+        self.pseudonymizer.peek().as_ref().as_ref().map(|it| it.rate_bucket_pseudonym(name))
     }
 
-    /// The counts of sign-ups besides this one. They have no value until the sign-ups in the store
-    /// have been read.
+    /// The counts of sign-ups other than this one. They have no value until the sign-ups in the
+    /// store have been read.
     pub fn count_others(&self, sign_up: &SignUp) -> CountFacts {
         match self.is_loaded() {
             true => self.counts.count_others(sign_up),
@@ -117,8 +124,8 @@ impl SignUps {
         }
     }
 
-    /// Counts a form that succeeded on this node: the sign-ups of its addresses. It raises each
-    /// count by one at most.
+    /// Counts a form that succeeded on this node: the sign-ups of its addresses. The form raises
+    /// each count by one at most. Keeps the counted sign-ups for the store, up to [`MAX_UNSAVED`].
     pub fn record_form(&self, sign_ups: &[SignUp]) {
         if sign_ups.is_empty() {
             return;
@@ -129,20 +136,21 @@ impl SignUps {
         unsaved.extend(added.into_iter().take(free));
     }
 
-    /// Counts sign-ups of the store, and forgets those that a deletion comes after. A sign-up that
-    /// is ahead of this time was counted by a wrong clock, and does not count.
+    /// Counts sign-ups that were read from the store, and forgets the inboxes of the deletions
+    /// among `entries`. A sign-up that a later entry deletes does not count. A sign-up that is
+    /// ahead of `now` by more than [`MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS`] is of a wrong clock, and
+    /// does not count.
     pub fn add_stored(&self, entries: &[SignUpEntry], now: i64) {
         let (sign_ups, deletions) = apply_deletions(entries);
         if !deletions.is_empty() {
             self.forget_deleted(&deletions);
         }
-        let is_ahead = |sign_up: &&SignUp| sign_up.at > now + MAX_AHEAD_SECONDS;
+        let is_ahead = |sign_up: &&SignUp| sign_up.at > now + MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS;
         sign_ups.iter().filter(|it| !is_ahead(it)).for_each(|sign_up| self.counts.add(sign_up));
     }
 
-    /// Forgets the sign-ups of deleted inboxes: in the counts, and of those that are not written
-    /// yet the ones up to the time of the deletion. Later ones count again once they are written
-    /// and read.
+    /// Forgets the sign-ups of deleted inboxes: all in the counts, and the unwritten ones up to the
+    /// time of the deletion. Later unwritten sign-ups count again once they are written and read.
     fn forget_deleted(&self, deletions: &[InboxDeletion]) {
         let is_deleted = |sign_up: &SignUp| {
             deletions.iter().any(|it| it.inbox == sign_up.inbox && sign_up.at <= it.at)
@@ -158,7 +166,7 @@ impl SignUps {
         &self.exchange_thread
     }
 
-    /// Takes the sign-ups that are not written yet.
+    /// Takes the sign-ups that are not in the store yet.
     pub fn take_unsaved(&self) -> Vec<SignUp> {
         std::mem::take(&mut *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,16 +1,16 @@
 //! Shares sign-ups and the inbox secret through the store: with other nodes, and across restarts.
 //!
-//! If the store is down, this node counts on with what it knows.
+//! While the store is down, this node continues to count with the sign-ups that it knows.
 
 use std::time::{Duration, Instant};
 
 use super::pseudonymizer::{InboxSecret, Pseudonymizer};
-use super::sign_ups::SignUps;
+use super::sign_ups::SignUpCounter;
 use crate::model::sign_up::{SignUpEntry, times_of_kept_sign_ups};
 use crate::store::{SignUpCursor, Store, StoreError, StoredInboxSecret};
 
-/// How long a new secret of a server is not used. If the server had lost an older one, another node
-/// writes it back in this time.
+/// For how long nodes do not use a new secret of a server. If the server has lost an older secret,
+/// another node writes the older secret back within this time.
 const NEW_SECRET_DELAY: Duration = Duration::from_secs(3);
 
 /// Writes this node's sign-ups to the store, and reads those of other nodes.
@@ -22,24 +22,25 @@ pub struct SignUpSync {
     written_mark: Option<String>,
 }
 
-/// What this node knows of the secret.
+/// What this node knows of the inbox secret.
 enum KnownSecret {
-    /// `inbox.secret_file` has it.
+    /// `inbox.secret_file` has the secret.
     OfFile,
-    /// The store was not asked yet. If it has none, it gets this one.
-    Nothing { random_bytes: [u8; 32] },
-    /// A node has drawn this one a moment ago. This node does not use it yet.
-    New(StoredInboxSecret, Instant),
-    /// This one, to the end of the process.
+    /// This node has not read the store yet. If the store has no secret, it gets these bytes.
+    NotRead { random_bytes: [u8; 32] },
+    /// A node drew this secret a moment ago. This node has known it since then, and does not use it
+    /// yet: see [`NEW_SECRET_DELAY`].
+    JustDrawn(StoredInboxSecret, Instant),
+    /// This node uses this secret to the end of the process.
     OfStore(StoredInboxSecret),
 }
 
 impl SignUpSync {
-    /// Shares sign-ups. A store without a secret gets one of these random bytes; `None` if the
-    /// secret is in a file, and no matter of the store. `is_on_server` says that a server keeps the
-    /// store, and may lose it while nodes run.
+    /// A store without a secret gets these random bytes. `None` if the secret is in a file: the
+    /// store then has none. `is_on_server` says that the store is on a server, which may lose its
+    /// data while nodes run.
     pub fn new(random_bytes: Option<[u8; 32]>, is_on_server: bool) -> SignUpSync {
-        let nothing = |random_bytes| KnownSecret::Nothing { random_bytes };
+        let nothing = |random_bytes| KnownSecret::NotRead { random_bytes };
         let secret = random_bytes.map_or(KnownSecret::OfFile, nothing);
         let new_secret_delay = if is_on_server { NEW_SECRET_DELAY } else { Duration::ZERO };
         let cursor = SignUpCursor::default();
@@ -47,14 +48,14 @@ impl SignUpSync {
     }
 
     /// Exchanges the secret and the sign-ups with the store. `now` is in seconds since 1970.
-    /// Returns what the operator has to know.
+    /// Returns a problem that the operator has to know, if there is one.
     ///
     /// # Errors
-    /// If the store did not answer. The next call writes what was not written.
+    /// If the store fails. The next call writes the sign-ups that were not written.
     pub fn sync_with_store(
         &mut self,
         store: &mut Store,
-        sign_ups: &SignUps,
+        sign_ups: &SignUpCounter,
         ids_are_by_account: bool,
         now: i64,
     ) -> Result<Option<String>, StoreError> {
@@ -62,10 +63,10 @@ impl SignUpSync {
         if problem.is_none()
             && let Some(mark) = sign_ups.inbox_id_mark(ids_are_by_account)
         {
-            problem = self.compare_ids(store, mark)?;
+            problem = self.compare_and_write_id_mark(store, mark)?;
         }
-        // This node reads before it writes: an inbox may have been deleted while the store was out
-        // of reach, and then the sign-ups of before must not be written after the deletion.
+        // This node reads before it writes: while it could not reach the store, an inbox may have
+        // been deleted. This node must not write earlier sign-ups of the inbox after the deletion.
         self.read_entries(store, sign_ups, now)?;
         sign_ups.set_loaded();
         let unsaved = sign_ups.take_unsaved();
@@ -76,11 +77,11 @@ impl SignUpSync {
         Ok(problem)
     }
 
-    /// Reads what this node has not read yet.
+    /// Reads the sign-ups and deletions that this node has not read yet, and counts them.
     fn read_entries(
         &mut self,
         store: &mut Store,
-        sign_ups: &SignUps,
+        sign_ups: &SignUpCounter,
         now: i64,
     ) -> Result<(), StoreError> {
         loop {
@@ -92,9 +93,10 @@ impl SignUpSync {
         }
     }
 
-    /// Compares the ids that this node makes with those of the node that started last. Returns what
-    /// the operator has to know.
-    fn compare_ids(
+    /// Compares the mark of this node's ids with the mark in the store. If the marks differ, this
+    /// node writes its own mark, once. Returns a problem for the operator if a node that started
+    /// later has written another mark.
+    fn compare_and_write_id_mark(
         &mut self,
         store: &mut Store,
         mark: String,
@@ -121,19 +123,20 @@ impl SignUpSync {
         Ok(None)
     }
 
-    /// Exchanges only the secret with the store. Returns what the operator has to know.
+    /// Exchanges only the secret with the store. Returns a problem that the operator has to know,
+    /// if there is one.
     ///
     /// # Errors
-    /// If the store did not answer.
+    /// If the store fails, or its secret is damaged.
     pub fn sync_secret(
         &mut self,
         store: &mut Store,
-        sign_ups: &SignUps,
+        sign_ups: &SignUpCounter,
         now: i64,
     ) -> Result<Option<String>, StoreError> {
         match &self.secret {
             KnownSecret::OfFile => Ok(None),
-            KnownSecret::Nothing { random_bytes } => {
+            KnownSecret::NotRead { random_bytes } => {
                 let kept = match store.read_inbox_secret()? {
                     Some(stored) => stored,
                     None => {
@@ -142,15 +145,15 @@ impl SignUpSync {
                         store.keep_inbox_secret(&drawn)?
                     }
                 };
-                // Another node may have drawn it a moment ago.
+                // Another node may have drawn this secret a moment ago.
                 let age = now.saturating_sub(kept.created_at);
                 match age >= self.new_secret_delay.as_secs().cast_signed() {
                     true => self.use_secret(kept, sign_ups),
-                    false => self.secret = KnownSecret::New(kept, Instant::now()),
+                    false => self.secret = KnownSecret::JustDrawn(kept, Instant::now()),
                 }
                 Ok(None)
             }
-            KnownSecret::New(drawn, since) => {
+            KnownSecret::JustDrawn(drawn, since) => {
                 let kept = store.keep_inbox_secret(drawn)?;
                 if since.elapsed() >= self.new_secret_delay {
                     self.use_secret(kept, sign_ups);
@@ -161,7 +164,7 @@ impl SignUpSync {
         }
     }
 
-    fn use_secret(&mut self, secret: StoredInboxSecret, sign_ups: &SignUps) {
+    fn use_secret(&mut self, secret: StoredInboxSecret, sign_ups: &SignUpCounter) {
         if let Some(bytes) = InboxSecret::new(&secret.secret) {
             sign_ups.set_pseudonymizer(Pseudonymizer::new(&bytes));
         }
@@ -169,13 +172,13 @@ impl SignUpSync {
     }
 }
 
-/// Deletes the sign-ups that are too old, or of a clock that was ahead. The one that was written
-/// last stays.
+/// Deletes sign-ups from the start of the store on, while they are outside
+/// [`times_of_kept_sign_ups`]: too old, or of a clock that was ahead. The last written entry stays.
 ///
 /// # Errors
-/// If the store did not answer.
+/// If the store fails.
 pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreError> {
-    /// How often a store is asked whether there are more. Each time, it deletes some hundreds.
+    /// The most rounds in one call. In a round, the store deletes some hundreds of sign-ups.
     const MAX_ROUNDS: usize = 200;
     const DELETING_CALLS_PER_ROUND: usize = 50;
     for _ in 0..MAX_ROUNDS {
@@ -189,8 +192,8 @@ pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreE
     Ok(())
 }
 
-/// Keeps the secret of this node in the store. Returns what the operator has to know if the store
-/// has another one.
+/// Keeps the secret of this node in the store. Returns a problem for the operator if the store has
+/// another secret, which is older.
 fn keep_secret(store: &mut Store, known: &StoredInboxSecret) -> Result<Option<String>, StoreError> {
     let found = store.read_inbox_secret()?;
     if found.as_ref() == Some(known) {
@@ -234,8 +237,8 @@ mod tests {
     }
 
     /// A node: what it knows, and how it exchanges this with the store.
-    fn node(random_byte: u8, is_on_server: bool) -> (SignUps, SignUpSync) {
-        let sign_ups = SignUps::with_secret(None).unwrap();
+    fn node(random_byte: u8, is_on_server: bool) -> (SignUpCounter, SignUpSync) {
+        let sign_ups = SignUpCounter::with_secret(None).unwrap();
         (sign_ups, SignUpSync::new(Some([random_byte; 32]), is_on_server))
     }
 
@@ -264,7 +267,7 @@ mod tests {
             assert_eq!(sync.sync_with_store(&mut store, &sign_ups, false, NOW).unwrap(), None);
             assert!(!sign_ups.has_secret());
         }
-        // A node that starts later uses it at once.
+        // A node that starts later uses the secret at once.
         let (later, mut sync) = node(2, true);
         sync.sync_with_store(&mut store, &later, false, NOW + 3).unwrap();
         assert!(later.has_secret());
@@ -291,7 +294,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut store = open(&folder);
         let ((one, mut first), (other, mut second)) = (node(1, false), node(2, false));
-        let mut sync = |sync: &mut SignUpSync, sign_ups: &SignUps, by_account| {
+        let mut sync = |sync: &mut SignUpSync, sign_ups: &SignUpCounter, by_account| {
             sync.sync_with_store(&mut store, sign_ups, by_account, NOW).unwrap().is_some()
         };
         assert!(!sync(&mut first, &one, false));
@@ -301,7 +304,7 @@ mod tests {
         assert!(!sync(&mut second, &other, true));
         assert!(sync(&mut first, &one, false));
         assert!(!sync(&mut second, &other, true));
-        // That of the first one follows.
+        // The scope of the first one follows.
         assert!(!sync(&mut first, &one, true));
         assert!(!sync(&mut second, &other, true));
     }

@@ -84,7 +84,7 @@ impl<'t> EmailVerdict<'t> {
             | Rule::ThrowawayName
             | Rule::BulkName
             | Rule::MailInName
-            | Rule::Unknown => match self.lookup.has_known_mail_host() {
+            | Rule::Unknown => match self.lookup.is_known_to_receive_mail() {
                 true => KNOWN_DELIVERABILITY,
                 false => UNKNOWN_DELIVERABILITY,
             },

@@ -46,6 +46,12 @@ impl Gate {
             Some(key) if decisions.is_by_account => Scope::Account(&key.account.name),
             _ => Scope::Deployment,
         };
-        self.state.sign_ups.identify(address, client, !lookup.is_shared(), scope, ctx.unix_now())
+        self.state.sign_ups.make_sign_up(
+            address,
+            client,
+            !lookup.is_protected_or_free_provider(),
+            scope,
+            ctx.unix_now(),
+        )
     }
 }

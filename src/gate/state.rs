@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderName;
 
-use crate::decide::SignUps;
+use crate::decide::SignUpCounter;
 use crate::dns::DnsFactCache;
 use crate::keys::KeyRing;
 use crate::message::request_id::RequestIdGenerator;
@@ -136,7 +136,7 @@ pub struct GateState {
     /// The counts of screened forms.
     pub screening_counts: ScreeningCounts,
     /// The inbox ids, and the counts of sign-ups.
-    pub sign_ups: SignUps,
+    pub sign_ups: SignUpCounter,
     /// The last forms that riskgate refused.
     pub refused_forms: LatestForms,
     /// The last forms that a rule decided.

@@ -2,6 +2,10 @@
 //!
 //! Callers pass the time in; this module never reads a clock. `quota` makes the time from clocks.
 
+/// Clocks that differ by at most this many seconds agree. The believed times of two nodes differ by
+/// no more, unless a clock is wrong.
+pub const MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS: i64 = 5;
+
 /// The believed time, and what may be done by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BelievedTime {

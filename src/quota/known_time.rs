@@ -2,10 +2,9 @@
 //!
 //! This file reads no clock.
 
+use crate::model::believed_time::MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS;
 use crate::model::month::Month;
 
-/// Clocks that differ by at most this many seconds agree.
-const MAX_SKEW_SECONDS: i64 = 5;
 /// Each gateway tells the store its time once a minute. A clock agrees with the time last told if
 /// the clock is ahead of that time by at most this many seconds.
 const MAX_ANCHOR_AGE_SECONDS: i64 = 120;
@@ -64,7 +63,8 @@ impl KnownTime {
     /// - This machine's clock shows what a gateway has just told the store, and the reading does
     ///   not.
     pub(super) fn accepts_first_store_time(&self, store_now: i64, unix_now: i64) -> bool {
-        let is_before_known = self.past.is_some_and(|past| store_now < past - MAX_SKEW_SECONDS);
+        let is_before_known =
+            self.past.is_some_and(|past| store_now < past - MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS);
         let is_outvoted = self.is_just_told(unix_now) && !self.is_just_told(store_now);
         if self.present.is_some()
             || store_now < EARLIEST_VALID_TIME
@@ -74,7 +74,7 @@ impl KnownTime {
             return false;
         }
         let month = Month::containing(store_now);
-        let machine = Month::containing(unix_now + MAX_SKEW_SECONDS);
+        let machine = Month::containing(unix_now + MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS);
         match self.latest_counted_month {
             Some(known) if month < known => is_within_tolerance(store_now, unix_now),
             Some(known) if month == known || month <= machine => true,
@@ -86,7 +86,9 @@ impl KnownTime {
     /// Returns true if the time is that of a gateway which has just told the store its time.
     fn is_just_told(&self, unix_now: i64) -> bool {
         let age = self.past.map(|past| unix_now - past);
-        age.is_some_and(|age| (-MAX_SKEW_SECONDS..=MAX_ANCHOR_AGE_SECONDS).contains(&age))
+        age.is_some_and(|age| {
+            (-MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS..=MAX_ANCHOR_AGE_SECONDS).contains(&age)
+        })
     }
 }
 
@@ -98,5 +100,5 @@ impl From<Option<Month>> for KnownTime {
 
 /// Returns true if clocks that show these times agree.
 pub(super) fn is_within_tolerance(a: i64, b: i64) -> bool {
-    (a - b).abs() <= MAX_SKEW_SECONDS
+    (a - b).abs() <= MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS
 }

@@ -1,8 +1,8 @@
 //! Lists that are added to the lists of the manifest: the operator's overrides, and the lists of
 //! feeds.
 //!
-//! Owns their precedence: an operator's override outranks every list, an override of the file
-//! outranks those of the store, and a feed can't change the answer for a name that the lists guard.
+//! Drops the rows of feeds that would change the answer for a guarded name. `resolve/overrides`
+//! owns the precedence of overrides.
 //! This module reads local files; `feed` fetches lists.
 
 use std::collections::{HashMap, HashSet};
@@ -28,12 +28,12 @@ pub struct TableInputs {
     pub base_location: TableLocation,
     /// The operator's file of overrides, a CSV file. The file need not exist.
     pub overrides_path: Option<PathBuf>,
-    /// Whether `overrides_path` is the default of earlier versions, which wrote this file. The
-    /// store takes its rows over.
+    /// Whether `overrides_path` is the default path of earlier versions, which wrote this file. The
+    /// store takes the rows of this file over.
     pub is_default_overrides_path: bool,
     /// The overrides of the store, as the text of a file. `None` if the store has none.
     pub stored_overrides: Option<Arc<str>>,
-    /// The text of the last overrides without a fault. Set while the file of overrides has a fault;
+    /// The last text of the file of overrides that had no fault. Set while the file has a fault:
     /// riskgate then uses this text instead of the file.
     pub last_good_overrides_text: Option<String>,
     /// The lists of feeds. Their files need not exist.
@@ -43,7 +43,7 @@ pub struct TableInputs {
 /// The name of the list of the store's overrides.
 pub const STORED_LIST_NAME: &str = "overrides of the store";
 
-/// The beginning of the first line of a feed's list on disk.
+/// The beginning of the first line of a feed's list on disk. The checksum follows.
 const CHECKSUM_LINE_PREFIX: &str = "# xxh3 ";
 
 /// The list of a feed.
@@ -105,15 +105,15 @@ impl FeedKind {
 }
 
 impl FeedList {
-    /// The beginning of a line before the names of the last good list. After it follows when
-    /// riskgate first had this list, in seconds since 1970.
+    /// The beginning of a line before the names of the last good list. The time at which riskgate
+    /// first had this list follows, in seconds since 1970.
     pub const LISTED_LINE_PREFIX: &str = "# on the list at ";
-    /// The beginning of a line before names that left the list. After it follows when they left, in
-    /// seconds since 1970.
+    /// The beginning of a line before names that left the list. The time at which they left
+    /// follows, in seconds since 1970.
     pub const DEPARTURE_LINE_PREFIX: &str = "# left the list at ";
 
-    /// The time in a line with one of these prefixes, in seconds since 1970. The names that follow
-    /// the line were still on the list then, or until then.
+    /// Parses the time of a line that begins with one of these prefixes, in seconds since 1970. The
+    /// names below such a line were on the list at this time, or until this time.
     pub(super) fn parse_time_line(line: &str) -> Option<i64> {
         let prefixes = [FeedList::LISTED_LINE_PREFIX, FeedList::DEPARTURE_LINE_PREFIX];
         prefixes.into_iter().find_map(|prefix| line.strip_prefix(prefix)?.parse().ok())
@@ -167,9 +167,10 @@ impl TableInputs {
         base.into_iter().chain(self.overrides_path.clone()).chain(feeds).collect()
     }
 
-    /// Reads the overrides and the lists of feeds that exist; the overrides of the store were read
-    /// before. A damaged list of a feed is skipped: the feed reports the damage and fetches its
-    /// list again. A list that can't be read for now is a fault.
+    /// Reads the file of overrides and the lists of feeds, if they exist, and adds the overrides of
+    /// the store. Skips the list of a feed that is damaged, or that this user may not read: the
+    /// feed reports the damage and fetches its list again. If the system can't read the list of a
+    /// feed for now, or the file of overrides for any reason, this is a fault.
     pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableFaults> {
         let mut faults = TableFaults::default();
         let mut added_lists = Vec::new();
@@ -181,7 +182,8 @@ impl TableInputs {
                 list_text: text,
             });
         };
-        // An override of the file replaces one of the store with the same name and scope.
+        // The store's list comes first: of two overrides with the same name and scope, the later
+        // one applies, which is that of the file.
         if let Some(text) = &self.stored_overrides {
             let (name, kind) = (STORED_LIST_NAME, ListKind::Override);
             add(name.to_owned(), kind, ListOrigin::Store, Path::new(name), text.to_string());
@@ -235,7 +237,7 @@ pub(super) struct AddedList {
     pub list_text: String,
 }
 
-/// The facts that guard a name: a feed can't change its answer.
+/// The facts that guard a name. A feed can't change the answer for a guarded name.
 const GUARDING_BITS: u32 = rules::CLEARED_BIT
     | rule_bit(Rule::SpecialUse)
     | rule_bit(Rule::Protected)
@@ -258,8 +260,8 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
     if !manifest.list_specs.iter().any(|list| list.list_origin == ListOrigin::Feed) {
         return;
     }
-    // First the facts that the lists, but no feed, have about each name itself. Second the facts,
-    // of feeds too, that also cover the names below.
+    // The first map has facts about each name itself, from all lists but feeds. The second map has
+    // the facts that cover the names below as well, from all lists and feeds.
     let (mut bits_of_name, mut bits_covering_subdomains): (HashMap<&str, u32>, HashMap<&str, u32>) =
         Default::default();
     let mut protected_suffixes: HashSet<&str> = HashSet::new();

@@ -26,8 +26,8 @@ impl AlignedBytes {
         AlignedBytes::from_buffer(vec![0; length + BUCKET_BYTES], length)
     }
 
-    /// Like `zeroed`, but returns an error if memory is short. The length is that of a file, which
-    /// may be very large and not a table at all.
+    /// Like `zeroed`, but returns an error if memory is short. The length comes from a file, which
+    /// may be very large and no table at all.
     fn try_zeroed(length: usize) -> io::Result<AlignedBytes> {
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(length + BUCKET_BYTES)?;

@@ -16,7 +16,7 @@ use crate::model::verdict::{Rule, Score, Verdict, VerdictSource};
 /// A table's answer for a domain.
 #[derive(Clone, Copy)]
 pub struct TableAnswer<'t> {
-    /// Reason, score and facts.
+    /// Reason, score, rule and what is known about the domain.
     pub verdict: Verdict,
     /// The label of the domain's mail service.
     pub mail_service_label: Option<&'t str>,
@@ -29,7 +29,7 @@ pub struct TableAnswer<'t> {
     /// The index of the answer whose fields an override lays over this one; [`NO_ANSWER`] if none
     /// does.
     pub(super) fields_laid_over: u16,
-    /// Whether a DNS fact that riskgate learned decided the answer.
+    /// Whether a DNS fact that riskgate learned gave the answer.
     pub(super) is_from_dns_fact: bool,
     /// Whether the DNS has a mail host for the name, even if the answer does not depend on it.
     pub(super) has_mail_host: bool,
@@ -60,7 +60,8 @@ pub struct AnswerOrigin<'t> {
     /// When the first day began on which a source had the name of the row, in seconds since 1970;
     /// `None` if the day is not known.
     pub first_seen: Option<i64>,
-    /// The same for the last day.
+    /// When the last day began on which a source had the name of the row, in seconds since 1970;
+    /// `None` if the day is not known.
     pub last_seen: Option<i64>,
 }
 
@@ -90,8 +91,9 @@ impl Table {
 }
 
 impl<'t> TableAnswer<'t> {
-    /// Whether the whole world has addresses there: the domain is protected or of a free provider.
-    pub fn is_shared(&self) -> bool {
+    /// Whether the domain is protected or belongs to a free provider: unrelated people may then
+    /// have addresses there.
+    pub fn is_protected_or_free_provider(&self) -> bool {
         self.verdict.rule == Rule::Protected || self.verdict.is_free_provider
     }
 
@@ -124,36 +126,37 @@ impl<'t> TableAnswer<'t> {
         self
     }
 
-    /// This answer with the fields that the override of the answer `index` sets, beside reason and
-    /// score. No fields if `index` is [`NO_ANSWER`].
+    /// Lays the fields of an override over this answer. `index` is the index of the answer that has
+    /// the override. Changes nothing if `index` is [`NO_ANSWER`].
     pub(super) fn with_fields_laid_over(mut self, index: u16) -> Self {
         let Some(stored) = self.table.decoded_table.answers.get(usize::from(index)) else {
             return self;
         };
         let fields = stored.laid_over;
-        if fields.is_free_provider {
+        if fields.sets_free_provider {
             self.verdict.is_free_provider = stored.verdict.is_free_provider;
             // No mail domain is that of a company and of a free provider.
             self.verdict.is_corporate_email &= !self.verdict.is_free_provider;
         }
-        if fields.is_corporate_email {
+        if fields.sets_corporate_email {
             self.verdict.is_corporate_email = stored.verdict.is_corporate_email;
         }
-        if fields.label {
+        if fields.sets_label {
             self.mail_service_label = label_of_answer(&self.table.decoded_table, stored);
         }
         self.fields_laid_over = index;
         self
     }
 
-    /// The kind of source that the answer relies on.
+    /// The kind of source that decided the answer.
     pub fn verdict_source(&self) -> VerdictSource {
         if self.is_from_dns_fact { VerdictSource::Dns } else { self.verdict.rule.verdict_source() }
     }
 
-    /// Whether a mail host of the name is known: from the DNS, or because a source of the table has
-    /// verified it.
-    pub fn has_known_mail_host(&self) -> bool {
+    /// Whether riskgate knows that the name receives mail: the DNS has a mail host for it, the
+    /// table has the label of its mail service, or a source of the table has verified its mail
+    /// host.
+    pub fn is_known_to_receive_mail(&self) -> bool {
         let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
         self.has_mail_host
             || self.mail_service_label.is_some()
@@ -197,18 +200,27 @@ impl<'t> TableAnswer<'t> {
             .is_protected_in_manifest_lists
     }
 
-    /// Whether something is said against the name, and not by an override in the operator's own
-    /// file.
+    /// Whether the reason is not `safe`, and comes from something else than an override of the
+    /// operator.
     pub(super) fn is_unsafe_but_not_by_operator(&self) -> bool {
         let is_added_override = self.verdict.rule == Rule::Override
             && self.explain().lists.iter().any(|list| list.is_added);
         !self.verdict.reason.is_safe() && !is_added_override
     }
 
-    /// The well-known provider that the user probably meant, if the name is close to its name.
-    /// `None` if the name is real: a list says so, or the name is not flagged and has a mail host
-    /// in the DNS. `None` if a parent matched and not the name itself. A disposable name gets a
-    /// suggestion even if its mail host answers, because squatters collect mistyped mail.
+    /// The well-known provider that the user probably meant, if the domain's name is close to the
+    /// provider's name. `None` in these cases:
+    ///
+    /// - An override decided the verdict.
+    /// - The name is protected, or belongs to an alias service, an inbox service for programs, a
+    ///   role, a free provider, a professional mail service or a suffix with free names.
+    /// - A list calls a disposable name real.
+    /// - A row matched, and no rule decided: the row calls the name real, or has only its label.
+    /// - The reason is `safe`, and the DNS has a mail host for the name.
+    /// - A parent matched, and not the name itself.
+    ///
+    /// A disposable name gets a suggestion even if it has a mail host, because squatters collect
+    /// mistyped mail.
     pub fn suggest_provider(&self, domain: &Domain) -> Option<&'t str> {
         let rule = self.verdict.rule;
         let is_real = match rule {
@@ -225,8 +237,7 @@ impl<'t> TableAnswer<'t> {
             | Rule::ThrowawayName
             | Rule::BulkName
             | Rule::MailInName => false,
-            // If a row matched and no rule applies, the row says that the name is real, or has only
-            // its label.
+            // The row calls the name real, or has only its label.
             Rule::Unknown => self.matched_name_offset.is_some(),
         };
         let is_real = is_real || self.has_mail_host && self.verdict.reason.is_safe();
@@ -265,7 +276,7 @@ impl<'t> TableAnswer<'t> {
 }
 
 impl TableRow<'_> {
-    /// Whether two rows give the same answers for the name and for the names below it.
+    /// Whether two rows give the same verdicts and labels for the name and for the names below it.
     pub fn has_same_answers(&self, other: &TableRow) -> bool {
         fn verdict_and_label_of<'t>(found: &TableAnswer<'t>) -> (Verdict, Option<&'t str>) {
             (found.verdict, found.mail_service_label)

@@ -3,11 +3,11 @@
 //! A bucket has 64 bytes and nine slots: `u32 low[9] | u16 value[9] (0 = empty) | u8 high[9] |
 //! u8 overflow`. A 128-bit keyed hash of a name gives its bucket and a fingerprint of 40 bits. The
 //! fields `low` and `high` store the fingerprint. If it matches, a look-up compares the stored name
-//! too. A look-up is therefore exact even if somebody chooses colliding names.
+//! as well. So a look-up is exact even if somebody chooses colliding names.
 //!
-//! If a name's bucket is full, the name goes to one of the next sixteen buckets. Each full bucket
-//! on the way then sets one bit of `overflow`, which three further bits of the hash select. A
-//! look-up continues with the next bucket only if this bit is set.
+//! If a name's bucket is full, the name goes to one of the next sixteen buckets. Three further bits
+//! of the hash select one bit of `overflow`, and the build sets this bit in each full bucket on the
+//! way. A look-up continues with the next bucket only if this bit is set.
 
 use siphasher::sip128::SipHasher13;
 
@@ -15,8 +15,8 @@ use siphasher::sip128::SipHasher13;
 pub(super) const BUCKET_BYTES: usize = 64;
 /// The slots of a bucket.
 pub(super) const SLOTS_PER_BUCKET: usize = 9;
-/// The number of buckets behind the last bucket that a hash can select. With them, probing never
-/// wraps around.
+/// The number of buckets behind the last bucket that a hash can select. Because of these buckets,
+/// probing never wraps around.
 pub(super) const OVERFLOW_BUCKET_COUNT: usize = 16;
 
 const SLOT_VALUES_OFFSET: usize = 4 * SLOTS_PER_BUCKET;
@@ -53,8 +53,8 @@ pub(super) fn entry_number_in_slot(bucket: &[u8; BUCKET_BYTES], slot: usize) -> 
 }
 
 /// Finds the entry number of a name. For each slot with a matching fingerprint, calls
-/// `has_same_name` with the numbers of the bucket and the slot. If that returns true, the name is
-/// found.
+/// `has_same_name` with the numbers of the bucket and the slot. If `has_same_name` returns true,
+/// the name is found.
 pub(super) fn find_entry_number(
     all_buckets: &[u8],
     name_hash: NameHash,

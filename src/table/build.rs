@@ -1,6 +1,5 @@
-//! Builds a table from the lists of a manifest and the added lists. All files are read first. The
-//! result depends only on their texts and on the time `now`, which decides which overrides have
-//! expired.
+//! Builds a table from the lists of a manifest and the added lists. The result depends only on the
+//! texts of the lists and on the time `now`, which decides which overrides have expired.
 //!
 //! A fault rejects the whole table. Only the table's bytes outlive the build.
 
@@ -33,7 +32,7 @@ const BUILD_BYTES_PER_LINE: u64 = 176;
 /// What a build needs for each byte of the lists, once they are read.
 const BUILD_BYTES_PER_BYTE: u64 = 3;
 
-/// What the overrides need besides for each of their bytes: the audit compares all their rows.
+/// What each byte of the overrides needs besides: the audit compares all their rows.
 const OVERRIDE_BYTES_PER_BYTE: u64 = 24;
 
 /// Whether a table carries the texts of its lists.
@@ -145,7 +144,7 @@ fn check_memory(
     memory::check_available(needed).map_err(|source| TableFault::Io { at: at.to_owned(), source })
 }
 
-/// The text of each list, in the order of the manifest.
+/// Reads the text of each list, in the order of the manifest.
 fn read_list_texts(
     source_files: &SourceFiles,
     manifest: &Manifest,
@@ -228,7 +227,7 @@ fn hash_inputs(
         add(list.kind.as_str());
         add(text);
     }
-    // An earlier riskgate made no such rows from the same texts.
+    // An earlier version of riskgate made no rows of promoted parents from the same texts.
     promoted_parents.iter().for_each(|row| add(&row.name));
     hash.update(&FORMAT_VERSION.to_le_bytes());
     hash.update(&expired_override_count.to_le_bytes());

@@ -15,26 +15,26 @@ const MAX_SHORT_LABEL_LEN: usize = 2;
 pub(super) struct BulkNameSettings {
     /// Suffixes below which a name costs about a dollar.
     pub suffixes: Vec<String>,
-    /// Those of the suffixes below whose registrable names abusers make names by the hundred.
+    /// Suffixes with registrable names below which abusers make names by the hundred.
     #[serde(default)]
     pub subdomain_suffixes: Vec<String>,
     /// Suffixes below which generators register names of four or five letters.
     pub short_name_suffixes: Vec<String>,
-    /// Further suffixes below whose registrable names abusers make labels such as `0d` and `7x`.
+    /// Suffixes with registrable names below which abusers make labels such as `0d` and `7x`.
     pub short_label_suffixes: Vec<String>,
-    /// Words in labels below a registrable name. They name the service that the abuser signs up
-    /// with, or that the name pretends to be.
+    /// Words in labels below a registrable name. Each word names a service that abusers sign up
+    /// with, or that their names pretend to be.
     pub label_words: Vec<String>,
 }
 
 /// Recognizes names that are spelled like bulk registrations.
-pub(super) struct BulkNames {
+pub(super) struct BulkNameRecognizer {
     settings: BulkNameSettings,
 }
 
-impl BulkNames {
-    pub(super) fn new(settings: &BulkNameSettings) -> BulkNames {
-        BulkNames { settings: settings.clone() }
+impl BulkNameRecognizer {
+    pub(super) fn new(settings: &BulkNameSettings) -> BulkNameRecognizer {
+        BulkNameRecognizer { settings: settings.clone() }
     }
 
     /// Whether an unlisted name is spelled like a bulk registration. `labels_below` are the labels

@@ -1,5 +1,5 @@
-//! Parses and writes one line of comma-separated values (RFC 4180). Line breaks inside quotes are
-//! not supported, so that every row has one line number and every line can be a comment.
+//! Parses and writes one line of comma-separated values (RFC 4180). Quotes may not contain line
+//! breaks, so that every row has one line number and every line can be a comment.
 //!
 //! A CSV crate would skip the comments and lose the line numbers.
 
@@ -52,7 +52,7 @@ pub(super) fn format_line(fields: &[&str]) -> String {
 }
 
 /// Parses a quoted field. `text` begins behind the opening quote; `""` is an escaped quote. Returns
-/// the field and the text behind the closing quote; `None` if there is no closing quote.
+/// the field and the text behind the closing quote; `None` without a closing quote.
 fn split_quoted_field(text: &str) -> Option<(String, &str)> {
     let mut field = String::new();
     let mut rest = text;

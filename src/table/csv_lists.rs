@@ -11,7 +11,7 @@ use super::manifest::ListKind;
 use super::mx;
 use super::override_list_row::OverrideListRow;
 use super::override_rows::{
-    OVERRIDE_COLUMNS, OverrideFields, REQUIRED_OVERRIDE_COLUMN_COUNT, parse_label, show_override,
+    OVERRIDE_COLUMNS, OverrideFields, REQUIRED_OVERRIDE_COLUMN_COUNT, add_row_to_fault, parse_label,
 };
 use super::rows::{
     Coverage, ListLineContext, MxAddressRow, MxClass, ParsedLists, RowFacts, parse_name,
@@ -123,7 +123,7 @@ impl<'a> ParsedLists<'a> {
         }
     }
 
-    /// Fails if an earlier line of the list has this name, with the same coverage.
+    /// Fails if an earlier line of the list has this name with the same coverage. Records the line.
     fn check_first_line(
         &mut self,
         context: &ListLineContext,
@@ -142,8 +142,8 @@ impl<'a> ParsedLists<'a> {
         }
     }
 
-    /// Adds an address of MX hosts. The source and the date are for people, but each row must have
-    /// them: an address gets another owner sooner than a name does.
+    /// Adds an address of MX hosts. Each row must have a source and a date, because an address gets
+    /// another owner sooner than a name does. Only people read them.
     fn parse_and_add_mx_address(
         &mut self,
         context: &ListLineContext,
@@ -180,7 +180,7 @@ impl<'a> ParsedLists<'a> {
         fields: &[Cow<'a, str>],
     ) -> Result<(), TableFault> {
         let parsed = OverrideFields::parse(context, fields)
-            .map_err(|fault| show_override(fault, context, fields))?;
+            .map_err(|fault| add_row_to_fault(fault, context, fields))?;
         let covers_subtree = parsed.covers_subtree;
         self.check_first_line(context, OVERRIDE_COLUMNS[0], parsed.name.clone(), covers_subtree)?;
         if let Some(rows) = &mut self.override_list_rows {
@@ -210,8 +210,8 @@ impl<'a> ParsedLists<'a> {
         Ok(())
     }
 
-    /// Records when an override ends. If it has ended, counts it and returns true. Otherwise
-    /// updates the time of the next end, and returns false.
+    /// Records when an override ends. If the override has ended, counts it as expired and returns
+    /// true. Otherwise updates the time of the next end, and returns false.
     fn record_end(&mut self, end: i64) -> bool {
         let has_expired = end <= self.build_time;
         if has_expired {

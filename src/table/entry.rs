@@ -4,8 +4,7 @@
 use super::seen_days::SeenDays;
 use crate::model::verdict::Rule;
 
-/// Takes the place of an answer's index if there is no answer. The look-up then continues with the
-/// parent.
+/// Stands for no answer where an index is expected. The look-up then continues with the parent.
 pub(super) const NO_ANSWER: u16 = u16::MAX;
 
 /// The index of the answer for names to which neither a row nor a rule applies. The following
@@ -58,9 +57,9 @@ pub(super) struct NameEntry {
     pub answer_below: u16,
     /// The answer for names below it and below a further public suffix, which have another owner.
     pub answer_across_suffixes: u16,
-    /// Whether there are rows below the name. Set only for registrable domains.
+    /// Whether names below this name have rows. Set only for registrable domains.
     pub has_rows_below: bool,
-    /// When sources had the name, as far as it is known for single names.
+    /// When sources had the name, if their lists tell this for single names.
     pub seen_days: SeenDays,
 }
 

@@ -30,8 +30,9 @@ impl SourceDays {
     }
 }
 
-/// The dates of the sources behind each answer.
-pub(super) fn find_newest_source_days(
+/// Finds the dates of the sources behind each answer, in the order of the answers. An answer that
+/// no list decided has no dates.
+pub(super) fn find_source_days_by_answer(
     meta: &TableMeta,
     answers: &[StoredAnswer],
 ) -> Vec<SourceDays> {
@@ -68,7 +69,7 @@ pub(super) fn find_newest_source_days(
 }
 
 /// Whether a row of this list is evidence for a verdict by this rule. A list of labels, for
-/// example, may be behind the answer for a disposable name, but says nothing about its verdict.
+/// example, may have given the answer for a disposable name its label, but not its verdict.
 fn supports_rule(list: &ListInfo, rule: Rule) -> bool {
     let is_corporate = rule == Rule::Protected && list.kind == ListKind::Corporate.as_str();
     list.kind == rule.as_str() || is_corporate

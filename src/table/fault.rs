@@ -121,8 +121,8 @@ impl TableFault {
     }
 }
 
-/// Quotes a text from a file for a fault. A long text is shortened. A text with an @ is not quoted,
-/// because it may be an e-mail address.
+/// Quotes a text from a file for a fault. Shortens a long text, and does not quote a text with an
+/// @, because it may be an e-mail address.
 pub(super) fn quote_excerpt(text: &str) -> String {
     if text.contains('@') {
         return "a text with an @".to_owned();
@@ -146,8 +146,8 @@ impl TableFaults {
         &self.faults
     }
 
-    /// Returns true if the system could not read a file for now, so that a later build may succeed
-    /// although no file changes.
+    /// Whether the system could not read a file for now. A later build may then succeed although no
+    /// file changes.
     pub fn is_transient(&self) -> bool {
         self.faults.iter().any(|fault| match fault {
             TableFault::Io { source, .. } => is_transient_io_error(source),

@@ -9,8 +9,8 @@ use super::rows::{Coverage, ParsedLists, Row};
 use super::rules::{self, Facts};
 use crate::model::verdict::Rule;
 
-/// What the rows of a name say about the names below it.
-/// The facts of a property, such as special use, are those of the rows that have this property.
+/// What the rows of a name say about the names below it. Each field merges the facts of the rows
+/// that have its property, such as special use.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InheritableFacts {
     pub(super) special_use_facts: Facts,

@@ -6,9 +6,9 @@ use super::source_packages::{SourcePackage, vote_bit};
 use super::table_data::Table;
 
 impl Table {
-    /// The day on which the newest source of each list was published, in Unix seconds, in the order
-    /// of [`Table::lists`]. A list whose manifest names no source was made from the sources whose
-    /// votes its rows have. `None` if no source is known.
+    /// The day on which the newest source of each list was published, in seconds since 1970, in the
+    /// order of [`Table::lists`]. If the manifest names no source of a list, the list's sources are
+    /// those whose votes its rows have. `None` if no source is known.
     pub fn newest_source_days_of_lists(&self) -> Vec<Option<i64>> {
         let votes_of = |number: usize| {
             let answers = self.decoded_table.answers.iter();

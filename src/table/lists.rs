@@ -17,7 +17,7 @@ use crate::model::verdict::Rule;
 impl<'a> ParsedLists<'a> {
     /// Parses the text of the list with this number, and adds its rows. Lists of kind `mx_label`
     /// must be parsed before lists of kind `mx`. `known_vote_bits` has a bit for each vote letter
-    /// that a line may use, `source_vote_bit` that of the list's source.
+    /// that a line may use. `source_vote_bit` is the bit of the list's source; 0 for none.
     pub(super) fn parse_and_add_list(
         &mut self,
         (number, list): (u8, &ListSpec),
@@ -43,7 +43,7 @@ impl<'a> ParsedLists<'a> {
             let content = content.trim();
             if content.is_empty() || content.starts_with('#') {
                 if is_feed && let Some(time) = FeedList::parse_time_line(content) {
-                    context.seen_days = SeenDays::last_on(Day::containing(time));
+                    context.seen_days = SeenDays::with_unknown_first(Day::containing(time));
                 }
                 continue;
             }
@@ -79,8 +79,8 @@ impl<'a> ParsedLists<'a> {
         }
     }
 
-    /// Parses a line of a list of kind `seen`: the name, the first day and the last day, with a tab
-    /// between. Further columns are ignored.
+    /// Parses a line of a list of kind `seen`: the name, the first day and the last day, with tabs
+    /// between. Ignores further columns.
     fn parse_and_add_seen_line(
         &mut self,
         context: &ListLineContext,

@@ -1,7 +1,7 @@
 //! Where a table comes from, and how its files are read.
 //!
-//! Reads whole files. It never blocks on a FIFO, never reads more than the maximum size, and opens
-//! no file outside the directory. This module does not interpret the files.
+//! This module reads whole files, and does not interpret them. It never blocks on a FIFO, never
+//! reads more than the maximum size, and opens no list outside the directory of the manifest.
 
 use std::borrow::Cow;
 use std::io;

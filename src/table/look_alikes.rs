@@ -1,21 +1,21 @@
 //! Names in letters that look like the Latin ones: `gmаil.com` with a Cyrillic `а` (UTS 39).
 //!
-//! No lists of names: `unlisted_rules` decides what follows.
+//! This module has no lists of names: `unlisted_rules` decides which look-alikes are deceptive.
 
 /// The letters that look like each ASCII character, as Unicode's `confusables.txt` says.
 const LOOK_ALIKES: &str = include_str!("look_alikes.txt");
 
-/// What a name with look-alikes seems to say.
+/// A name with look-alikes, as a person reads it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LookAlike {
     /// The name in ASCII, as a person reads it.
     pub apparent_name: String,
-    /// Whether a label has ASCII letters and letters of another script side by side.
+    /// Whether a label has ASCII letters and letters of a script other than Latin.
     pub is_mixed: bool,
 }
 
-/// Reads a name in Unicode as a person would. `None` if a character looks like none of ASCII: then
-/// the name does not pretend to be Latin.
+/// Reads a name in Unicode as a person would. `None` if the name is ASCII, or if one of its
+/// characters looks like no ASCII character: then the name does not pretend to be Latin.
 pub(super) fn read_look_alike(name: &str) -> Option<LookAlike> {
     let apparent_name = name.chars().map(apparent_character).collect::<Option<String>>()?;
     let is_mixed = name.split('.').any(|label| {
@@ -25,7 +25,7 @@ pub(super) fn read_look_alike(name: &str) -> Option<LookAlike> {
     (apparent_name != name).then_some(LookAlike { apparent_name, is_mixed })
 }
 
-/// The ASCII character that this one looks like.
+/// The ASCII character that this character looks like, if there is one.
 fn apparent_character(c: char) -> Option<char> {
     if c.is_ascii() {
         return Some(c);

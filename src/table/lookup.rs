@@ -13,7 +13,7 @@ use super::entry::{
 };
 use super::look_alikes::{LookAlike, read_look_alike};
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
-use super::rules::OverrideFields;
+use super::rules::LaidOverFields;
 use super::seen_days::SeenDays;
 use super::similar_names::{SuffixState, TypedName};
 use super::source_packages::SECONDS_PER_DAY;
@@ -77,8 +77,8 @@ impl Table {
         self.answer_unlisted_name(domain, registrable_start, tld_flags, now)
     }
 
-    /// The fields that the override behind an answer lays over what rules and DNS facts say.
-    fn fields_laid_over_by(&self, answer_index: u16) -> OverrideFields {
+    /// The fields that the override behind an answer lays over the answers of rules and DNS facts.
+    fn fields_laid_over_by(&self, answer_index: u16) -> LaidOverFields {
         self.decoded_table.answers[usize::from(answer_index)].laid_over
     }
 
@@ -101,8 +101,9 @@ impl Table {
             .unwrap_or_else(|| self.make_answer(ANSWER_UNKNOWN, None))
     }
 
-    /// The answer for a name whose row does not judge it. If the row is that of an override alone,
-    /// the name is judged as one without a row. The fields of an override are laid over the answer.
+    /// The answer for a name whose row does not judge it. If only an override has a row for the
+    /// name, riskgate judges the name as one without a row. Lays the fields of the override over
+    /// the answer.
     fn apply_rules_below_row(
         &self,
         domain: &Domain,
@@ -198,9 +199,10 @@ impl Table {
         }
     }
 
-    /// Finds the nearest row at or below the registrable domain. Its answer may be `NO_ANSWER`. The
-    /// entry of the registrable domain is read first, because it tells whether there are rows below
-    /// it. If there is no such entry, no other entry is looked up.
+    /// Finds the nearest row at or below the registrable domain. The row's answer may be
+    /// `NO_ANSWER`. Reads the entry of the registrable domain first, because this entry tells
+    /// whether names below it have rows. If not, or without this entry, the look-up reads no
+    /// further entry, unless the table has another suffix list.
     fn find_row_up_to_registrable(
         &self,
         name: &str,
@@ -276,7 +278,7 @@ impl Table {
     }
 }
 
-/// What a name with letters of other scripts seems to say.
+/// Reads a domain with letters of other scripts as a person would.
 fn read_domain_as_look_alike(domain: &Domain) -> Option<LookAlike> {
     read_look_alike(&domain.to_unicode()?)
 }

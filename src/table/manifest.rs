@@ -1,6 +1,6 @@
 //! Parses `manifest.toml`: the kind of each list, the score of each rule, and the build's limits.
 //!
-//! This module gets the manifest's text. It reads no files.
+//! This module reads no files: the caller passes the text of the manifest.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,9 +15,10 @@ use super::unlisted_rules::UnlistedRuleSettings;
 use crate::model::domain::Domain;
 use crate::model::verdict::{Rule, Score};
 
-/// A list of TLDs that is this many days old can no longer prove that a TLD does not exist.
+/// A list of TLDs of this age, in days, can no longer prove that a TLD does not exist.
 pub(super) const MAX_TLD_LIST_AGE_DAYS: i64 = 90;
-/// The default of the largest share of rows that the next table may add and remove together.
+/// The default of `guard.max_changed_share`: the largest share of rows that a table may add and
+/// remove together when it replaces another table.
 const DEFAULT_MAX_CHANGED_SHARE: f64 = 0.3;
 /// The most lists of a table: an answer stores its lists as a 64-bit set.
 pub(super) const MAX_LISTS: usize = 64;
@@ -98,7 +99,7 @@ impl ListKind {
 /// The highest score that a manifest may give to a rule.
 const MAX_SCORE: u8 = 100;
 /// The highest score for the address of an MX host. Names of other owners may share the address, so
-/// it must not reach the default of `block_score`.
+/// the score must not reach the default of `block_score`.
 const MAX_MX_ADDRESS_SCORE: u8 = Score::DEFAULT_BLOCK.value() - 1;
 
 /// The rules that have a score, with their default scores.
@@ -239,7 +240,7 @@ struct RawGuard {
 }
 
 impl Manifest {
-    /// Parses the text of `manifest.toml`. Its lists may name only these sources.
+    /// Parses the text of `manifest.toml`. Its lists may refer only to these sources.
     pub(super) fn parse(
         text: &str,
         name_in_faults: &str,

@@ -58,7 +58,7 @@ impl MxAnswerMap {
     }
 }
 
-/// The value of the longest suffix of a host that the map contains.
+/// Finds the value of the longest suffix of a host that the map contains.
 pub(super) fn find_longest_suffix<'m, T>(
     suffixes: &'m HashMap<String, T>,
     host: &str,

@@ -16,8 +16,8 @@ impl Table {
         self.known_mx_answer(host).is_some()
     }
 
-    /// The table's answer for this MX host or for its longest known suffix, as a number; `None` if
-    /// it has none.
+    /// The indexes of the table's answers for this MX host, or for its longest known suffix; `None`
+    /// if the table has none.
     pub fn known_mx_answer(&self, host: &str) -> Option<MxAnswerIndexes> {
         self.mx_answers.find_answer_indexes(host)
     }
@@ -33,9 +33,9 @@ impl Table {
         Some(answers[at].answer)
     }
 
-    /// Whether the lists know this name, or the owner of this MX host, as real: they have a row for
-    /// it and do not flag it, or they know the MX host and do not flag it. `now` is in seconds
-    /// since 1970.
+    /// Whether the lists call this name, or the owner of this MX host, real. They do in two cases:
+    /// a list of MX hosts has the host, or a row matches the name or host, and the reason is
+    /// `safe`. `now` is in seconds since 1970.
     pub fn is_known_as_real(&self, name_or_host: &str, now: i64) -> bool {
         if let Some(MxAnswerIndexes { unknown, .. }) = self.known_mx_answer(name_or_host)
             && self.decoded_table.answers[usize::from(unknown)].verdict.reason.is_safe()
@@ -57,8 +57,8 @@ impl Table {
 }
 
 impl TableAnswer<'_> {
-    /// Whether DNS records may change the answer. They may if no list decided it, and no override
-    /// that sets reason or score.
+    /// Whether DNS records may change the answer: a rule for unlisted names gave the answer, and no
+    /// list and no override that sets reason or score did.
     pub fn is_undecided_by_lists(&self) -> bool {
         match self.verdict.rule {
             Rule::LookAlike
@@ -67,8 +67,8 @@ impl TableAnswer<'_> {
             | Rule::BulkName
             | Rule::MailInName
             | Rule::Unknown => self.matched_name_offset.is_none(),
-            // The matching row is that of the free suffix. If another list has a row too, that list
-            // decided the answer.
+            // The matching row is that of the free suffix. If another list has a row as well, that
+            // other list decided the answer.
             Rule::FreeSubdomain => self.is_only_in_lists_of_kind(ListKind::FreeSubdomain),
             _ => false,
         }
@@ -146,8 +146,8 @@ impl TableAnswer<'_> {
         }
     }
 
-    /// Whether all lists behind the answer are of this kind. An override that sets neither reason
-    /// nor score does not count.
+    /// Whether all lists behind the answer are of this kind. Ignores overrides that set neither
+    /// reason nor score.
     fn is_only_in_lists_of_kind(&self, kind: ListKind) -> bool {
         let lists = self.table.decoded_table.answers[usize::from(self.answer_index)].list_bits;
         let has_fields = self.fields_laid_over != NO_ANSWER;

@@ -61,7 +61,8 @@ pub struct NewOverride<'a> {
 }
 
 impl NewOverride<'_> {
-    /// Checks that a table can read the row.
+    /// Checks that a table can read the row of this override. Does not check that the last day is
+    /// still to come.
     ///
     /// # Errors
     /// Returns the first faulty value.
@@ -90,8 +91,8 @@ impl NewOverride<'_> {
         Ok(())
     }
 
-    /// The text of the row. It keeps `is_free_provider`, `is_corporate_email` and
-    /// `mx_provider_label` of the row of the same scope that it replaces, if there is one.
+    /// The text of the row. If the row replaces a row of the same scope, it keeps
+    /// `is_free_provider`, `is_corporate_email` and `mx_provider_label` of the replaced row.
     pub fn to_row_text(&self, replaced: Option<&str>) -> String {
         let scope = if self.is_exact { "exact" } else { "subtree" };
         let (reason, score) = match self.action {
@@ -118,7 +119,8 @@ pub struct InvalidOverride {
     pub found: String,
 }
 
-/// The parsed fields of an override. A field that is `None` keeps the value of the rules.
+/// The parsed fields of an override. If a field is `None`, the override keeps the value that lists
+/// and rules give.
 pub(super) struct OverrideFields<'a> {
     pub name: Cow<'a, str>,
     pub parsed_name: DnsName,
@@ -129,7 +131,7 @@ pub(super) struct OverrideFields<'a> {
     pub is_corporate_email: Option<bool>,
     /// The label; empty if the override removes it.
     pub label: Option<String>,
-    /// When the override ends, in seconds since 1970: after its last day.
+    /// When the override ends, in seconds since 1970: at the end of its last day. `None`: never.
     pub end: Option<i64>,
 }
 
@@ -200,8 +202,8 @@ impl<'a> OverrideFields<'a> {
     }
 }
 
-/// Adds the row to a fault of one of its fields. Addresses are left out.
-pub(super) fn show_override(
+/// Adds the row to a fault of one of its fields. Leaves out fields that may be addresses.
+pub(super) fn add_row_to_fault(
     fault: TableFault,
     context: &ListLineContext,
     fields: &[Cow<'_, str>],
@@ -272,16 +274,16 @@ impl OverrideListRow {
     /// Parses the text of one row with all columns.
     ///
     /// # Errors
-    /// If no table can read it.
+    /// If no table can read the row.
     pub fn parse(text: &str) -> Result<OverrideListRow, TableFaults> {
         let rows = parse_override_rows("row", &render_override_list([text]))?;
         rows.into_iter().next().ok_or_else(|| TableFault::expected("row", "one row", "none").into())
     }
 
-    /// Reads the rows of a file of overrides; none if there is no file.
+    /// Reads the rows of a file of overrides, expired ones included; none if there is no file.
     ///
     /// # Errors
-    /// If the file can't be read, or no table can be built from it.
+    /// If the file can't be read, or one of its rows has a fault.
     pub fn read_file(path: &Path) -> Result<Vec<OverrideListRow>, TableFaults> {
         match read_list_file(path) {
             Ok(None) => Ok(Vec::new()),
@@ -294,7 +296,7 @@ impl OverrideListRow {
 /// Parses the text of a file of overrides.
 ///
 /// # Errors
-/// As [`OverrideListRow::read_file`]. `name_in_faults` names the file in them.
+/// Returns the faults of the rows, in which `name_in_faults` names the file.
 pub fn parse_override_rows(
     name_in_faults: &str,
     text: &str,

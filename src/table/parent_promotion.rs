@@ -1,5 +1,5 @@
 //! Parents of disposable names: if a feed has several names below one registrable name, somebody
-//! makes such names, and the next one will be new. So the registrable name becomes a row too.
+//! makes such names, and the next name will be new. So the registrable name gets a row of its own.
 //! `scripts/data-tools/refresh-data` has the same rule for the shipped lists, and says why three
 //! names are enough.
 
@@ -26,13 +26,14 @@ const GOOD_BITS: u32 = rules::KNOWN_OR_CLEARED_BIT
     | rule_bit(Rule::Role)
     | rule_bit(Rule::Free);
 
-/// The rows for the registrable names below which one feed of disposable names has at least
-/// [`MIN_DISPOSABLE_SUBDOMAINS`] names. Leaves out three kinds of registrable names:
+/// Makes the rows for the registrable names below which one feed of disposable names has at least
+/// [`MIN_DISPOSABLE_SUBDOMAINS`] names. Leaves out a registrable name in three cases:
 ///
-/// - It is at or below a suffix with free names: other people own the names below it.
-/// - It is below a protected public suffix or one for special use.
-/// - A list has it, or a name below it, as good: protected, cleared, real, an alias, a role or a
-///   free provider. So no row of a feed that the lists guard leads to a row here.
+/// - The registrable name is at or below a suffix with free names: other people own the names
+///   below it.
+/// - It is below a public suffix that is protected or for special use.
+/// - A list calls it, or a name below it, good: see [`GOOD_BITS`]. So a row of a feed that
+///   `drop_guarded_feed_rows` drops leads to no row here.
 pub(super) fn find_promoted_parents<'t>(
     lists: &ParsedLists<'t>,
     manifest: &Manifest,
@@ -66,7 +67,7 @@ pub(super) fn find_promoted_parents<'t>(
         .filter(|(_, parent)| !excluded.contains(parent))
         .map(|(found, _)| promote(found.first_row, found.seen_days))
         .collect();
-    // The map has no order, but equal inputs give equal tables.
+    // The map has no order, but equal inputs must give equal tables.
     promoted.sort_by(|a, b| (a.list_number, &a.name).cmp(&(b.list_number, &b.name)));
     promoted
 }
@@ -87,7 +88,7 @@ fn registrable_parent<'r>(row: &'r Row<'_>) -> Option<&'r str> {
     }
 }
 
-/// The names of `parents` that must not become rows.
+/// Finds the names of `parents` that must not become rows.
 fn find_excluded_parents<'p>(
     lists: &ParsedLists<'_>,
     parents: &HashSet<&'p str>,
@@ -114,8 +115,9 @@ fn find_excluded_parents<'p>(
     excluded
 }
 
-/// The row of the registrable name above this row's name. Other people may have names below it, so
-/// the row has the lowest tier: it flags names, but refuses none by default.
+/// Makes the row of the registrable name above this row's name. Other people may have names below
+/// the registrable name, so the row has the lowest tier: it flags names, but refuses none by
+/// default.
 fn promote<'t>(row: &Row<'t>, seen_days: SeenDays) -> Row<'t> {
     let start = usize::from(row.registrable_start);
     let name = match &row.name {

@@ -1,9 +1,9 @@
 //! Turns the rows of each name into one entry. An entry has three answers: for the name itself, for
-//! the names below it, and for the names below it that a further public suffix separates from it.
-//! The latter names have other owners.
+//! the names below it, and for the names below it across a further public suffix. The names across
+//! a suffix have other owners.
 //!
-//! When the table is built, a name inherits facts from its parents here. A look-up therefore reads
-//! only the most specific row.
+//! The build lets each name inherit the facts of its parents. So a look-up reads only the most
+//! specific row.
 
 mod overrides;
 
@@ -48,8 +48,8 @@ struct EntryBuilder<'r> {
     inheritable_by_name: HashMap<&'r str, InheritableFacts>,
     /// For each name with an override for the name alone: its number, counted from 1.
     exact_override_numbers: HashMap<&'r str, u32>,
-    /// For each name in `guard.allow_flagging`: its line in the manifest, and whether it was
-    /// flagged. If it was not, the exception is a fault.
+    /// For each name in `guard.allow_flagging`: its line in the manifest, and whether a list or an
+    /// override flagged it. An unused exception is a fault.
     flaggable_name_line_and_use: HashMap<String, (u32, bool)>,
     index_by_answer: HashMap<StoredAnswer, u16>,
     number_by_entry: HashMap<NameEntry, u16>,
@@ -152,7 +152,8 @@ impl<'r> EntryBuilder<'r> {
         }
     }
 
-    /// The number of the entry of a registrable domain that has no row itself, but rows below it.
+    /// Returns the number of the entry for a registrable domain without a row, below which names
+    /// have rows.
     fn intern_empty_non_terminal(&mut self) -> u16 {
         self.intern_entry(NameEntry {
             own_answer: NO_ANSWER,
@@ -233,8 +234,8 @@ impl<'r> EntryBuilder<'r> {
         })
     }
 
-    /// When sources had the name: by its rows of feeds, and by the lists of kind `seen` whose
-    /// source votes for it. A list of days alone says nothing about a name.
+    /// Finds when sources had the name: by the name's rows of feeds, and by the lists of kind
+    /// `seen` whose source votes for the name. A list of days alone says nothing about a name.
     fn find_seen_days(&self, name: &str, rows_of_name: &[Row], vote_bits: u32) -> SeenDays {
         let mut days = SeenDays::default();
         rows_of_name.iter().for_each(|row| days.merge(row.seen_days));
@@ -299,8 +300,9 @@ impl<'r> EntryBuilder<'r> {
     }
 
     /// Adds the facts that a name inherits. A protected suffix protects the names below it from
-    /// third-party lists and from DNS facts. It does not protect a name with a role row, which is
-    /// more specific, or a name in a reviewed list of disposable names.
+    /// third-party lists and from DNS facts. Two kinds of names are not protected: a name with a
+    /// role row, which is more specific, and a name in a disposable list of tier A, which people
+    /// review.
     fn add_inherited_facts(
         &self,
         facts: &mut Facts,
@@ -325,9 +327,9 @@ impl<'r> EntryBuilder<'r> {
         }
     }
 
-    /// For each suffix of MX hosts, computes the answers for unlisted names with such a host. They
-    /// replace the answers of the rules `unknown`, `bulk_name` and `mail_in_name`. A disposable
-    /// suffix that is a protected name, or below one, is a fault.
+    /// For each suffix of MX hosts, computes the answers for unlisted names with such a host. These
+    /// answers replace those of the rules `unknown`, `bulk_name` and `mail_in_name`. A disposable
+    /// suffix at or below a protected name is a fault.
     fn build_mx_answers(&mut self, faults: &mut TableFaults) {
         let lists: &'r ParsedLists<'r> = self.lists;
         let mut hosts: Vec<_> = lists.label_and_class_by_mx_suffix.iter().collect();
@@ -401,7 +403,8 @@ impl<'r> EntryBuilder<'r> {
         })
     }
 
-    /// The number of an entry, counted from 1, because 0 marks an empty slot.
+    /// Returns the number of an entry, counted from 1, because 0 marks an empty slot. Equal entries
+    /// have one number.
     fn intern_entry(&mut self, entry: NameEntry) -> u16 {
         let entries = &mut self.resolved_table.entries;
         *self.number_by_entry.entry(entry).or_insert_with(|| {
@@ -411,7 +414,7 @@ impl<'r> EntryBuilder<'r> {
     }
 }
 
-/// The list and line of the first row that flags the name.
+/// Finds the list and line of the first row that flags the name.
 fn find_flagging_row(rows_of_name: &[Row]) -> Option<(u8, u32)> {
     rows_of_name.iter().find(|row| row.fact_bits & FLAGGING_LIST_BITS != 0).map(list_and_line)
 }

@@ -29,7 +29,7 @@ impl MxClass {
         match self {
             MxClass::Professional => rules::rule_bit(Rule::Professional),
             MxClass::Disposable => rules::rule_bit(Rule::DisposableMx),
-            // Such a host serves all kinds of customers, so nothing follows from it.
+            // Such a host serves all kinds of customers, so it says nothing about a name.
             MxClass::Consumer | MxClass::Shared => 0,
         }
     }
@@ -59,7 +59,7 @@ pub(super) struct Row<'a> {
     /// The number of the list in the manifest.
     pub list_number: u8,
     pub coverage: Coverage,
-    /// When sources had the name, if the row's list tells.
+    /// When the row's feed had the name; unknown for other lists.
     pub seen_days: SeenDays,
     /// The byte offset at which the registrable domain begins in the name. `NO_REGISTRABLE_DOMAIN`
     /// if the name is a public suffix.
@@ -112,8 +112,7 @@ pub(super) struct MxAddressRow {
 pub(super) struct SeenRow<'a> {
     pub name: Cow<'a, str>,
     pub days: SeenDays,
-    /// The bit of the source whose days these are. They count only if this source votes for the
-    /// name.
+    /// The vote bit of the list's source. The days count only if this source votes for the name.
     pub vote_bit: u32,
 }
 
@@ -172,8 +171,9 @@ impl<'a> ParsedLists<'a> {
         }
     }
 
-    /// Adds a row. If the row names an ICANN suffix and lists of this kind can't cover suffixes,
-    /// counts the row as ignored instead. `is_exact` is true if the row covers only its name.
+    /// Adds a row, and chooses which names it covers. If the row names an ICANN suffix and lists of
+    /// this kind can't cover suffixes, counts the row as ignored instead. `is_exact` says that the
+    /// row covers only its name.
     pub(super) fn push_unless_icann_suffix(
         &mut self,
         context: &ListLineContext,

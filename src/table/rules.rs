@@ -1,5 +1,5 @@
-//! Decides the answer for a name from its facts: the first rule that applies decides; an override
-//! then replaces the fields that it sets.
+//! Decides the answer for a name from its facts. The first rule that applies decides. Then an
+//! override replaces the fields that it sets.
 //!
 //! No I/O. `resolve` collects the facts of each name.
 
@@ -9,7 +9,7 @@ use super::manifest::Scores;
 use crate::model::verdict::{Reason, Rule, Score, Verdict};
 
 /// The bit of the fact that makes this rule apply. If a name has the bits of several rules, the
-/// rule with the lowest bit decides.
+/// first of them in [`Rule::ALL`] decides.
 pub(super) const fn rule_bit(rule: Rule) -> u32 {
     1 << rule as u32
 }
@@ -46,7 +46,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// The facts that names below inherit. A label is inherited separately.
+    /// Leaves out the facts that hold for exactly this name: names below inherit the rest. They
+    /// inherit a label separately.
     pub(super) fn to_inheritable_facts(self) -> Facts {
         Facts {
             label_number: 0,
@@ -100,21 +101,21 @@ pub(super) struct StoredAnswer {
     pub is_known_or_cleared: bool,
     /// The fields of an override that leaves the verdict to rules for unlisted names and to DNS
     /// facts.
-    pub laid_over: OverrideFields,
+    pub laid_over: LaidOverFields,
 }
 
-/// Which fields an override sets beside reason and score.
+/// Which fields an override lays over the verdict of another source, beside reason and score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct OverrideFields {
-    pub is_free_provider: bool,
-    pub is_corporate_email: bool,
-    pub label: bool,
+pub(super) struct LaidOverFields {
+    pub sets_free_provider: bool,
+    pub sets_corporate_email: bool,
+    pub sets_label: bool,
 }
 
-impl OverrideFields {
+impl LaidOverFields {
     /// Whether the override sets one of these fields.
     pub(super) fn is_any(self) -> bool {
-        self.is_free_provider || self.is_corporate_email || self.label
+        self.sets_free_provider || self.sets_corporate_email || self.sets_label
     }
 }
 
@@ -124,11 +125,11 @@ impl OverrideRow<'_> {
         self.reason.is_some() || self.score.is_some()
     }
 
-    fn fields(&self) -> OverrideFields {
-        OverrideFields {
-            is_free_provider: self.is_free_provider.is_some(),
-            is_corporate_email: self.is_corporate_email.is_some(),
-            label: self.label_number.is_some(),
+    fn fields_beside_verdict(&self) -> LaidOverFields {
+        LaidOverFields {
+            sets_free_provider: self.is_free_provider.is_some(),
+            sets_corporate_email: self.is_corporate_email.is_some(),
+            sets_label: self.label_number.is_some(),
         }
     }
 }
@@ -149,7 +150,7 @@ pub(super) fn decide_answer(
     let mut label =
         if facts.label_number == 0 { facts.mx_label_number } else { facts.label_number };
     let mut lists = facts.list_bits;
-    // A label of the lists says what the name is, so nothing else judges it.
+    // If a list gives the name a label, the list says what the name is, and nothing else judges it.
     let laid_over = override_row.filter(|it| !it.decides_verdict() && label == 0);
     if let Some(override_row) = override_row {
         if override_row.decides_verdict() {
@@ -181,12 +182,12 @@ pub(super) fn decide_answer(
         is_in_manifest_lists: has(IN_MANIFEST_LISTS_BIT),
         is_protected_in_manifest_lists: has(PROTECTED_IN_MANIFEST_BIT),
         is_known_or_cleared: has(KNOWN_OR_CLEARED_BIT),
-        laid_over: laid_over.map(OverrideRow::fields).unwrap_or_default(),
+        laid_over: laid_over.map(OverrideRow::fields_beside_verdict).unwrap_or_default(),
     }
 }
 
-/// The reason that a rule gives. The value for [`Rule::Override`] is never used: an override sets a
-/// reason, or keeps the reason of the rule that would apply without the override.
+/// The reason that a rule gives. No caller uses the value for [`Rule::Override`]: an override sets
+/// a reason, or keeps the reason of the rule that would apply without it.
 pub(super) fn reason_of_rule(rule: Rule) -> Reason {
     match rule {
         Rule::SpecialUse

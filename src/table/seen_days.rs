@@ -1,5 +1,5 @@
-//! The days on which sources had a name: what lists of kind `seen` and the files of feeds tell.
-//! No I/O.
+//! The days on which sources had a name. Lists of kind `seen` and the files of feeds have these
+//! days.
 
 use super::source_packages::SECONDS_PER_DAY;
 use crate::model::month::parse_day_as_unix_seconds;
@@ -9,7 +9,7 @@ use crate::model::month::parse_day_as_unix_seconds;
 pub(super) struct Day(pub u16);
 
 impl Day {
-    /// Takes the place of a day that is not known.
+    /// Stands for a day that is not known.
     pub(super) const UNKNOWN: Day = Day(0);
 
     /// The day of a time in seconds since 1970; unknown if it is out of range.
@@ -37,8 +37,8 @@ pub(super) struct SeenDays {
 }
 
 impl SeenDays {
-    /// The days of a name that a source still had on this day. Since when is not known.
-    pub(super) fn last_on(last: Day) -> SeenDays {
+    /// The days of a name that a source last had on this day, and first had on an unknown day.
+    pub(super) fn with_unknown_first(last: Day) -> SeenDays {
         SeenDays { first: Day::UNKNOWN, last }
     }
 
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn the_first_and_the_last_of_all_days_remain() {
         let mut days = SeenDays { first: Day(20), last: Day(30) };
-        days.merge(SeenDays::last_on(Day(40)));
+        days.merge(SeenDays::with_unknown_first(Day(40)));
         assert_eq!(days, SeenDays { first: Day(20), last: Day(40) });
         days.merge(SeenDays { first: Day(10), last: Day(11) });
         assert_eq!(days, SeenDays { first: Day(10), last: Day(40) });

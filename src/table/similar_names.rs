@@ -1,6 +1,6 @@
 //! Which slips of the finger lead from the name of a provider to a typed name.
 //!
-//! No I/O and no lists: `unlisted_rules` has the providers, and decides what follows.
+//! This module has no lists: `unlisted_rules` has the providers, and decides what a slip means.
 
 /// Two neighbours swapped, or a double letter in place of a single one or the reverse.
 const SWAPPED: u8 = 5;
@@ -8,15 +8,15 @@ const SWAPPED: u8 = 5;
 const NEAR: u8 = 6;
 /// Any other edit of one letter.
 const OTHER: u8 = 9;
-/// What a slip in the first letter costs besides: people mistype it least.
+/// The additional cost of a slip in the first letter, because people mistype it least.
 const FIRST: u8 = 2;
-/// The same if the first letter is missing.
+/// The additional cost if the first letter is missing.
 const FIRST_MISSING: u8 = 4;
-/// What counts against a provider that is not one of the largest, if a name may mean two.
+/// The additional cost of a provider that is not among the largest, if a name may mean several.
 const SMALL_PROVIDER: u8 = 4;
-/// The highest limit.
+/// The highest cost of slips that are likely.
 const MAX_COST: u8 = 2 * NEAR;
-/// A cost above every limit.
+/// The cost of slips that are not likely: it is above every limit.
 const NEVER: u8 = 100;
 /// The longest label and the longest suffix that are compared, in bytes.
 const MAX_COMPARED_BYTES: usize = 20;
@@ -24,9 +24,9 @@ const MAX_COMPARED_BYTES: usize = 20;
 /// Whether the suffix behind the first label of a typed name is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SuffixState {
-    /// It is a public suffix, and its top-level domain exists.
+    /// The text is a public suffix, and its top-level domain exists.
     Exists,
-    /// It is no public suffix, or its top-level domain does not exist.
+    /// The text is no public suffix, or its top-level domain does not exist.
     IsNoSuffix,
 }
 
@@ -50,8 +50,8 @@ impl<'n> TypedName<'n> {
     }
 }
 
-/// The providers that typed names are compared with.
-pub(super) struct SimilarNames {
+/// Finds the provider that a user meant by a mistyped name.
+pub(super) struct MistypedProviderFinder {
     /// The labels of the largest providers.
     large_labels: Vec<ProviderLabel>,
     /// The other labels, the shortest first.
@@ -77,14 +77,14 @@ struct Provider {
     is_sole_domain: bool,
 }
 
-impl SimilarNames {
+impl MistypedProviderFinder {
     /// `largest` and `others` are the names of providers, each in the order in which they are
     /// suggested. `sole_domains` are those that have no other domain with the same label.
     pub(super) fn new(
         largest: &[String],
         others: &[String],
         sole_domains: &[String],
-    ) -> SimilarNames {
+    ) -> MistypedProviderFinder {
         let mut labels: Vec<ProviderLabel> = Vec::new();
         for (rank, name) in largest.iter().chain(others).enumerate() {
             let Some((label, _)) = name.split_once('.') else { continue };
@@ -106,7 +106,7 @@ impl SimilarNames {
         }
         labels.sort_by_key(|label| label.label.len());
         let (large_labels, small_labels) = labels.into_iter().partition(|label| label.is_large);
-        SimilarNames { large_labels, small_labels, largest_count: largest.len() }
+        MistypedProviderFinder { large_labels, small_labels, largest_count: largest.len() }
     }
 
     /// The names of all providers, those with the same label side by side.
@@ -131,8 +131,8 @@ impl SimilarNames {
         costs.any(|(_, provider)| provider.rank < self.largest_count)
     }
 
-    /// The provider that was meant: the one with the fewest and commonest slips.
-    pub(super) fn find_meant(&self, typed: &TypedName<'_>) -> Option<&str> {
+    /// Finds the provider that the user probably meant: the one with the lowest cost of slips.
+    pub(super) fn find_meant_provider(&self, typed: &TypedName<'_>) -> Option<&str> {
         let length = typed.label.len();
         let start = self.small_labels.partition_point(|label| label.label.len() + 1 < length);
         let end = self.small_labels.partition_point(|label| label.label.len() <= length + 1);
@@ -146,9 +146,9 @@ impl SimilarNames {
 }
 
 impl ProviderLabel {
-    /// Lists the providers that a user may have mistyped as this name, each with the cost of the
-    /// typing errors. Leaves out a provider if the cost is too high for a name of this length, or
-    /// if the typed name is its own.
+    /// Lists the providers of this label that a user may have mistyped as the typed name, each with
+    /// the cost of the slips. Leaves out a provider if the cost is too high for its name, or if the
+    /// typed name is the provider's own.
     fn slip_costs(&self, typed: &TypedName<'_>) -> impl Iterator<Item = (u8, &Provider)> {
         let is_near = self.has_near_length(typed.label) && self.has_near_letters(typed.letters);
         let providers = if is_near { &*self.providers } else { &[] };
@@ -178,8 +178,8 @@ impl ProviderLabel {
         self.label.len().abs_diff(typed.len()) <= max_difference
     }
 
-    /// Whether the edits can change the set of letters into that of the label. An edit changes at
-    /// most two letters of the set, and `rn` for `m` three.
+    /// Whether the allowed edits can change the typed set of letters into the set of the label. An
+    /// edit changes at most two letters of the set; the edit from `m` to `rn` changes three.
     fn has_near_letters(&self, typed_letters: u32) -> bool {
         let clear_lowest_bit = |bits: u32| bits & bits.wrapping_sub(1);
         let bits = self.letters ^ typed_letters;
@@ -205,7 +205,7 @@ impl ProviderLabel {
         }
     }
 
-    /// What the slips in the label may cost.
+    /// The highest cost that the slips in the label may have.
     fn label_limit(&self, provider: &Provider, suffix_cost: u8, typed: &TypedName<'_>) -> u8 {
         let (length, is_com) = (self.label.len(), provider.name.ends_with(".com"));
         // A name that is shorter than a short one is often a real one.
@@ -225,7 +225,8 @@ impl ProviderLabel {
         }
     }
 
-    /// The cost of the slips in the suffix. `None` if the typed suffix was probably meant.
+    /// Finds the cost of the slips in the suffix. `None` if the user probably meant the typed
+    /// suffix.
     fn find_suffix_cost(
         &self,
         provider: &Provider,
@@ -259,7 +260,8 @@ impl ProviderLabel {
 }
 
 impl Provider {
-    /// Whether a dot stands at the wrong place, is missing or too many: `gmailc.om`.
+    /// Whether the names differ only in their dots: a dot is at a wrong place (`gmailc.om`),
+    /// missing or needless.
     fn differs_only_in_dots(&self, name: &str) -> bool {
         fn letters(name: &str) -> impl Iterator<Item = u8> + '_ {
             name.bytes().filter(|byte| *byte != b'.')
@@ -275,8 +277,8 @@ fn letter_bits(label: &str) -> u32 {
     label.bytes().fold(0, |bits, byte| bits | 1 << (byte % 32))
 }
 
-/// The cost of a slip in a label of three or four letters. Most names that are so near are real, so
-/// only a double letter counts, and in four letters a swap.
+/// Finds the cost of a slip in a label of three or four letters. Most names that are so near are
+/// real. So only a doubled letter counts, and in four letters a swap as well.
 fn find_short_label_cost(typed: &[u8], label: &[u8]) -> u8 {
     let is_considered = typed.len() > label.len() || label.len() == 4 && typed.len() == label.len();
     match edit_cost(typed, label) {
@@ -339,7 +341,7 @@ fn is_rotated(typed: &[u8], meant: &[u8]) -> bool {
     *typed == [meant[1], meant[2], meant[0]] || *typed == [meant[2], meant[0], meant[1]]
 }
 
-/// The cost of a letter that was typed and not meant.
+/// The cost of a letter that the user typed and did not mean.
 fn cost_of_extra(typed: &[u8], at: usize) -> u8 {
     let letter = typed[at];
     let before = at.checked_sub(1).map(|before| typed[before]);
@@ -356,7 +358,7 @@ fn cost_of_extra(typed: &[u8], at: usize) -> u8 {
     }
 }
 
-/// The cost of a letter that was meant and not typed.
+/// The cost of a letter that the user meant and did not type.
 fn cost_of_missing(meant: &[u8], at: usize) -> u8 {
     match at.checked_sub(1) {
         Some(before) if meant[before] == meant[at] => SWAPPED,
@@ -461,9 +463,9 @@ mod tests {
             for state in [SuffixState::Exists, SuffixState::IsNoSuffix] {
                 let Some(typed) = TypedName::new(&name, state) else { continue };
                 let own = std::slice::from_ref(&name);
-                let own = SimilarNames::new(own, &[], own);
-                proptest::prop_assert_eq!(own.find_meant(&typed), None);
-                SimilarNames::new(&others, &[], &[]).find_meant(&typed);
+                let own = MistypedProviderFinder::new(own, &[], own);
+                proptest::prop_assert_eq!(own.find_meant_provider(&typed), None);
+                MistypedProviderFinder::new(&others, &[], &[]).find_meant_provider(&typed);
             }
         }
     }

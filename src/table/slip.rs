@@ -1,15 +1,16 @@
-//! Slips of the finger: a text that is no domain, and by which one provider was surely meant.
+//! Slips of the finger that leave no domain, or another one, but clearly mean one provider.
 
 use super::Table;
 use crate::model::domain::Domain;
 
-/// The longest text that is repaired, in bytes.
+/// The longest text that riskgate repairs, in bytes.
 const MAX_SLIP_BYTES: usize = 64;
 
 impl Table {
-    /// Returns the provider that the user of an address meant, if it is clear: of `jane@gmail,com`,
-    /// `gmail..com`, `gmailcom` and `@gmail.com`. `text` is what is behind the first `@`. `None` if
-    /// the domain is right as it is, or if no known provider is meant.
+    /// Returns the provider that the user of an address clearly meant, such as `gmail.com` for
+    /// `jane@gmail,com`, `jane@gmail..com`, `jane@gmailcom` and `jane@@gmail.com`. `text` is the
+    /// text behind the first `@`. `None` if the text needs no repair, or if the repaired text means
+    /// no known provider.
     pub fn suggest_provider_for_slip(&self, text: &str, unix_now: i64) -> Option<String> {
         if text.len() > MAX_SLIP_BYTES {
             return None;
@@ -25,25 +26,25 @@ impl Table {
         }
     }
 
-    /// Returns the provider of a name whose dots are missing: `gmailcom`, `gmail`.
+    /// Finds the provider of a name without dots: `gmailcom`, `gmail`.
     fn find_provider_in_one_word(&self, name: &str, unix_now: i64) -> Option<String> {
         let compared = self.unlisted_rules.find_provider_without_dots(name);
         compared.map(str::to_owned).or_else(|| {
             let ends = (1..name.len()).filter(|at| name.is_char_boundary(*at));
             let with_dot = |at| format!("{}.{}", &name[..at], &name[at..]);
-            ends.map(with_dot).find_map(|name| self.find_provider(&name, unix_now))
+            ends.map(with_dot).find_map(|name| self.find_free_provider(&name, unix_now))
         })
     }
 
     fn provider_or_suggestion(&self, name: &str, unix_now: i64) -> Option<String> {
-        self.find_provider(name, unix_now).or_else(|| {
+        self.find_free_provider(name, unix_now).or_else(|| {
             let domain = Domain::parse(name).ok()?;
             self.lookup(&domain, unix_now).suggest_provider(&domain).map(str::to_owned)
         })
     }
 
-    /// Returns the canonical name of a free provider.
-    fn find_provider(&self, name: &str, unix_now: i64) -> Option<String> {
+    /// Returns the canonical name of a domain, if it is a safe free provider.
+    fn find_free_provider(&self, name: &str, unix_now: i64) -> Option<String> {
         let domain = Domain::parse(name).ok()?;
         let lookup = self.lookup(&domain, unix_now);
         let is_whole_name = lookup.matched_name_offset == Some(0);
@@ -53,7 +54,7 @@ impl Table {
     }
 }
 
-/// Replaces what stands in place of a dot, and removes blanks and needless dots.
+/// Replaces characters that people type in place of a dot, and removes blanks and needless dots.
 fn repair_dots(text: &str) -> String {
     let to_dot =
         |c: char| if matches!(c, ',' | ';' | ':' | '/' | '。' | '，' | '．') { '.' } else { c };

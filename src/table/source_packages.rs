@@ -1,7 +1,6 @@
 //! The packages that lists were made from, as `sources.toml` describes them.
 //!
-//! A row of a list refers to a package by the package's vote letter. A list is as old as its
-//! package.
+//! A row of a list refers to a package by the package's vote letter.
 
 use std::collections::HashMap;
 
@@ -48,9 +47,10 @@ pub struct SourcePackage {
     pub sha256: String,
 }
 
+/// The contents of `sources.toml`, before they are checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawSources {
+struct RawSourcesFile {
     #[serde(default)]
     source: Vec<Spanned<SourcePackage>>,
 }
@@ -60,7 +60,7 @@ pub(super) fn parse_sources(
     text: &str,
     name_in_faults: &str,
 ) -> Result<Vec<SourcePackage>, TableFaults> {
-    let raw: RawSources =
+    let raw: RawSourcesFile =
         toml::from_str(text).map_err(|e| fault_from_toml_error(&e, text, name_in_faults))?;
     let mut faults = TableFaults::default();
     let (mut names, mut votes) = (HashMap::new(), HashMap::new());

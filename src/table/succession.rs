@@ -1,8 +1,8 @@
 //! Checks whether a table may replace the serving table.
 //!
 //! Rows of the operator's overrides do not count as changed rows, because the operator wrote them
-//! on purpose. Rows of feeds do not count either, because `feed` checks how much a feed changes. If
-//! a row of a feed would flag a protected name, this module reports a fault.
+//! on purpose. Rows of feeds do not count either, because `feed` checks how much a feed changes.
+//! But if a row of a feed would flag a protected name, this module reports a fault.
 
 use super::answer::{TableAnswer, TableRow};
 use super::entry::NO_ANSWER;
@@ -11,15 +11,19 @@ use super::layout::parts::ListInfo;
 use super::table_data::Table;
 use crate::model::domain::Domain;
 
-/// The number of rows from which a list is checked for too many changes. People edit shorter lists
-/// by hand.
+/// A list with at least so many rows is checked for too many changes. People edit shorter lists by
+/// hand.
 pub const MIN_ROWS_FOR_CHANGE_CHECK: u32 = 20;
 
 impl Table {
-    /// Checks whether this table may replace `previous`. It must have rows. It must not flag a name
-    /// that `previous` protects, unless `guard.allow_flagging` names it, or the operator's own
-    /// override flags it. `guard.max_changed_share` limits two numbers: the rows that the table
-    /// gains and loses together, and the rows that each long list loses.
+    /// Checks whether this table may replace `previous`:
+    ///
+    /// - This table must have rows.
+    /// - It must not flag a name that a list of the manifest of `previous` protects. There are two
+    ///   exceptions: an override of the operator flags the name, or a row flags exactly this name
+    ///   and `guard.allow_flagging` allows that.
+    /// - `guard.max_changed_share` limits two numbers: how many rows the table gains and loses
+    ///   together, and how many rows each list with [`MIN_ROWS_FOR_CHANGE_CHECK`] rows loses.
     pub fn check_succession(&self, previous: &Table) -> Result<(), TableFaults> {
         let mut faults = TableFaults::default();
         let at = || format!("table {}", self.version);
@@ -62,8 +66,8 @@ impl Table {
         (row_count as f64 * self.decoded_table.meta.max_changed_share) as usize
     }
 
-    /// The lists that lost more rows than the manifest allows, with the number of rows left. A full
-    /// disk or an incomplete copy can empty or truncate a list.
+    /// Finds the lists that lost more rows than the manifest allows, each with the number of rows
+    /// left. A full disk or an incomplete copy can empty or truncate a list.
     fn find_shrunken_lists<'l>(&'l self, previous: &'l Table) -> Vec<(&'l ListInfo, u32)> {
         // A list that the manifest does not name any more counts as empty, because a truncated
         // manifest names fewer lists.
@@ -86,7 +90,8 @@ impl Table {
     /// The answer for a name, which may have a single label.
     fn lookup_any_name(&self, name: &str) -> Option<TableAnswer<'_>> {
         match Domain::parse(name) {
-            // At this time the list of TLDs is too old to flag a name. Lists ignore the time.
+            // At the time `i64::MAX`, the list of TLDs is too old to flag a name. Lists ignore the
+            // time.
             Ok(domain) => Some(self.lookup(&domain, i64::MAX)),
             Err(_) => self
                 .find_entry(name)

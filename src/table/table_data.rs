@@ -7,7 +7,7 @@ use super::aligned_bytes::{self, AlignedBytes};
 use super::buckets;
 use super::build;
 use super::embedded_lists;
-use super::evidence::{SourceDays, find_newest_source_days};
+use super::evidence::{SourceDays, find_source_days_by_answer};
 use super::fault::{TableFault, TableFaults};
 use super::layout::parts::{DecodedTable, ListInfo};
 use super::layout::sections::LengthPrefixedTexts;
@@ -50,8 +50,8 @@ pub struct Table {
 
 impl Table {
     /// Loads a table without added lists, or returns the faults. riskgate builds the table from the
-    /// bundled lists or from a directory, or reads and checks a compiled file. This function reads
-    /// no clock, so no override counts as expired.
+    /// bundled lists or from a directory, or reads and checks a compiled file. No override counts
+    /// as expired, because this function reads no clock.
     pub fn load(location: &TableLocation) -> Result<Table, TableFaults> {
         Table::build(&TableInputs::from_base(location.clone()), i64::MIN)
     }
@@ -106,8 +106,9 @@ impl Table {
     }
 
     /// Makes a table that can be written to a file, because it carries the texts of its lists.
-    /// `built_at` is its compilation time, in seconds since 1970. If the location is a compiled
-    /// file, only the time is changed.
+    /// `built_at` is its compilation time, in seconds since 1970. Ignores overrides that have
+    /// expired at this time. If the location is a compiled file, this function changes only the
+    /// time.
     pub fn compile(location: &TableLocation, built_at: i64) -> Result<Table, TableFaults> {
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
@@ -148,7 +149,7 @@ impl Table {
         let mx = MxAnswerMap::new(&parts.meta.mx);
         let defers_to_rules = find_answers_yielding_to_rules(&parts);
         let role_score = find_role_score(&parts);
-        let source_days = find_newest_source_days(&parts.meta, &parts.answers);
+        let source_days = find_source_days_by_answer(&parts.meta, &parts.answers);
         let mut table = Table {
             bytes,
             decoded_table: parts,
@@ -170,8 +171,8 @@ impl Table {
         Ok(table)
     }
 
-    /// The score of role addresses: that of the table's role domains, or the default of the
-    /// manifest if it has none.
+    /// The score of role addresses: that of the table's role domains, or the default of the rule
+    /// `role` if the table has no role domain.
     pub fn role_score(&self) -> Score {
         self.role_score
     }
@@ -208,14 +209,14 @@ impl Table {
         &self.version
     }
 
-    /// When the table was compiled, in seconds since 1970. For a table that was built at start, the
+    /// When the table was compiled, in seconds since 1970. For a table that was not compiled, the
     /// day of its youngest source.
     pub fn built_at(&self) -> i64 {
         self.decoded_table.meta.built_at
     }
 
-    /// The day of the newest source behind its disposable names, in seconds since 1970; `None` if
-    /// no day is known. This is how old the knowledge of the table is, without feeds.
+    /// The day of the newest source behind the table's disposable names, in seconds since 1970;
+    /// `None` if no day is known. Ignores feeds.
     pub fn newest_source_day(&self) -> Option<i64> {
         let is_disposable = |answer: &StoredAnswer| {
             let rules =
@@ -233,7 +234,7 @@ impl Table {
     }
 
     /// The time by which the build judged which overrides have expired, in seconds since 1970.
-    /// `i64::MIN` if it judged none.
+    /// `i64::MIN` if the build let no override expire.
     pub fn overrides_judged_at(&self) -> i64 {
         self.overrides_judged_at
     }
@@ -326,15 +327,16 @@ fn find_role_score(parts: &DecodedTable) -> Score {
     }
 }
 
-/// For each answer, whether the rules for unlisted names take precedence over it. They do if no
-/// rule decided the answer, no list gave it a label, and no list of kind `known` is behind it.
+/// Finds for each answer whether the rules for unlisted names take precedence over it. They do if
+/// three conditions hold: no rule decided the answer; no list gave the answer a label (an override
+/// may have); no list of kind `known` is behind the answer.
 fn find_answers_yielding_to_rules(parts: &DecodedTable) -> Vec<bool> {
     let is_known_list = |list: &ListInfo| list.kind == ListKind::Known.as_str();
     let real_name_lists = (0..).zip(&parts.meta.list).filter(|(_, list)| is_known_list(list));
     let real_name_lists = real_name_lists.fold(0u64, |lists, (number, _)| lists | 1 << number);
     let has_no_facts = |answer: &StoredAnswer| {
         answer.verdict.rule == Rule::Unknown
-            && (answer.label_number == 0 || answer.laid_over.label)
+            && (answer.label_number == 0 || answer.laid_over.sets_label)
             && answer.list_bits & real_name_lists == 0
     };
     parts.answers.iter().map(has_no_facts).collect()

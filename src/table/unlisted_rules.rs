@@ -5,9 +5,9 @@
 use aho_corasick::AhoCorasick;
 use serde::{Deserialize, Serialize};
 
-use super::bulk_names::{BulkNameSettings, BulkNames};
+use super::bulk_names::{BulkNameRecognizer, BulkNameSettings};
 use super::look_alikes::LookAlike;
-use super::similar_names::{SimilarNames, TypedName};
+use super::similar_names::{MistypedProviderFinder, TypedName};
 use super::source_packages::vote_bit;
 
 /// The settings under `[rules]` in the manifest.
@@ -16,15 +16,15 @@ pub(super) struct UnlistedRuleSettings {
     /// The largest providers. An unlisted name that is a slip of the finger away from one of these
     /// counts as a typing error.
     pub typos_of: Vec<String>,
-    /// Further providers to suggest for a similar name. These providers do not affect the verdict.
-    /// If two are equally near, the first is suggested.
+    /// Further providers to suggest for a similar name. A slip of their names gives no verdict. If
+    /// two providers are equally near, riskgate suggests the first.
     pub suggest: Vec<String>,
     /// Providers of the two lists above that have no other domain with the same first label.
     #[serde(default)]
     pub sole_domains: Vec<String>,
     /// Words that occur only in the names of services for throw-away addresses.
     pub throwaway_words: Vec<String>,
-    /// The letter (`vote` in sources.toml) of the source that lists names whose MX host answered.
+    /// The letter (`vote` in `sources.toml`) of the source that lists names whose MX host answered.
     /// Mail to such a name arrives, even if the name is disposable.
     #[serde(default)]
     pub verified_mx_vote: Option<char>,
@@ -49,26 +49,27 @@ pub(super) enum UnlistedRule {
 pub(super) struct UnlistedRules {
     settings: UnlistedRuleSettings,
     /// The providers of the settings.
-    similar_names: SimilarNames,
+    similar_names: MistypedProviderFinder,
     /// Finds the words of the settings: `throwaway_words`, then `mail_words`.
     word_finder: Option<AhoCorasick>,
-    bulk_names: BulkNames,
+    bulk_names: BulkNameRecognizer,
 }
 
 impl UnlistedRules {
     pub(super) fn new(settings: &UnlistedRuleSettings) -> UnlistedRules {
         let words = settings.throwaway_words.iter().chain(&settings.mail_words);
-        // The crate refuses only words of gigabytes, which no manifest can contain.
+        // AhoCorasick refuses only words of gigabytes, which no manifest can contain.
         let word_finder = AhoCorasick::new(words).ok();
         let UnlistedRuleSettings { typos_of, suggest, sole_domains, .. } = settings;
-        let similar_names = SimilarNames::new(typos_of, suggest, sole_domains);
-        let bulk_names = BulkNames::new(&settings.bulk);
+        let similar_names = MistypedProviderFinder::new(typos_of, suggest, sole_domains);
+        let bulk_names = BulkNameRecognizer::new(&settings.bulk);
         UnlistedRules { settings: settings.clone(), similar_names, word_finder, bulk_names }
     }
 
-    /// The first rule that applies to this unlisted name. `split_typed_name` is called for few
-    /// names. `look_alike` is what the name seems to say, if it has letters of other scripts.
-    /// `registrable_start` is the byte offset of its registrable domain; a public suffix has none.
+    /// Finds the first rule that applies to this unlisted name. Calls `split_typed_name` for few
+    /// names only. `look_alike` is the name as a person reads it, if it has letters of other
+    /// scripts. `registrable_start` is the byte offset of its registrable domain; a public suffix
+    /// has none.
     pub(super) fn find_rule<'n>(
         &self,
         name: &str,
@@ -103,7 +104,7 @@ impl UnlistedRules {
         has_mail_word.then_some(UnlistedRule::MailInName)
     }
 
-    /// Whether these votes include the source that checks MX hosts.
+    /// Whether these votes include the source that lists names whose MX host answered.
     pub(super) fn has_verified_mx(&self, votes: u32) -> bool {
         self.settings.verified_mx_vote.is_some_and(|letter| votes & vote_bit(letter) != 0)
     }
@@ -113,20 +114,21 @@ impl UnlistedRules {
         self.find_provider(name).is_some()
     }
 
-    /// The first provider that has this name without its dots, or with it as its first label.
+    /// Finds the first provider whose name without dots is this name, or whose first label is this
+    /// name.
     pub(super) fn find_provider_without_dots(&self, name: &str) -> Option<&str> {
         self.similar_names.providers().find(|provider| {
             provider.split('.').next() == Some(name) || provider.replace('.', "") == name
         })
     }
 
-    /// The provider that was meant by a name with slips of the finger in it.
+    /// The provider that the user probably meant by a name with slips of the finger.
     pub(super) fn suggest_provider(&self, typed: &TypedName<'_>) -> Option<&str> {
-        self.similar_names.find_meant(typed)
+        self.similar_names.find_meant_provider(typed)
     }
 
-    /// The provider's name as the table has it, if a provider that names are compared with has this
-    /// name.
+    /// Finds the provider with this name, among those that names are compared with. Returns the
+    /// name as the table has it.
     pub(super) fn find_provider(&self, name: &str) -> Option<&str> {
         self.similar_names.providers().find(|provider| *provider == name)
     }

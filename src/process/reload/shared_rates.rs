@@ -105,7 +105,7 @@ impl RateExchanger {
     /// `None` if the inbox secret is not known; an exchange never begins without the secret.
     fn to_shared(&self, charge: &BucketCharge) -> Option<RateCharge> {
         Some(RateCharge {
-            bucket: self.state.sign_ups.rate_bucket(&charge.bucket_name)?,
+            bucket: self.state.sign_ups.rate_bucket_pseudonym(&charge.bucket_name)?,
             refill_ns: charge.refill_ns,
             first_request_age_ns: charge.first_request_age_ns,
             until_full_ns: charge.until_full_ns,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::startup_inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::{Config, ConfigSources};
-use crate::decide::SignUps;
+use crate::decide::SignUpCounter;
 use crate::dns::DnsFactCache;
 use crate::gate::{GateState, HeldBytes};
 use crate::message::request_id::RequestIdGenerator;
@@ -70,7 +70,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         tracer: Arc::clone(&tracer),
         reloadable_rules: SnapshotCell::new(config.reloadable.rules()),
         screening_counts: ScreeningCounts::default(),
-        sign_ups: SignUps::with_secret(config.startup.inbox_secret.as_ref())
+        sign_ups: SignUpCounter::with_secret(config.startup.inbox_secret.as_ref())
             .map_err(StartError::Failed)?,
         refused_forms: LatestForms::default(),
         forms_decided_by_rules: LatestForms::default(),

@@ -12,7 +12,7 @@ use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
 use crate::table::entry::{NO_ANSWER, NameEntry, RULES_OF_FIXED_ANSWERS};
 use crate::table::fault::TableFault;
-use crate::table::rules::{OverrideFields, StoredAnswer};
+use crate::table::rules::{LaidOverFields, StoredAnswer};
 use crate::table::seen_days::{Day, SeenDays};
 
 fn decode_answer(
@@ -35,10 +35,10 @@ fn decode_answer(
         is_in_manifest_lists: flags & 4 != 0,
         is_protected_in_manifest_lists: flags & 8 != 0,
         is_known_or_cleared: flags & 16 != 0,
-        laid_over: OverrideFields {
-            is_free_provider: flags & 32 != 0,
-            is_corporate_email: flags & 64 != 0,
-            label: flags & 128 != 0,
+        laid_over: LaidOverFields {
+            sets_free_provider: flags & 32 != 0,
+            sets_corporate_email: flags & 64 != 0,
+            sets_label: flags & 128 != 0,
         },
     };
     let has_known_lists = answer.list_bits.checked_shr(list_count as u32).unwrap_or(0) == 0;
@@ -152,8 +152,8 @@ fn check_header(all: &[u8], name_in_faults: &str) -> Result<(), TableFault> {
     Ok(())
 }
 
-/// Checks that every value refers to an entry, and that every used slot has a name. `None` if the
-/// table is damaged.
+/// Checks that the number in every slot is that of an entry, and that every used slot has a name.
+/// `None` if the table is damaged.
 fn check_buckets(table_bytes: &[u8], parts: &DecodedTable) -> Option<()> {
     let (all_buckets, rest) = table_bytes[parts.bucket_range.clone()].as_chunks::<BUCKET_BYTES>();
     let (starts, rest_of_starts) = table_bytes[parts.name_offset_range.clone()].as_chunks::<4>();
@@ -176,7 +176,7 @@ fn check_buckets(table_bytes: &[u8], parts: &DecodedTable) -> Option<()> {
             match (value, saw_empty_slot) {
                 (0, _) => saw_empty_slot = true,
                 (_, true) => return None,
-                // The length before a name is no text, and may be above 127.
+                // Only the name is text: the length before it may be a byte above 127.
                 _ => _ = texts.next().flatten().filter(|name| name.is_ascii())?,
             }
             if value > parts.entries.len() {

@@ -30,9 +30,9 @@ const MAX_HASH_KEY_ATTEMPTS: u64 = 64;
 
 /// Encodes a table.
 ///
-/// The hash key is derived from the content, so that the same sources give the same bytes. Somebody
-/// who can add names to a source can therefore choose names that collide. A look-up of such a name
-/// probes up to sixteen further buckets. Its answer is still right, because the look-up compares
+/// The hash key is derived from the content, so that the same sources give the same bytes. So
+/// somebody who can add names to a source can choose names that collide. A look-up of such a name
+/// probes up to sixteen further buckets. The answer is still right, because the look-up compares
 /// the stored name. If a name finds no free slot, riskgate tries the next hash key.
 pub(in crate::table) fn encode_table(content: &TableContent) -> Result<AlignedBytes, TableFault> {
     let names = &content.resolved_table.names_and_entry_numbers;
@@ -146,9 +146,9 @@ fn encode_answer(answer: &StoredAnswer) -> [u8; ANSWER_BYTES] {
         | u8::from(answer.is_in_manifest_lists) << 2
         | u8::from(answer.is_protected_in_manifest_lists) << 3
         | u8::from(answer.is_known_or_cleared) << 4
-        | u8::from(answer.laid_over.is_free_provider) << 5
-        | u8::from(answer.laid_over.is_corporate_email) << 6
-        | u8::from(answer.laid_over.label) << 7;
+        | u8::from(answer.laid_over.sets_free_provider) << 5
+        | u8::from(answer.laid_over.sets_corporate_email) << 6
+        | u8::from(answer.laid_over.sets_label) << 7;
     out[3] = verdict.rule as u8;
     out[4..8].copy_from_slice(&answer.label_number.to_le_bytes());
     out[8..16].copy_from_slice(&answer.list_bits.to_le_bytes());

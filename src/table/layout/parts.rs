@@ -14,8 +14,9 @@ use crate::table::unlisted_rules::UnlistedRuleSettings;
 /// One list of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListInfo {
-    /// The list's file name. For the operator's overrides, the file's path. For a feed's list,
-    /// `feed` and the feed's name.
+    /// The list's file name. For the operator's file of overrides, its path. For the overrides of
+    /// the store, [`STORED_LIST_NAME`](crate::table::STORED_LIST_NAME). For a feed's list, `feed`
+    /// and the feed's name.
     pub file: String,
     /// The list's kind, for disposable lists with the tier.
     pub kind: String,
@@ -24,11 +25,12 @@ pub struct ListInfo {
     pub source: Option<String>,
     /// The number of rows.
     pub rows: u32,
-    /// The number of rows without effect. Such a row names an ICANN suffix. A row of a feed has no
-    /// effect either if it is no valid name, or if it must not change the name's answer.
+    /// The number of ignored rows. A row is ignored if it names an ICANN suffix that a list of its
+    /// kind can't cover. A row of a feed is ignored as well if it is no valid name, or if it must
+    /// not change the name's answer.
     pub ignored: u32,
-    /// Whether the list is not in the manifest, but is the operator's own file of overrides or a
-    /// feed's list.
+    /// Whether the list is not in the manifest: it has the operator's overrides, or is a feed's
+    /// list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_added: bool,
 }
@@ -36,15 +38,16 @@ pub struct ListInfo {
 /// The metadata of a table, stored as TOML.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::table) struct TableMeta {
-    /// When the table was compiled, in seconds since 1970. For a table that was built at start, the
+    /// When the table was compiled, in seconds since 1970. For a table that was not compiled, the
     /// day of its youngest source.
     pub built_at: i64,
     pub suffix_list_version: String,
     /// The number of names with a row.
     pub rows: u64,
-    /// The share of rows that the next table may add or remove, from 0 to 1.
+    /// The share of rows that this table may add and remove together when it replaces another
+    /// table, from 0 to 1.
     pub max_changed_share: f64,
-    /// When the next override expires, in seconds since 1970.
+    /// When the next override expires, in seconds since 1970; `None` if none expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_override_expiry: Option<i64>,
     /// The date of the list of top-level domains, in seconds since 1970.

@@ -1,5 +1,5 @@
-//! Chooses the override of a name. One in the operator's own file takes precedence, and then one of
-//! the store.
+//! Chooses the override of a name. An override in the operator's own file takes precedence, then an
+//! override of the store, then one of the lists. Within each of the three, the nearest applies.
 
 use super::EntryBuilder;
 use crate::table::inheritance::InheritedFacts;
@@ -8,8 +8,8 @@ use crate::table::rows::ParsedLists;
 use crate::table::rules::OverrideRow;
 
 impl<'r> EntryBuilder<'r> {
-    /// The numbers of the overrides that apply to the name itself, to names below it, and to names
-    /// below it across public suffixes; `None` where no override applies.
+    /// Finds the numbers of the overrides that apply to the name itself, to names below it, and to
+    /// names below it across public suffixes; `None` where no override applies.
     pub(super) fn find_override_numbers(
         &self,
         name: &str,
@@ -28,9 +28,8 @@ impl<'r> EntryBuilder<'r> {
         [own, covering, covering]
     }
 
-    /// The number of the override that applies. An override in the operator's own file takes
-    /// precedence, and then one of the store; otherwise the nearest override applies. A number of 0
-    /// stands for no override.
+    /// Selects the override that applies, by the precedence of this module. A number of 0 stands
+    /// for no override.
     fn select_override_number(&self, numbers_nearest_first: &[u32]) -> Option<u32> {
         let of_origin = |origin: ListOrigin| {
             let mut numbers = numbers_nearest_first.iter();
@@ -42,7 +41,7 @@ impl<'r> EntryBuilder<'r> {
             .copied()
     }
 
-    /// Whether an override is one of the operator: of the file or of the store.
+    /// Whether an override is in the operator's file or in the store.
     pub(super) fn is_operator_override(&self, number: u32) -> bool {
         let origin = self.override_origin(number);
         matches!(origin, Some(ListOrigin::Operator | ListOrigin::Store))
