@@ -1014,7 +1014,7 @@ fn a_file_of_the_inbox_secret_loses_one_line_end_and_no_other_byte() {
         let config = read_config_text(&format!("[inbox]\nsecret_file = {path:?}\n"));
         config.map(|config| config.startup.inbox_secret.map(|it| Pseudonymizer::new(&it)))
     };
-    let id = |key: &Pseudonymizer| key.address("jane@a.test", Scope::Deployment);
+    let id = |key: &Pseudonymizer| key.address_pseudonym("jane@a.test", Scope::Deployment);
     let random = [0x20; 32];
     let expected = Pseudonymizer::new(&InboxSecret::new(&random).unwrap());
     for end in ["", "\n", "\r\n"] {
