@@ -24,6 +24,8 @@ use riskgate::{Gate, Mount, RequestContext};
 struct MyProxy {
     gate: Gate,
     upstream: SocketAddr,
+    /// The value of `Host` for the upstream server.
+    upstream_host: String,
 }
 
 #[derive(Default)]
@@ -66,8 +68,8 @@ impl ProxyHttp for MyProxy {
         request: &mut RequestHeader,
         ctx: &mut MyContext,
     ) -> Result<()> {
-        let host = self.upstream.to_string();
-        self.gate.upstream_request_filter(session, request, &ctx.riskgate, &host)?;
+        let host = &self.upstream_host;
+        self.gate.upstream_request_filter(session, request, &ctx.riskgate, host)?;
         // Add your own fields after riskgate's filter.
         request.insert_header("X-Seen", ctx.request_filter_runs.to_string())
     }
@@ -113,7 +115,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 
     let mount = Mount::from_config_file(next_argument("CONFIG")?)?;
     let gate = mount.gate();
-    let my_proxy = MyProxy { gate: gate.clone(), upstream };
+    let my_proxy = MyProxy { gate: gate.clone(), upstream, upstream_host: upstream.to_string() };
 
     let conf = ServerConf { grace_period_seconds: Some(0), ..ServerConf::default() };
     let mut server = Server::new_with_opt_and_conf(None, conf);
