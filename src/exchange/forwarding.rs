@@ -133,6 +133,9 @@ pub fn prepare_upstream_request(
 /// Removes `Connection` and the fields that it lists. `X-Forwarded-` fields stay even if
 /// `Connection` lists them: a client could list them to erase what a trusted proxy added.
 pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
+    if !request.headers.contains_key(CONNECTION) {
+        return;
+    }
     let values = request.headers.get_all(CONNECTION).into_iter().map(HeaderValue::as_bytes);
     let connection_options = parse_connection_options(values).unwrap_or_default();
     let is_dropped = |name: &&HeaderName| {
