@@ -187,11 +187,12 @@ pub fn canonical_check_path(segment: &[u8]) -> Result<String, Refusal> {
     let text = decode_check_segment(segment)?;
     let mut path = String::with_capacity(CHECK_PATH_PREFIX.len() + 3 * text.len());
     path.push_str("/v1/check/");
+    let hex_digit = |value: u8| char::from(b"0123456789ABCDEF"[usize::from(value)]);
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             path.push(char::from(byte));
         } else {
-            path.push_str(&format!("%{byte:02X}"));
+            path.extend(['%', hex_digit(byte >> 4), hex_digit(byte & 0xf)]);
         }
     }
     Ok(path)
