@@ -32,6 +32,17 @@ pub(super) fn check_memory(
     memory::check_available(needed).map_err(|found| FeedError::new(feed_name, found.to_string()))
 }
 
+/// Rejects a list whose file would be longer than may be read. `text` is that of the file.
+pub(super) fn check_file_length(feed: &Feed, text: &str, max_bytes: u64) -> Result<(), FeedError> {
+    let found = text.len() as u64;
+    if found <= max_bytes {
+        return Ok(());
+    }
+    let why =
+        format!("expected a list whose file has at most {max_bytes} bytes, but found {found}");
+    Err(FeedError::new(&feed.name, why))
+}
+
 /// Rejects a list of disposable domains that contains a large provider. Also rejects such a list if
 /// at least two of its names, and more than 1 % of its names, are protected. A good list may
 /// contain a few protected names; the table ignores them.

@@ -32,8 +32,8 @@ pub struct FeedStatus {
     pub url: String,
     /// The state of its list.
     pub state: FeedState,
-    /// A problem that the operator should know about: a damaged list, the last fault, no successful
-    /// fetch for a long time, or a list that no longer changes.
+    /// A problem that the operator should know about: a damaged or missing list, the last fault, no
+    /// successful fetch for a long time, or a list that no longer changes.
     pub problem: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Feed {
         let if_older_than = |at: Option<i64>, age: Duration| {
             at.filter(|at| now.saturating_sub(*at) > age.as_secs().cast_signed())
         };
-        let damage = storage::find_list_fault(state, &self.list_path(folder));
+        let damage = self.find_list_fault(folder, state);
         let damage = damage.map(|damage| format!("{}: {damage}", self.name));
         let fault = damage.or_else(|| state.fault.clone()).map(|fault| format!("feed {fault}"));
         let stale_after =
@@ -100,14 +100,22 @@ impl Feed {
     pub fn read_last_attempt(&self, folder: &Path) -> Option<LastAttempt> {
         let state = self.read_state(folder);
         // After a change of these settings, riskgate fetches the list immediately.
-        let at =
-            state.attempted_at.filter(|_| state.source_digest == self.digest_source_settings())?;
+        let is_of_source = self.has_source_digest(state.last_attempted_digest());
+        let at = state.attempted_at.filter(|_| is_of_source)?;
         Some(LastAttempt { at, has_failed: state.fault.is_some() })
     }
 
-    /// Whether the list on disk is damaged, so that it should be fetched again.
+    /// Whether the list on disk is damaged or missing, so that it should be fetched again.
     pub fn has_damaged_list(&self, folder: &Path) -> bool {
-        storage::find_list_fault(&self.read_state(folder), &self.list_path(folder)).is_some()
+        self.find_list_fault(folder, &self.read_state(folder)).is_some()
+    }
+
+    /// The fault of the list on disk. A missing list is a fault if one was fetched from the present
+    /// source: a list of another kind has another file.
+    fn find_list_fault(&self, folder: &Path, state: &FeedState) -> Option<String> {
+        let is_expected =
+            state.fetched_at.is_some() && self.has_source_digest(&state.source_digest);
+        storage::find_list_fault(state, &self.list_path(folder), is_expected)
     }
 
     /// When the feed is due after this attempt, in seconds since 1970. After a failure riskgate

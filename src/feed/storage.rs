@@ -24,9 +24,12 @@ const MAX_STATE_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FeedState {
-    /// Identifies the settings (URL, digest URL and key) to which the other fields belong. If the
-    /// settings change, the state is reset.
+    /// Identifies the settings (URL, digest URL, key and kind) from which the list on disk came.
+    /// Empty if there is none.
     pub source_digest: String,
+    /// Identifies the settings of the last attempt. Empty in a state of an earlier version, whose
+    /// `source_digest` also identifies these settings.
+    pub attempted_source_digest: String,
     /// The list's `ETag`, for conditional requests (RFC 9110 section 13.1).
     pub etag: Option<String>,
     /// The list's `Last-Modified`, see `etag`.
@@ -53,26 +56,31 @@ pub struct FeedState {
 }
 
 impl FeedState {
-    /// Assigns the state to the source with this digest. If the state belonged to another source,
-    /// keeps only what describes the list on disk, and returns true. Returns false for a state that
-    /// belonged to this source or to none: the list on disk then counts as a list of this source.
-    pub(super) fn reset_if_source_changed(&mut self, source_digest: String) -> bool {
-        if self.source_digest == source_digest {
-            return false;
+    /// Assigns the state to the source with this digest; `is_of_source` tells whether the state
+    /// belonged to it before. If the state belonged to another source, keeps only what describes
+    /// the list on disk, and returns true. Returns false for a state that belonged to this source
+    /// or to none: the list on disk then counts as a list of this source.
+    pub(super) fn reset_if_source_changed(
+        &mut self,
+        source_digest: String,
+        is_of_source: bool,
+    ) -> bool {
+        let has_other_source = !self.source_digest.is_empty() && !is_of_source;
+        if has_other_source {
+            let FeedState { rows, kept, changed_at, fetched_at, list_fingerprint, .. } = *self;
+            let empty = FeedState::default();
+            *self = FeedState { rows, kept, changed_at, fetched_at, list_fingerprint, ..empty };
         }
-        let had_other_source = !self.source_digest.is_empty();
-        let FeedState { rows, kept, changed_at, fetched_at, list_fingerprint, .. } = *self;
-        let empty = FeedState::default();
-        *self = FeedState {
-            source_digest,
-            rows,
-            kept,
-            changed_at,
-            fetched_at,
-            list_fingerprint,
-            ..empty
-        };
-        had_other_source
+        self.source_digest = source_digest;
+        has_other_source
+    }
+
+    /// The digest of the settings of the last attempt.
+    pub(super) fn last_attempted_digest(&self) -> &str {
+        match self.attempted_source_digest.is_empty() {
+            true => &self.source_digest,
+            false => &self.attempted_source_digest,
+        }
     }
 
     /// Returns the age of the last good list at `now`, which is in seconds since 1970. If the state
@@ -100,8 +108,7 @@ fn state_path(folder: &Path, name: &str) -> PathBuf {
 /// Reads the state. If the file does not exist or can't be read, the state is empty and riskgate
 /// fetches the whole list again.
 pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedState {
-    let text = read_regular_text(&state_path(folder, name), MAX_STATE_BYTES).unwrap_or_default();
-    let state: FeedState = serde_json::from_str(&text).unwrap_or_default();
+    let state = read_written_state(folder, name);
     // If the list on disk is missing or damaged, riskgate must fetch it without conditions and
     // store it, even if its digest is that of the last list.
     match is_list_intact(&state, list_path) {
@@ -112,6 +119,12 @@ pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedSta
             FeedState { etag: None, modified: None, digests, rows: 0, kept: 0, ..state }
         }
     }
+}
+
+/// Reads the state as it was written, whatever has become of the list.
+pub(super) fn read_written_state(folder: &Path, name: &str) -> FeedState {
+    let text = read_regular_text(&state_path(folder, name), MAX_STATE_BYTES).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Fails if the system can't open the state or the list for now. An update would take these files
@@ -164,23 +177,32 @@ pub(super) fn list_file_bytes(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// The fault of the list on disk, if it is damaged. A missing list is not a fault.
-pub(super) fn find_list_fault(state: &FeedState, path: &Path) -> Option<String> {
+/// The fault of the list on disk, if it is damaged, or if it is missing and `is_list_expected`.
+pub(super) fn find_list_fault(
+    state: &FeedState,
+    path: &Path,
+    is_list_expected: bool,
+) -> Option<String> {
     let is_unchanged = fingerprint_file(path)
         .is_some_and(|fingerprint| Some(fingerprint) == state.list_fingerprint);
-    let found = if is_unchanged { None } else { FeedList::read_verified_text(path).err() };
+    let found = match is_unchanged {
+        true => None,
+        false => match FeedList::read_verified_text(path) {
+            Ok(None) if is_list_expected => Some("no such file".to_owned()),
+            read => read.err().map(|found| found.to_string()),
+        },
+    };
     found.map(|found| format!("{}: expected the kept list, but found {found}", path.display()))
 }
 
-/// Writes the lines of the feed's file, and the fingerprint of the file into the state.
+/// Writes the text of the feed's file, and the fingerprint of the file into the state.
 pub(super) fn write_list_and_fingerprint(
     state: &mut FeedState,
     path: &Path,
-    lines: &[String],
+    text: &str,
 ) -> Result<(), FeedError> {
-    let text = FeedList::render_with_checksum(lines);
     create_dir_and_write_file(path, text.as_bytes())?;
-    state.list_fingerprint = fingerprint_if_unchanged(path, &text);
+    state.list_fingerprint = fingerprint_if_unchanged(path, text);
     Ok(())
 }
 
@@ -244,7 +266,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("daily.disposable.txt");
         let mut state = FeedState::default();
-        write_list_and_fingerprint(&mut state, &path, &["a.example".to_owned()]).unwrap();
+        let text = FeedList::render_with_checksum(&["a.example".to_owned()]);
+        write_list_and_fingerprint(&mut state, &path, &text).unwrap();
         assert_eq!(state.list_fingerprint, fingerprint_file(&path));
         assert!(state.list_fingerprint.is_some());
         let written = fs::read_to_string(&path).unwrap();

@@ -68,7 +68,8 @@ impl StoredNames {
 
 /// The lines of a feed's file: when riskgate first had the list (`listed_at`, in seconds since
 /// 1970), the names of the list, and then the departed names, the latest departures first. If the
-/// lines are longer than `max_bytes`, omits the departed names that left the list the longest ago.
+/// file with these lines would be longer than `max_bytes`, omits the departed names that left the
+/// list the longest ago.
 pub(super) fn render_lines(
     listed_names: &[String],
     listed_at: Option<i64>,
@@ -80,7 +81,8 @@ pub(super) fn render_lines(
     latest_first.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
     let listed_line = listed_at.map(|time| format!("{}{time}", FeedList::LISTED_LINE_PREFIX));
     let mut lines: Vec<String> = listed_line.into_iter().chain(listed_names.to_vec()).collect();
-    let mut bytes: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
+    let mut bytes =
+        FeedList::CHECKSUM_LINE_BYTES + lines.iter().map(|line| line.len() as u64 + 1).sum::<u64>();
     for group in latest_first.chunk_by(|a, b| a.0 == b.0) {
         let head = format!("{}{}", FeedList::DEPARTURE_LINE_PREFIX, group[0].0);
         for line in std::iter::once(&head).chain(group.iter().map(|(_, name)| *name)) {
@@ -129,7 +131,7 @@ mod tests {
     #[test]
     fn the_oldest_departures_go_first_if_the_file_would_be_too_long() {
         let departed = BTreeMap::from([("old.com".to_owned(), 100), ("new.com".to_owned(), 300)]);
-        let lines = render_lines(&owned(&["a.com"]), None, &departed, 60);
+        let lines = render_lines(&owned(&["a.com"]), None, &departed, 84);
         assert_eq!(lines, ["a.com", "# left the list at 300", "new.com", "# left the list at 100"]);
         let lines = render_lines(&owned(&["a.com", "b.com"]), None, &departed, 1);
         assert_eq!(lines, ["a.com", "b.com"]);

@@ -226,3 +226,116 @@ fn names_are_kept_only_from_the_same_source_and_only_if_the_config_says_so() {
     feed.update(&numbered(200..300), NOW + DAY).unwrap();
     assert_eq!(feed.names_in_file(), numbered(200..300).into_iter().collect());
 }
+
+#[test]
+fn after_a_failed_first_fetch_from_a_changed_source_its_list_is_taken_whole() {
+    let other = || numbered(200..260);
+    let sum_of = |names: &[String]| fetch::sha256_hex(names.join("\n").as_bytes());
+    for setting in ["url", "sha256_url", "kind"] {
+        let mut feed = FileFeed::new();
+        let folder = feed.folder.path().to_owned();
+        feed.update(&numbered(0..60), NOW).unwrap();
+        feed.update(&numbered(10..70), NOW + DAY).unwrap();
+        // Once the file `second` is there, the new source has the other list.
+        let second = folder.join("second");
+        match setting {
+            "url" => feed.feed.url = FeedLocation::File(second.clone()),
+            "sha256_url" => feed.feed.sha256_url = Some(FeedLocation::File(second.clone())),
+            _ => {
+                feed.feed.kind = FeedKind::Free;
+                feed.feed.url = FeedLocation::File(second.clone());
+            }
+        }
+        feed.update(&other(), NOW + 2 * DAY).unwrap_err();
+        let status = feed.feed.read_status(&folder.join("feeds"), NOW + 2 * DAY);
+        assert!(status.problem.is_some(), "{setting}");
+        let tried = feed.feed.read_last_attempt(&folder.join("feeds")).unwrap();
+        assert!(tried.has_failed && tried.at == NOW + 2 * DAY, "{setting}: {tried:?}");
+        let text = if setting == "sha256_url" { sum_of(&other()) } else { other().join("\n") };
+        fs::write(&second, text).unwrap();
+        let updated = feed.update(&other(), NOW + 2 * DAY).unwrap();
+        assert_eq!(updated, UpdateOutcome::ListReplaced(60), "{setting}");
+        assert_eq!(feed.names_in_file(), other().into_iter().collect(), "{setting}");
+    }
+}
+
+#[test]
+fn a_failed_fetch_from_another_source_changes_nothing_once_the_first_one_is_back() {
+    let mut feed = FileFeed::new();
+    let first = feed.feed.url.clone();
+    feed.update(&numbered(0..60), NOW).unwrap();
+    feed.update(&numbered(10..70), NOW + DAY).unwrap();
+    feed.feed.url = FeedLocation::File(feed.folder.path().join("missing"));
+    feed.update(&numbered(10..70), NOW + 2 * DAY).unwrap_err();
+    feed.feed.url = first;
+    assert!(feed.feed.read_last_attempt(&feed.folder.path().join("feeds")).is_none());
+    let error = feed.update(&numbered(200..260), NOW + 2 * DAY).unwrap_err().to_string();
+    assert!(error.contains("60 new and 60 gone"), "{error}");
+    let same = feed.update(&numbered(10..70), NOW + 2 * DAY).unwrap();
+    assert_eq!((same, feed.names_in_file().len()), (UpdateOutcome::Unchanged, 70));
+}
+
+#[test]
+fn a_kind_that_comes_back_does_not_bring_its_old_list_back() {
+    let mut feed = FileFeed::new();
+    feed.update(&numbered(0..60), NOW).unwrap();
+    feed.feed.kind = FeedKind::Free;
+    feed.update(&numbered(100..160), NOW + DAY).unwrap();
+    feed.feed.kind = FeedKind::Disposable(FeedTier::B);
+    let updated = feed.update(&numbered(100..160), NOW + DAY).unwrap();
+    assert_eq!(updated, UpdateOutcome::ListReplaced(60));
+    assert_eq!(feed.names_in_file(), numbered(100..160).into_iter().collect());
+}
+
+#[test]
+fn a_state_of_an_earlier_version_keeps_its_departed_names() {
+    let feed = FileFeed::new();
+    feed.update(&numbered(0..60), NOW).unwrap();
+    let path = feed.folder.path().join("feeds/daily.json");
+    let mut state: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let digest = fetch::sha256_hex(format!("{}\n\n", feed.feed.url).as_bytes());
+    state["source_digest"] = digest.into();
+    state.as_object_mut().unwrap().remove("attempted_source_digest");
+    fs::write(&path, state.to_string()).unwrap();
+    assert!(feed.feed.read_last_attempt(&feed.folder.path().join("feeds")).is_some());
+    feed.update(&numbered(10..70), NOW + DAY).unwrap();
+    assert_eq!(feed.names_in_file().len(), 70);
+}
+
+#[test]
+fn a_list_that_was_removed_is_a_fault_until_it_is_fetched_again() {
+    let mut feed = FileFeed::new();
+    let folder = feed.folder.path().join("feeds");
+    assert!(!feed.feed.has_damaged_list(&folder), "nothing was fetched yet");
+    feed.update(&numbered(0..60), NOW).unwrap();
+    fs::remove_file(feed.feed.list_path(&folder)).unwrap();
+    assert!(feed.feed.has_damaged_list(&folder));
+    let problem = feed.feed.read_status(&folder, NOW).problem.unwrap();
+    assert!(problem.contains("daily.disposable.txt: expected the kept list"), "{problem}");
+    assert!(problem.ends_with("but found no such file"), "{problem}");
+    feed.feed.kind = FeedKind::Free;
+    assert!(!feed.feed.has_damaged_list(&folder), "a list of this kind was never there");
+    feed.feed.kind = FeedKind::Disposable(FeedTier::B);
+    feed.update(&numbered(0..60), NOW).unwrap();
+    assert!(!feed.feed.has_damaged_list(&folder));
+    assert_eq!(feed.feed.read_status(&folder, NOW).problem, None);
+}
+
+#[test]
+fn the_file_of_a_list_never_becomes_longer_than_max_bytes() {
+    let mut feed = FileFeed::new();
+    let folder = feed.folder.path().join("feeds");
+    let file_length = |feed: &FileFeed| fs::metadata(feed.feed.list_path(&folder)).unwrap().len();
+    // In the file, each of these names is longer than where it was published.
+    let longer = |count: u32| -> Vec<String> { (0..count).map(|n| format!("ü{n}.com")).collect() };
+    feed.feed.max_list_bytes = 300;
+    feed.update(&numbered(0..10), NOW).unwrap();
+    let before = feed.names_in_file();
+    let error = feed.update(&longer(19), NOW).unwrap_err().to_string();
+    assert!(error.contains("expected a list whose file has at most 300 bytes"), "{error}");
+    assert_eq!(feed.names_in_file(), before, "the last good list stays");
+    // Names that have left the list are left out before that.
+    feed.update(&longer(12), NOW).unwrap();
+    assert!(file_length(&feed) <= 300 && feed.names_in_file().len() > 12);
+}

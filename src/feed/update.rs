@@ -11,7 +11,7 @@ use super::list_formats;
 use super::storage::{self, FeedState};
 use super::stored_names::{self, StoredNames};
 use crate::model::believed_time::BelievedTime;
-use crate::table::Table;
+use crate::table::{FeedList, Table};
 
 /// The result of an update that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,9 @@ impl Feed {
         storage::check_files_can_be_opened(folder, &self.name, &self.list_path(folder))
             .map_err(|error| self.prefix_feed_name(error))?;
         let mut state = self.read_state(folder);
-        let has_other_source = state.reset_if_source_changed(self.digest_source_settings());
+        let is_of_source = self.has_source_digest(&state.source_digest);
+        let has_other_source =
+            state.reset_if_source_changed(self.digest_source_settings(), is_of_source);
         let comparison = match (has_other_source, is_forced) {
             (true, _) => Comparison::OtherSource,
             (false, true) => Comparison::Forced,
@@ -67,9 +69,14 @@ impl Feed {
                 false => Duration::ZERO,
             }),
         };
-        state.attempted_at = Some(now.unix_now);
         let updated = self.fetch_verify_and_save(folder, table, &mut state, now, comparison);
         let updated = updated.map_err(|error| self.prefix_feed_name(error));
+        if updated.is_err() && has_other_source {
+            // The list on disk is still that of the other source.
+            state = storage::read_written_state(folder, &self.name);
+        }
+        state.attempted_at = Some(now.unix_now);
+        state.attempted_source_digest = self.digest_source_settings();
         match &updated {
             Ok(_) => {
                 state.fetched_at = Some(now.unix_now);
@@ -91,8 +98,19 @@ impl Feed {
         }
     }
 
-    /// A digest of the settings that decide where the list comes from and how it is verified.
+    /// A digest of the settings that decide where the list comes from and how it is verified, and
+    /// of the list's kind.
     pub(super) fn digest_source_settings(&self) -> String {
+        format!("{} {}", self.digest_source_without_kind(), self.kind.as_str())
+    }
+
+    /// Whether a state's digest is that of this feed's source. A state of an earlier version does
+    /// not have the kind.
+    pub(super) fn has_source_digest(&self, digest: &str) -> bool {
+        digest == self.digest_source_settings() || digest == self.digest_source_without_kind()
+    }
+
+    fn digest_source_without_kind(&self) -> String {
         let url = |url: &FeedLocation| url.to_unredacted_text();
         let parts = [
             url(&self.url),
@@ -165,9 +183,11 @@ impl Feed {
         let listed_at = stored.listed_at;
         let mut departed = stored.into_departed(listed_names, now);
         departed.retain(|_, left_at| !self.is_outdated(*left_at, now));
-        let lines =
-            stored_names::render_lines(listed_names, listed_at, &departed, self.max_list_bytes);
-        storage::write_list_and_fingerprint(state, list_path, &lines)?;
+        let max_bytes = self.max_list_bytes.min(FeedList::MAX_FILE_BYTES);
+        let lines = stored_names::render_lines(listed_names, listed_at, &departed, max_bytes);
+        let text = FeedList::render_with_checksum(&lines);
+        checks::check_file_length(self, &text, max_bytes)?;
+        storage::write_list_and_fingerprint(state, list_path, &text)?;
         let name_lines = lines.iter().filter(|line| !line.starts_with('#')).count();
         state.kept = name_lines - listed_names.len();
         state.rows = listed_names.len();

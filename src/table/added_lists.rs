@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::{TableFaults, fault_from_read_error};
-use super::location::{TableLocation, read_list_file};
+use super::location::{MAX_LIST_BYTES, TableLocation, read_list_file};
 use super::manifest::{ListKind, ListOrigin, ListSpec, Manifest};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, rule_bit};
@@ -105,8 +105,12 @@ impl FeedKind {
 }
 
 impl FeedList {
-    /// The beginning of a line before the names of the last good list. The time at which riskgate
-    /// first had this list follows, in seconds since 1970.
+    /// The longest file that can be read, in bytes.
+    pub const MAX_FILE_BYTES: u64 = MAX_LIST_BYTES;
+    /// The length of the line with the checksum: its beginning, 16 digits and a line feed.
+    pub const CHECKSUM_LINE_BYTES: u64 = CHECKSUM_LINE_PREFIX.len() as u64 + 17;
+    /// The beginning of a line before the names of the last good list. After it follows when
+    /// riskgate first had this list, in seconds since 1970.
     pub const LISTED_LINE_PREFIX: &str = "# on the list at ";
     /// The beginning of a line before names that left the list. The time at which they left
     /// follows, in seconds since 1970.

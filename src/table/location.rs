@@ -12,7 +12,7 @@ use super::fault::{TableFault, fault_from_read_error, quote_excerpt};
 use crate::support::regular_file::{ReadError, read_regular_file, read_regular_text};
 
 /// The largest list, in bytes.
-const MAX_LIST_BYTES: u64 = 64 << 20;
+pub(super) const MAX_LIST_BYTES: u64 = 64 << 20;
 
 /// Where a table comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -382,6 +382,10 @@ fn a_damaged_list_of_a_feed_fails_no_command_and_is_fetched_again() {
         std::fs::write(&kept, damage).unwrap();
         wait_until("the list is stored again", || std::fs::read(&kept).unwrap() == good);
     }
+    std::fs::remove_file(&kept).unwrap();
+    let is_stored = || std::fs::read(&kept).is_ok_and(|stored| stored == good);
+    wait_until("a removed list is stored again", is_stored);
+    wait_until("and is in the table", || serves_list_of_day(&gateway, &key, 0));
 }
 
 #[test]
