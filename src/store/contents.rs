@@ -26,6 +26,8 @@ pub struct StoreContents {
     pub quota_events: Vec<QuotaEventRow>,
     /// The operator's overrides.
     pub overrides: Vec<StoredOverride>,
+    /// The names of overrides that can't be read.
+    pub damaged_overrides: Vec<String>,
     /// The records of the audit, the oldest first.
     pub audit: Vec<AuditRecord>,
     /// The subject and the state of each source outside the store, as the store last recorded them.

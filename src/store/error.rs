@@ -86,6 +86,11 @@ impl StoreError {
     }
 }
 
+/// The fault of a copy that would leave out a row that can't be read. `row` names it.
+pub(super) fn unreadable_row_error(row: &str) -> StoreError {
+    StoreError::Conflict(format!("expected rows that can be read, but found another for {row}"))
+}
+
 pub(super) fn key_exists_error(id: &str, existing_id: &str) -> StoreError {
     StoreError::Conflict(format!(
         "key {id}: expected a new key, but found it in the store as {existing_id}"

@@ -98,7 +98,8 @@ pub(super) fn report_copy(
 /// out.
 fn check_no_row_is_damaged(contents: &StoreContents) -> Result<(), CommandFailure> {
     let damaged = &contents.ring.damaged;
-    if let Some(name) = damaged.key_digests_by_id.keys().chain(&damaged.account_names).next() {
+    let of_ring = damaged.key_digests_by_id.keys().chain(&damaged.account_names);
+    if let Some(name) = of_ring.chain(&contents.damaged_overrides).next() {
         return Err(CommandFailure::failed(format!(
             "expected rows that can be read, but found another for {name}"
         )));

@@ -7,16 +7,17 @@ use crate::model::month::Month;
 use crate::model::sign_up::{SignUp, apply_deletions};
 use crate::store::audit::AuditRecord;
 use crate::store::contents::{RingSnapshot, StoreContents};
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::rows::{KEPT_PAST_MONTHS, KeyRow};
-use crate::store::sign_ups::SignUpCursor;
+use crate::store::sign_ups::{NumberedEntry, SIGN_UPS_PER_PAGE};
 
 impl Store {
     /// Reads what [`super::changes::StoreChanges::fill_empty_store`] writes, while others may
     /// change the store. Keys, accounts, overrides and the audit are of one moment: the audit has
     /// the record of each change that the rows show, and of no other. The other contents are of the
-    /// same moment with SQLite; on a server, they may be newer. Of damaged keys and accounts, only
-    /// the names are read. `None` if the store is not initialized.
+    /// same moment with SQLite; on a server, they may be newer. Of damaged keys, accounts, totals
+    /// and overrides, only the names are read. Fails if any other row can't be read. `None` if the
+    /// store is not initialized.
     pub fn read_contents(&mut self) -> Result<Option<StoreContents>, StoreError> {
         self.begin_snapshot()?;
         let contents = self.read_contents_of_snapshot();
@@ -42,10 +43,11 @@ impl Store {
         for age in (0..=KEPT_PAST_MONTHS).rev() {
             let number = usage_month.number().checked_sub(age);
             let Some(month) = number.and_then(Month::from_number) else { continue };
-            let rows = self.read_daily_usage(month, None, None, usize::MAX)?;
+            let rows = self.daily_usage_to_copy(month)?;
             daily_usage.extend((!rows.is_empty()).then_some((month, rows)));
         }
-        let (top_rows, quota_events) = (self.top_rows()?, self.quota_events_to_copy(usage_month)?);
+        let top_rows = self.top_rows_to_copy()?;
+        let quota_events = self.quota_events_to_copy(usage_month)?;
         Ok(Some(StoreContents {
             ring,
             usage_month,
@@ -53,6 +55,7 @@ impl Store {
             top_rows,
             quota_events,
             overrides: overrides.rows,
+            damaged_overrides: overrides.damaged,
             audit,
             source_states,
             daily_usage,
@@ -64,18 +67,21 @@ impl Store {
     /// Reads the sign-ups that no deletion covers. The deletions stay behind: they are for running
     /// nodes, and no node runs on the store that is filled.
     fn read_all_sign_ups(&mut self) -> Result<Vec<SignUp>, StoreError> {
-        let (mut sign_ups, mut cursor) = (Vec::<SignUp>::new(), SignUpCursor::default());
+        let (mut sign_ups, mut next_number) = (Vec::<SignUp>::new(), 0);
         loop {
-            let (page, after) = self.read_sign_ups_page(cursor)?;
-            let (later, deletions) = apply_deletions(&page);
+            let page = self.read_sign_up_entries(next_number, SIGN_UPS_PER_PAGE)?;
+            let Some(last) = page.last() else { return Ok(sign_ups) };
+            next_number = last.number.saturating_add(1);
+            let read = |it: &NumberedEntry| {
+                it.entry.ok_or_else(|| unreadable_row_error(&format!("sign-up {}", it.number)))
+            };
+            let entries = page.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            let (later, deletions) = apply_deletions(&entries);
             if !deletions.is_empty() {
                 let deleted: HashSet<_> = deletions.iter().map(|it| it.inbox).collect();
                 sign_ups.retain(|it| !deleted.contains(&it.inbox));
             }
             sign_ups.extend(later);
-            if std::mem::replace(&mut cursor, after) == after {
-                return Ok(sign_ups);
-            }
         }
     }
 

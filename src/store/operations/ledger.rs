@@ -63,4 +63,8 @@ pub trait LedgerBackend {
         after: Option<&DailyUsageCursor>,
         count: usize,
     ) -> Result<Vec<DailyUsageRow>, StoreError>;
+
+    /// Reads the calls of a month of all accounts, for a copy of the store. Fails if a row can't be
+    /// read.
+    fn daily_usage_to_copy(&mut self, month: Month) -> Result<Vec<DailyUsageRow>, StoreError>;
 }

@@ -44,6 +44,6 @@ pub trait QuotaEventBackend {
     fn count_pending_quota_events(&mut self) -> Result<u64, StoreError>;
 
     /// Returns the events that a copy of the store needs: all pending ones, and the finished ones
-    /// of `month` and later months, in the order of their keys.
+    /// of `month` and later months, in the order of their keys. Fails if an event can't be read.
     fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError>;
 }

@@ -8,6 +8,9 @@ pub trait TopListBackend {
     /// The rows of the top list.
     fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError>;
 
+    /// Reads the rows of the top list for a copy of the store. Fails if a row can't be read.
+    fn top_rows_to_copy(&mut self) -> Result<Vec<TopRow>, StoreError>;
+
     /// Reads the rows of the top list, and the dedup hashes of the look-ups that were counted on
     /// the day `unix_day` (days since 1970). A dedup hash is the hash of account, row and day.
     fn top_rows_and_dedup_hashes(

@@ -10,7 +10,7 @@ use super::fill::{COPY_NODE_ID, OnExistingKey, Staging};
 use super::key_names::{DAILY_USAGE_PREFIX, DAILY_USAGE_TTL_SECONDS, daily_usage_key};
 use crate::model::month::Month;
 use crate::store::contents::StoreContents;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::ledger::UsageCount;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow};
 
@@ -39,7 +39,7 @@ impl Redis {
             if rows.len() >= count {
                 break;
             }
-            let of_account = self.read_daily_usage_of_account(month, &account)?;
+            let (of_account, _) = self.read_daily_usage_of_account(month, &account)?;
             rows.extend(
                 of_account
                     .into_iter()
@@ -50,21 +50,46 @@ impl Redis {
         Ok(rows)
     }
 
-    /// Reads the rows of one account, sorted by day, route and key.
+    /// Reads the rows of all accounts. Fails if a row can't be read.
+    pub(super) fn read_whole_daily_usage(
+        &mut self,
+        month: Month,
+    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+        let mut rows = Vec::new();
+        for account in self.find_accounts_of_month(DAILY_USAGE_PREFIX, month)? {
+            let name = account.escape_ascii().to_string();
+            let unreadable = |field: &str| {
+                unreadable_row_error(&format!("the usage of {name} in {month} by day {field:?}"))
+            };
+            let account = String::from_utf8(account).map_err(|_| unreadable(""))?;
+            let (of_account, unread) = self.read_daily_usage_of_account(month, &account)?;
+            if let Some(field) = unread.first() {
+                return Err(unreadable(field));
+            }
+            rows.extend(of_account);
+        }
+        Ok(rows)
+    }
+
+    /// Reads the rows of one account, sorted by day, route and key, and the fields that can't be
+    /// read.
     fn read_daily_usage_of_account(
         &mut self,
         month: Month,
         account: &str,
-    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+    ) -> Result<(Vec<DailyUsageRow>, Vec<String>), StoreError> {
         let mut read = redis::pipe();
         read.cmd("HGETALL").arg(daily_usage_key(account, month));
         let fields: Vec<(String, String)> = self.query_last_reply(OPERATION, &read)?;
         let mut calls_by_key: BTreeMap<(u8, String, String), u64> = BTreeMap::new();
-        for (field, calls) in &fields {
-            if let Some((day, route, key_id)) = parse_usage_field(field) {
-                let calls: u64 = calls.parse().unwrap_or(0);
-                *calls_by_key.entry((day, route.to_owned(), key_id.to_owned())).or_default() +=
-                    calls;
+        let mut unread = Vec::new();
+        for (field, calls) in fields {
+            match parse_usage_field(&field).zip(calls.parse::<u64>().ok()) {
+                Some(((day, route, key_id), calls)) => {
+                    let key = (day, route.to_owned(), key_id.to_owned());
+                    *calls_by_key.entry(key).or_default() += calls;
+                }
+                None => unread.push(field),
             }
         }
         let row = |((day, route, key_id), calls)| DailyUsageRow {
@@ -74,7 +99,7 @@ impl Redis {
             key_id,
             calls,
         };
-        Ok(calls_by_key.into_iter().map(row).collect())
+        Ok((calls_by_key.into_iter().map(row).collect(), unread))
     }
 
     /// Stages the usage of another store.

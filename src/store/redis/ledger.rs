@@ -219,6 +219,10 @@ impl LedgerBackend for Redis {
     ) -> Result<Vec<DailyUsageRow>, StoreError> {
         self.read_daily_usage_page(month, only_account, after, count)
     }
+
+    fn daily_usage_to_copy(&mut self, month: Month) -> Result<Vec<DailyUsageRow>, StoreError> {
+        self.read_whole_daily_usage(month)
+    }
 }
 
 impl Redis {

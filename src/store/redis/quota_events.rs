@@ -10,7 +10,7 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::fill::{OnExistingKey, Staging};
 use super::scripts::Script;
 use crate::model::month::Month;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::operations::quota_events::QuotaEventBackend;
 use crate::store::quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
@@ -92,7 +92,10 @@ impl QuotaEventBackend for Redis {
     }
 
     fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError> {
-        let mut events = self.read_quota_events()?;
+        let (mut events, unreadable) = self.read_quota_events()?;
+        if let Some(key) = unreadable.first() {
+            return Err(unreadable_row_error(&format!("the quota event {key}")));
+        }
         events.retain(|it| it.state == QuotaEventState::Pending || it.month >= month);
         Ok(events)
     }
@@ -135,7 +138,7 @@ impl Redis {
         operation: &'static str,
         month: Month,
     ) -> Result<(), StoreError> {
-        let mut events = self.read_quota_events()?;
+        let (mut events, _) = self.read_quota_events()?;
         events.retain(|event| event.month > month);
         let keys: Vec<&str> = events.iter().map(|event| event.key.as_str()).collect();
         for chunk in keys.chunks(CHUNK_ROWS) {
@@ -148,15 +151,19 @@ impl Redis {
         Ok(())
     }
 
-    /// Reads all readable events, in the order of their keys.
-    fn read_quota_events(&mut self) -> Result<Vec<QuotaEventRow>, StoreError> {
-        let mut events = std::collections::BTreeMap::new();
+    /// Reads all readable events, in the order of their keys, and the keys of the others.
+    fn read_quota_events(&mut self) -> Result<(Vec<QuotaEventRow>, Vec<String>), StoreError> {
+        let (mut events, mut unreadable) = (std::collections::BTreeMap::new(), Vec::new());
         self.scan_hash_fields(READ_OPERATION, EVENTS_KEY, |key, text| {
+            let name = key.escape_ascii().to_string();
             let (key, text) = (String::from_utf8(key), String::from_utf8(text));
             let event = key.ok().zip(text.ok()).and_then(|(key, text)| parse_event(&key, &text));
-            events.extend(event.map(|event| (event.key.clone(), event)));
+            match event {
+                Some(event) => drop(events.insert(event.key.clone(), event)),
+                None => unreadable.push(name),
+            }
         })?;
-        Ok(events.into_values().collect())
+        Ok((events.into_values().collect(), unreadable))
     }
 
     /// Runs a script without waiting for replicas. If a failover then loses the change, riskgate

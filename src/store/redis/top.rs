@@ -3,7 +3,7 @@
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::TOP_ROWS_KEY;
 use super::scripts::Script;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::operations::top::TopListBackend;
 use crate::store::rows::{MAX_TOP_ROW_ACCOUNTS, TopCredit, TopRow};
 
@@ -32,15 +32,17 @@ impl TopListBackend for Redis {
     }
 
     fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
+        let rows = self.scan_top_rows()?;
         // A row that can't be read is skipped; its count starts again from zero.
-        let parse = |domain: Vec<u8>, text: Vec<u8>| {
-            parse_top_row(String::from_utf8(domain).ok()?, std::str::from_utf8(&text).ok()?)
+        Ok(rows.into_iter().filter_map(Result::ok).collect())
+    }
+
+    fn top_rows_to_copy(&mut self) -> Result<Vec<TopRow>, StoreError> {
+        let rows = self.scan_top_rows()?.into_iter();
+        let read = |row: Result<TopRow, String>| {
+            row.map_err(|domain| unreadable_row_error(&format!("the top count of {domain}")))
         };
-        let mut rows = Vec::new();
-        self.scan_hash_fields(READ_OPERATION, TOP_ROWS_KEY, |domain, text| {
-            rows.extend(parse(domain, text));
-        })?;
-        Ok(rows)
+        rows.map(read).collect()
     }
 
     /// Splits the credits over several scripts. If a script runs twice, it adds nothing the second
@@ -104,6 +106,22 @@ impl Redis {
                 .ok_or_else(|| self.unavailable_error(OPERATION, format!("{text:?}")))
         };
         credits.iter().zip(texts).map(row).collect()
+    }
+}
+
+impl Redis {
+    /// Reads the rows of the top list. A row that can't be read is an error with its domain.
+    fn scan_top_rows(&mut self) -> Result<Vec<Result<TopRow, String>>, StoreError> {
+        let parse = |domain: Vec<u8>, text: Vec<u8>| {
+            let name = domain.escape_ascii().to_string();
+            let row = String::from_utf8(domain).ok().zip(std::str::from_utf8(&text).ok());
+            row.and_then(|(domain, text)| parse_top_row(domain, text)).ok_or(name)
+        };
+        let mut rows = Vec::new();
+        self.scan_hash_fields(READ_OPERATION, TOP_ROWS_KEY, |domain, text| {
+            rows.push(parse(domain, text));
+        })?;
+        Ok(rows)
     }
 }
 

@@ -109,6 +109,10 @@ impl LedgerBackend for Sqlite {
     ) -> Result<Vec<DailyUsageRow>, StoreError> {
         self.read_daily_usage_page(month, only_account, after, count)
     }
+
+    fn daily_usage_to_copy(&mut self, month: Month) -> Result<Vec<DailyUsageRow>, StoreError> {
+        self.read_daily_usage_page(month, None, None, usize::MAX)
+    }
 }
 
 /// Returns true if a value of a row is none that riskgate writes.

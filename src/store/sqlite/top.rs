@@ -11,6 +11,10 @@ impl TopListBackend for Sqlite {
         read_top_rows(&self.connection).map_err(self.error_while("reading the top counts"))
     }
 
+    fn top_rows_to_copy(&mut self) -> Result<Vec<TopRow>, StoreError> {
+        self.top_rows()
+    }
+
     fn top_rows_and_dedup_hashes(
         &mut self,
         unix_day: i64,

@@ -329,6 +329,7 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         inbox_secret: None,
         sign_ups: Vec::new(),
         overrides: Vec::new(),
+        damaged_overrides: Vec::new(),
     };
     for lacking in COPY_TARGET_ACL {
         let server = RedisServer::start();

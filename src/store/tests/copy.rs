@@ -410,3 +410,50 @@ fn contents_that_are_read_during_changes_are_of_one_moment() {
         });
     });
 }
+
+#[test]
+fn a_copy_names_the_overrides_that_it_cannot_read() {
+    on_both_stores(|location| {
+        let mut store = location.open();
+        store.changes().mark_as_store().unwrap();
+        for domain in ["bad.com", "good.com"] {
+            assert!(super::overrides::set(&mut store, domain, "deny").unwrap());
+        }
+        match location {
+            TestStore::File(folder) => {
+                let file = rusqlite::Connection::open(folder.path().join("store.db")).unwrap();
+                let damage = "UPDATE domain_override SET author = 'x' WHERE domain = 'bad.com'";
+                assert_eq!(file.execute(damage, []).unwrap(), 1);
+            }
+            TestStore::Server(server) => {
+                let overrides = "riskgate:{ring}:overrides";
+                server.run(&["HSET", overrides, "bad.com subtree", "garbage"]);
+            }
+        }
+        let contents = read_contents(&mut store);
+        assert_eq!(contents.overrides.len(), 1);
+        assert!(matches!(&contents.damaged_overrides[..], [name] if name.starts_with("bad.com")));
+    });
+}
+
+#[test]
+fn a_server_whose_rows_cannot_be_read_is_not_copied_without_them() {
+    let month = january_2100();
+    let usage = format!("riskgate:usage:{{account-1}}:{month}");
+    let damages: [(&[&str], &str); 4] = [
+        (&["HSET", "riskgate:{webhook}:events", "broken", "p 0 x"], "the quota event broken"),
+        (&["HSET", "riskgate:{top}:rows", "broken.com", "x"], "the top count of broken.com"),
+        (&["HSET", &usage, "1 / node key", "many"], "the usage of account-1 in 2100-01 by day"),
+        (&["XADD", "riskgate:{sign_ups}:stream", "9999999-0", "at", "x"], "sign-up 9999999"),
+    ];
+    for (damage, named) in damages {
+        let server = TestStore::new_redis();
+        write_rows_of_every_kind(&mut server.open());
+        read_contents(&mut server.open());
+        let TestStore::Server(redis) = &server else { panic!("a server") };
+        redis.run(damage);
+        let error = server.open().read_contents().unwrap_err().to_string();
+        let expected = format!("expected rows that can be read, but found another for {named}");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}

@@ -161,3 +161,33 @@ fn a_kill_during_the_take_over_loses_no_override() {
     let stored = server.run(&["HLEN", "riskgate:{ring}:overrides"]);
     assert_eq!(stored.trim(), "3");
 }
+
+#[test]
+fn a_store_with_an_override_that_cannot_be_read_is_not_copied_without_it() {
+    let server = RedisServer::start();
+    for (setup, is_server) in [(Setup::new(), false), (Setup::new().with_redis(&server), true)] {
+        setup.cli(&["store", "init"]).expect(0);
+        setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
+        let good = setup.path("good.db").display().to_string();
+        setup.cli(&["store", "backup", &good]).expect(0);
+        let damage = |path: &str| {
+            let store = rusqlite::Connection::open(path).unwrap();
+            store.execute("UPDATE domain_override SET author = 'x'", []).unwrap();
+        };
+        match is_server {
+            true => {
+                let overrides = "riskgate:{ring}:overrides";
+                server.run(&["HSET", overrides, "bad.example.com subtree", "garbage"]);
+            }
+            false => damage(&setup.path("riskgate.db").display().to_string()),
+        }
+        let named = "expected rows that can be read, but found another for bad.example.com";
+        let saved = setup.path("saved.db").display().to_string();
+        let refused = setup.cli(&["store", "backup", &saved]).expect(1).stderr;
+        assert!(refused.contains(named), "{refused}");
+        assert!(!setup.path("saved.db").exists());
+        damage(&good);
+        let refused = Setup::new().cli(&["store", "restore", &good]).expect(1).stderr;
+        assert!(refused.contains(named), "{refused}");
+    }
+}
