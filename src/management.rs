@@ -12,6 +12,7 @@ mod explanation;
 mod fault;
 mod key_list;
 mod keys;
+mod override_file;
 mod overrides;
 mod present_time;
 mod repeatable;

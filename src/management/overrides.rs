@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
-use super::stored_overrides::{
-    KnownOverrides, default_overrides_path, operator_overrides_path, take_over_default_file,
-};
+use super::override_file::OverrideFile;
+use super::present_time::read_machine_time;
+use super::stored_overrides::{KnownOverrides, default_overrides_path, take_over_default_file};
 use crate::model::domain::{DnsName, Domain};
 use crate::model::month::format_rfc3339;
-use crate::model::verdict::Rule;
+use crate::model::verdict::{Reason, Rule, Score};
 use crate::store::{
     ChangeAuthor, OverrideUpdate, SourceState, Store, StoreError, StoredOverride, StoredOverrides,
 };
@@ -46,12 +46,15 @@ pub struct OverrideChange {
     pub action: &'static str,
     /// The texts of the rows that the change replaced or removed.
     pub replaced: Vec<String>,
+    /// What is faulty beside the change, and so may keep it from being in effect.
+    pub warnings: Vec<String>,
 }
 
 impl OverrideChange {
     /// Renders the change for `--json` and the admin API.
     pub fn to_json(&self) -> Value {
-        json!({ "domain": self.domain, "action": self.action, "replaced": self.replaced })
+        let OverrideChange { domain, action, replaced, warnings } = self;
+        json!({ "domain": domain, "action": action, "replaced": replaced, "warnings": warnings })
     }
 }
 
@@ -65,9 +68,9 @@ impl OverrideChange {
 /// Returns a fault in these cases:
 /// - A value is faulty.
 /// - The lists protect the name or, unless the denial is exact, a name below it, and the denial is
-///   not forced.
-/// - The operator's file has a row of the name with the same scope.
-/// - The table can't be built from its lists and the present overrides, or the store fails.
+///   not forced. If the lists are faulty, a denial must be forced.
+/// - A row of the operator's file decides the name.
+/// - The store fails.
 pub fn set_override(
     store: &mut Store,
     inputs: &TableInputs,
@@ -84,20 +87,22 @@ pub fn set_override(
     };
     let now = store.now().unix_now;
     check_new_override(&new, now)?;
-    check_file_has_no_row(inputs, &name, |row| row.is_exact == new.is_exact)?;
-    take_over_default_file(store, inputs, author)?;
+    let file = OverrideFile::read(inputs);
+    file.check_does_not_decide(&name, now)?;
+    take_over_unless_faulty(store, inputs, author, &file)?;
     // If the store has lost overrides, an operator repairs it by setting an override.
     let known = KnownOverrides::read_remaining(store, inputs)?;
-    // If the table can't be built even without the new row, gateways would not apply the row.
-    Table::build(&known.add_to(inputs), now)?;
+    let mut inputs_now = known.add_to(inputs);
+    if file.is_faulty() {
+        inputs_now.overrides_path = None;
+    }
+    let mut warnings: Vec<String> = file.warning().into_iter().collect();
+    if let Err(faults) = Table::build(&inputs_now, now) {
+        let meaning = "running gateways apply the override to the lists that they read last";
+        warnings.push(format!("{faults}; {meaning}"));
+    }
     if request.action == OverrideAction::Deny && !request.is_forced {
-        let lists = TableInputs { overrides_path: None, stored_overrides: None, ..inputs.clone() };
-        let table = Table::build(&lists, now)?;
-        if let Some(protected) = find_protected_name(&table, &name, request.is_exact, now) {
-            return Err(ManagementFault::Conflict(format!(
-                "{name}: the lists protect {protected}; to deny it too, use force"
-            )));
-        }
+        check_lists_do_not_protect(inputs, &name, request.is_exact, now)?;
     }
     let replaced = update_rows(store, author, &name, |before| {
         let is_replaced = |row: &&StoredOverride| row.is_exact == new.is_exact || !new.is_exact;
@@ -113,7 +118,41 @@ pub fn set_override(
         Ok(std::iter::once(row).chain(kept).collect())
     })?;
     let action = if request.action == OverrideAction::Allow { "allowed" } else { "denied" };
-    Ok(OverrideChange { domain: name.as_str().to_owned(), action, replaced })
+    Ok(OverrideChange { domain: name.as_str().to_owned(), action, replaced, warnings })
+}
+
+/// Lets the store take over the default file. If it is faulty, it stays in use.
+fn take_over_unless_faulty(
+    store: &mut Store,
+    inputs: &TableInputs,
+    author: &ChangeAuthor,
+    file: &OverrideFile,
+) -> Result<(), ManagementFault> {
+    if file.is_faulty() {
+        return Ok(());
+    }
+    take_over_default_file(store, inputs, author).map(drop)
+}
+
+fn check_lists_do_not_protect(
+    inputs: &TableInputs,
+    name: &DnsName,
+    is_exact: bool,
+    now: i64,
+) -> Result<(), ManagementFault> {
+    let lists = TableInputs { overrides_path: None, stored_overrides: None, ..inputs.clone() };
+    let table = Table::build(&lists, now).map_err(|faults| {
+        ManagementFault::Conflict(format!(
+            "{name}: expected lists that tell whether they protect it; to deny it even so, use \
+             force; {faults}"
+        ))
+    })?;
+    match find_protected_name(&table, name, is_exact, now) {
+        Some(protected) => Err(ManagementFault::Conflict(format!(
+            "{name}: the lists protect {protected}; to deny it too, use force"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn check_new_override(new: &NewOverride<'_>, now: i64) -> Result<(), ManagementFault> {
@@ -142,7 +181,7 @@ pub fn check_override_may_exist(
     is_store_missing: bool,
 ) -> Result<(), ManagementFault> {
     let name = parse_name(domain)?;
-    check_file_has_no_row(inputs, &name, |_| true)?;
+    OverrideFile::read(inputs).check_has_no_row(&name, read_machine_time())?;
     let has_row = || -> Result<bool, ManagementFault> {
         let default = default_overrides_path(inputs);
         let rows = default.map(|path| OverrideListRow::read_file(path)).transpose()?;
@@ -164,13 +203,15 @@ pub fn clear_override(
     domain: &str,
 ) -> Result<OverrideChange, ManagementFault> {
     let name = parse_name(domain)?;
-    check_file_has_no_row(inputs, &name, |_| true)?;
-    take_over_default_file(store, inputs, author)?;
+    let file = OverrideFile::read(inputs);
+    file.check_has_no_row(&name, store.now().unix_now)?;
+    take_over_unless_faulty(store, inputs, author, &file)?;
     let replaced = update_rows(store, author, &name, |before| match before {
         [] => Err(no_override_fault(&name)),
         _ => Ok(Vec::new()),
     })?;
-    Ok(OverrideChange { domain: name.as_str().to_owned(), action: "cleared", replaced })
+    let (domain, warnings) = (name.as_str().to_owned(), file.warning().into_iter().collect());
+    Ok(OverrideChange { domain, action: "cleared", replaced, warnings })
 }
 
 fn no_override_fault(name: &DnsName) -> ManagementFault {
@@ -199,27 +240,6 @@ fn update_rows(
     Err(StoreError::Conflict(line).into())
 }
 
-/// Fails if the operator's file has a row of the name that `is_meant` accepts: the row wins over
-/// the store, and riskgate never writes the file.
-fn check_file_has_no_row(
-    inputs: &TableInputs,
-    name: &DnsName,
-    is_meant: impl Fn(&OverrideListRow) -> bool,
-) -> Result<(), ManagementFault> {
-    let Some(path) = operator_overrides_path(inputs) else { return Ok(()) };
-    let rows = OverrideListRow::read_file(path)?;
-    let is_of_name = |row: &&OverrideListRow| row.domain == name.as_str() && is_meant(row);
-    match rows.iter().find(is_of_name) {
-        Some(row) => Err(ManagementFault::Conflict(format!(
-            "{}:{}: this file of table.overrides has a row of {name}, which wins over the store; \
-             change it there, because riskgate never writes this file",
-            path.display(),
-            row.line
-        ))),
-        None => Ok(()),
-    }
-}
-
 /// An override in a list.
 #[derive(Clone, Debug)]
 pub struct ListedOverride {
@@ -242,7 +262,11 @@ impl ListedOverride {
     /// Renders the override for the admin API.
     pub fn to_json(&self) -> Value {
         let row = &self.row;
-        let action = if row.reason == "safe" { "allow" } else { "deny" };
+        let action = match row.reason {
+            Some(Reason::Safe) => "allow",
+            Some(_) => "deny",
+            None => "set",
+        };
         let until = Some(&row.until).filter(|until| !until.is_empty());
         let (source, author, created_at) = match &self.origin {
             OverrideOrigin::Store(author, at) => {
@@ -251,18 +275,23 @@ impl ListedOverride {
             OverrideOrigin::File(path) => (format!("{path}:{}", row.line), None, None),
         };
         json!({
-            "domain": row.domain, "action": action, "exact": row.is_exact, "note": row.note,
-            "until": until, "source": source, "author": author, "created_at": created_at,
+            "domain": row.domain, "action": action, "exact": row.is_exact,
+            "reason": row.reason.map(Reason::as_str), "risk_score": row.score.map(Score::value),
+            "is_free_provider": row.is_free_provider,
+            "is_corporate_email": row.is_corporate_email,
+            "mx_provider_label": row.mx_provider_label, "note": row.note, "until": until,
+            "source": source, "author": author, "created_at": created_at,
         })
     }
 }
 
 /// Lists the overrides: first those of the file in its order, then those of the store. The file is
-/// the operator's file, or a default file that the store has not taken over. Leaves out rows of the
-/// store that can't be read; [`KnownOverrides::describe_problem`] names them.
+/// the operator's file, or a default file that the store has not taken over. Leaves out all rows of
+/// a faulty file, which the table reports, and rows of the store that can't be read;
+/// [`KnownOverrides::describe_problem`] names these.
 ///
 /// # Errors
-/// If the file can't be read or is faulty, or if the store fails.
+/// If the store fails.
 pub fn list_overrides(
     store: &mut Store,
     inputs: &TableInputs,
@@ -272,7 +301,7 @@ pub fn list_overrides(
     let mut all = Vec::new();
     if let Some(path) = &known.add_to(inputs).overrides_path {
         let origin = OverrideOrigin::File(path.display().to_string());
-        let rows = OverrideListRow::read_file(path)?.into_iter();
+        let rows = OverrideListRow::read_file(path).unwrap_or_default().into_iter();
         all.extend(rows.map(|row| ListedOverride { row, origin: origin.clone() }));
     }
     let StoredOverrides { rows, .. } = store.stored_overrides()?.unwrap_or_default();

@@ -1,5 +1,7 @@
 //! An override, as lists show it. `override_rows` parses it.
 
+use crate::model::verdict::{Reason, Score};
+
 /// An override, as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverrideListRow {
@@ -7,14 +9,32 @@ pub struct OverrideListRow {
     pub domain: String,
     /// Whether the row covers only the name itself.
     pub is_exact: bool,
-    /// The reason of the verdict.
-    pub reason: String,
+    /// The reason of the verdict; `None` if the row keeps the one of the lists. So it is with each
+    /// of the next four fields.
+    pub reason: Option<Reason>,
+    /// The risk score.
+    pub score: Option<Score>,
+    /// Whether it is a free provider.
+    pub is_free_provider: Option<bool>,
+    /// Whether it is the domain of a company.
+    pub is_corporate_email: Option<bool>,
+    /// The label of its mail service; empty if the row removes the label.
+    pub mx_provider_label: Option<String>,
     /// The note for people.
     pub note: String,
     /// The last day on which the row counts; empty if it has no end.
     pub until: String,
+    /// When the row no longer counts, in seconds since 1970: after its last day.
+    pub(super) end: Option<i64>,
     /// The line of the file, counted from 1.
     pub line: u32,
     /// The whole row, with all columns and without a line feed.
     pub text: String,
+}
+
+impl OverrideListRow {
+    /// Whether the row no longer counts at `now`, in seconds since 1970.
+    pub fn has_ended(&self, now: i64) -> bool {
+        self.end.is_some_and(|end| end <= now)
+    }
 }

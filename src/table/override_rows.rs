@@ -263,9 +263,14 @@ impl OverrideListRow {
         OverrideListRow {
             domain: parsed.name.clone().into_owned(),
             is_exact: !parsed.covers_subtree,
-            reason: field(2).to_owned(),
+            reason: parsed.reason,
+            score: parsed.score,
+            is_free_provider: parsed.is_free_provider,
+            is_corporate_email: parsed.is_corporate_email,
+            mx_provider_label: parsed.label.clone(),
             note: field(7).to_owned(),
             until: field(8).to_owned(),
+            end: parsed.end,
             line,
             text: csv::format_line(&all).trim_end().to_owned(),
         }

@@ -5,11 +5,11 @@ use clap::Args;
 use super::super::author::find_command_author;
 use super::super::config_args::ConfigArgs;
 use super::super::failure::CommandFailure;
-use super::super::output::print_result_of_change;
+use super::super::output::{print_message, print_result_of_change};
 use super::super::store_access::{is_store_missing, open_store};
 use crate::management::{
-    OverrideRequest, check_override_may_exist, clear_override as clear_override_in_store,
-    set_override as set_override_in_store,
+    OverrideChange, OverrideRequest, check_override_may_exist,
+    clear_override as clear_override_in_store, set_override as set_override_in_store,
 };
 use crate::table::OverrideAction;
 
@@ -55,6 +55,7 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
         &find_command_author(),
         &request,
     )?;
+    print_warnings(&change);
     let done = format!("{} is {}", change.domain, change.action);
     let result = match args.json {
         true => format!("{}\n", change.to_json()),
@@ -76,12 +77,19 @@ pub fn clear_override(domain: &str, config: &ConfigArgs, json: bool) -> Result<(
         &find_command_author(),
         domain,
     )?;
+    print_warnings(&change);
     let done = format!("{} has no override any more", change.domain);
     let result = match json {
         true => format!("{}\n", change.to_json()),
         false => format!("{done}\n{}", format_rows("removed", &change.replaced)),
     };
     print_result_of_change(&done, result)
+}
+
+fn print_warnings(change: &OverrideChange) {
+    for warning in &change.warnings {
+        print_message(format!("warning: {warning}"));
+    }
 }
 
 /// Formats removed rows, one a line, each after `what`, so that people can set them again.

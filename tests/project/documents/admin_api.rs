@@ -209,6 +209,7 @@ fn the_enumerations_of_the_document_equal_those_of_the_code() {
         format!("{}, \"\"", sorts.into_iter().collect::<Vec<_>>().join(", ")),
         "unlimited, plan, null".to_owned(),
         "allow, deny".to_owned(),
+        "allow, deny, set".to_owned(),
         "up, down".to_owned(),
         modes.join(", "),
         made.join(", "),

@@ -38,7 +38,13 @@ const RULES = {
   unknown: "No list has it, and no other rule applies.",
 };
 
-const ACTIONS = { allow: ["good", "allowed"], deny: ["bad", "denied"] };
+const ACTIONS = { allow: ["good", "allowed"], deny: ["bad", "denied"], set: ["plain", "set"] };
+
+/** What an override says beside its action. */
+const SET_FIELDS = [
+  ["risk_score", "score"], ["is_free_provider", "free provider"],
+  ["is_corporate_email", "corporate address"], ["mx_provider_label", "mail service"],
+];
 
 /** Reads a domain, without a dot at the end. riskgate itself maps international names. */
 function readDomain(input, fewestLabels) {
@@ -146,10 +152,10 @@ function createOverrideForm(ctx, onChange) {
       action, exact: exact.checked, note: note.value.trim() || undefined,
       until: until.value || undefined, force: force.checked || undefined,
     };
-    const { replaced } = await putOverride(name, body, () => showForce(true), ctx.signal);
+    const { replaced, warnings } = await putOverride(name, body, () => showForce(true), ctx.signal);
     form.reset();
     showForce(false);
-    setChildren(done, doneText(`${name} is ${ACTIONS[action][1]}.`, replaced));
+    setChildren(done, doneText(`${name} is ${ACTIONS[action][1]}.`, replaced, warnings));
     onChange();
   });
   const lead = "An override outranks every list. It takes effect within two seconds.";
@@ -172,16 +178,26 @@ async function putOverride(name, body, askForForce, signal) {
     }
     return await send("PUT", `/overrides/${encodeURIComponent(name)}`, body);
   } catch (error) {
-    if (error.status !== 409) throw error;
+    const isProtected = `${error.message} ${error.detail ?? ""}`.includes("ists protect");
+    if (error.status !== 409 || !isProtected) throw error;
     askForForce();
     const advice = "If you still want to deny it, tick the box above, and press Deny again.";
     throw new ApiError(409, error.message, [error.detail, advice].filter(Boolean).join("\n"));
   }
 }
 
-function doneText(text, rows) {
+function doneText(text, rows, warnings) {
   return [h("p", { class: "done", testid: "override-done" }, text),
+    (warnings ?? []).map((warning) => h("p", { testid: "override-warning" }, "Warning: ", warning)),
     rows?.length > 0 && h("p", {}, "Removed rows: ", nameOf(rows.join(" · "), "code"))];
+}
+
+/** The fields that an override of action `set` sets; without them, the list would not say what. */
+function describeFields(row) {
+  const words = { true: "yes", false: "no", "": "none" };
+  const texts = SET_FIELDS.filter(([name]) => row.action === "set" && row[name] !== null)
+    .map(([name, title]) => `${title}: ${words[row[name]] ?? row[name]}`);
+  return texts.length > 0 && h("div", { class: "quiet" }, texts.join(", "));
 }
 
 function createOverrideList(ctx) {
@@ -190,8 +206,9 @@ function createOverrideList(ctx) {
   const search = textInput("override-search", { type: "search" });
   const filters = createFilters(ctx, [["search", "Search", search]], () => list.reload());
   const clear = (owner, domain) => runOnce(owner, place, async () => {
-    const { replaced } = await send("DELETE", `/overrides/${encodeURIComponent(domain)}`);
-    setChildren(done, doneText(`${domain} has no override any more.`, replaced));
+    const path = `/overrides/${encodeURIComponent(domain)}`;
+    const { replaced, warnings } = await send("DELETE", path);
+    setChildren(done, doneText(`${domain} has no override any more.`, replaced, warnings));
     // The row and its button vanish, so the focus needs another place.
     search.focus();
     list.refresh();
@@ -201,7 +218,7 @@ function createOverrideList(ctx) {
     row: ({ domain }) => ({ "data-testid": "override-row", "data-domain": domain }),
     columns: [
       nameColumn("Domain", "domain"),
-      { title: "Action", cell: ({ action }) => badge(...ACTIONS[action]) },
+      { title: "Action", cell: (row) => [badge(...ACTIONS[row.action]), describeFields(row)] },
       { title: "Covers", cell: ({ exact }) => (exact ? "only this name" : "names below too") },
       { title: "Last day", cell: ({ until }) => until ?? "none" },
       nameColumn("Note", "note"),

@@ -2,6 +2,9 @@
 
 use std::process::Command;
 
+use serde_json::{Value, json};
+
+use super::admin_api::{AdminTokens, call_api};
 use crate::harness::{BINARY, Gateway, Setup, run_command, wait_until};
 
 /// The first line of a file of overrides.
@@ -69,13 +72,58 @@ fn a_row_of_the_operators_file_wins_and_is_never_written() {
         let refused = gateway.cli(&[&["table"], words].concat()).expect(1).stderr;
         assert!(refused.contains(&format!("{}:3: this file", file.display())), "{refused}");
     }
-    gateway.cli(&["table", "allow", "www.ours.com"]).expect(0);
     gateway.cli(&["table", "deny", "other.com"]).expect(0);
     wait_until("it is denied", || has_verdict(&gateway, &key, "other.com", "disposable", 100));
-    assert!(has_verdict(&gateway, &key, "www.ours.com", "disposable", 100));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     std::fs::write(&file, format!("{HEADER}\n")).unwrap();
+    wait_until("the file is read", || has_verdict(&gateway, &key, "ours.com", "safe", 10));
+    gateway.cli(&["table", "allow", "www.ours.com"]).expect(0);
     wait_until("the store decides", || has_verdict(&gateway, &key, "www.ours.com", "safe", 0));
+    std::fs::write(&file, &text).unwrap();
+    let is_denied = || has_verdict(&gateway, &key, "www.ours.com", "disposable", 100);
+    wait_until("the file decides again", is_denied);
+}
+
+#[test]
+fn an_override_of_a_name_that_the_file_decides_is_refused_with_the_line() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let file = setup.path("overrides.csv");
+    let text = format!(
+        "{HEADER},note,until\nparent.com,subtree,safe,0,,,,,\nexact.com,exact,safe,0,,,,,\n\
+         ended.com,subtree,safe,0,,,,,2020-01-01\nflag.com,exact,,,true,,,,\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let gateway = setup.start();
+    let cases: [(&str, bool, u32); 9] = [
+        ("parent.com", false, 2),
+        ("parent.com", true, 2),
+        ("www.parent.com", false, 2),
+        ("a.b.parent.com", true, 2),
+        ("exact.com", true, 3),
+        ("exact.com", false, 3),
+        ("flag.com", true, 5),
+        ("www.exact.com", false, 0),
+        ("ended.com", false, 0),
+    ];
+    for (name, is_exact, line) in cases {
+        let mut words = vec!["table", "deny", name];
+        words.extend(is_exact.then_some("--exact"));
+        let body = json!({ "action": "deny", "exact": is_exact });
+        let path = format!("/overrides/{name}");
+        if line == 0 {
+            gateway.cli(&words).expect(0);
+            call_api(&gateway, "PUT", &path, &tokens.write, &body).expect(200);
+            gateway.cli(&["table", "clear", name]).expect(0);
+            continue;
+        }
+        let place = format!("{}:{line}: this file of table.overrides", file.display());
+        let refused = gateway.cli(&words).expect(1).stderr;
+        assert!(refused.contains(&place) && refused.contains(name), "{refused}");
+        let refused = call_api(&gateway, "PUT", &path, &tokens.write, &body).expect(409).text();
+        assert!(refused.contains(&place), "{refused}");
+    }
+    let listed = call_api(&gateway, "GET", "/overrides", &tokens.read, &Value::Null).json();
+    assert_eq!(listed["total"], 4, "nothing was stored: {listed}");
 }
 
 #[test]

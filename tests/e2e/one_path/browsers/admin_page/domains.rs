@@ -71,6 +71,19 @@ fn an_override_of_the_page_changes_the_verdict_within_two_seconds() {
 }
 
 #[test]
+fn the_page_shows_what_a_row_without_a_reason_sets() {
+    let setup = setup();
+    let rows = "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,\
+                mx_provider_label\nfree.example.com,exact,,,true,,-\n";
+    std::fs::write(setup.path("overrides.csv"), rows).unwrap();
+    let (_gateway, page) = start_signed_in(setup);
+    page.go_to("domains", "Look-up and overrides");
+    let row = row_of("free.example.com");
+    page.wait_for_text_in(&row, "free provider: yes, mail service: none");
+    assert!(!page.browser.text(&row).contains("denied"));
+}
+
+#[test]
 fn a_protected_domain_is_denied_only_after_a_second_consent() {
     let (gateway, page) = start_signed_in(setup());
     let key = gateway.create_active_key("acme", &[]);

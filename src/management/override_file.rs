@@ -1,0 +1,83 @@
+//! The operator's own file of overrides, whose rows win over those of the store, also over more
+//! specific ones. riskgate never writes it.
+
+use std::path::PathBuf;
+
+use super::fault::ManagementFault;
+use super::stored_overrides::operator_overrides_path;
+use crate::model::domain::DnsName;
+use crate::table::{OverrideListRow, TableInputs};
+
+/// What a file of overrides has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OverrideFile {
+    path: PathBuf,
+    /// The rows that win over those of the store: none if the file is faulty, or if it is that of
+    /// earlier versions, whose rows the store takes over.
+    winning_rows: Vec<OverrideListRow>,
+    /// Why no row of the file can be read.
+    fault: Option<String>,
+}
+
+impl OverrideFile {
+    /// Reads the file of these inputs, if they name one.
+    pub(super) fn read(inputs: &TableInputs) -> OverrideFile {
+        let Some(path) = &inputs.overrides_path else { return OverrideFile::default() };
+        let (mut winning_rows, fault) = match OverrideListRow::read_file(path) {
+            Ok(rows) => (rows, None),
+            Err(faults) => (Vec::new(), Some(faults.to_string())),
+        };
+        if operator_overrides_path(inputs).is_none() {
+            winning_rows.clear();
+        }
+        OverrideFile { path: path.clone(), winning_rows, fault }
+    }
+
+    /// Whether no row of the file can be read.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// The fault of the file, and what it means for a change of the store.
+    pub(super) fn warning(&self) -> Option<String> {
+        let meaning = "gateways keep the rows of this file that they read last, and those win";
+        self.fault.as_ref().map(|fault| format!("{fault}; {meaning}"))
+    }
+
+    /// Fails if a row of the name itself counts at `now`, in seconds since 1970.
+    pub(super) fn check_has_no_row(&self, name: &DnsName, now: i64) -> Result<(), ManagementFault> {
+        self.check_no_row(name, now, |row| row.domain == name.as_str())
+    }
+
+    /// Fails if a row that counts at `now`, in seconds since 1970, decides the name, so that no
+    /// override of the store would: a row of the name, or of a parent with the names below.
+    pub(super) fn check_does_not_decide(
+        &self,
+        name: &DnsName,
+        now: i64,
+    ) -> Result<(), ManagementFault> {
+        self.check_no_row(name, now, |row| {
+            let below = name.as_str().strip_suffix(row.domain.as_str());
+            below.is_some_and(|rest| rest.is_empty() || rest.ends_with('.') && !row.is_exact)
+        })
+    }
+
+    fn check_no_row(
+        &self,
+        name: &DnsName,
+        now: i64,
+        is_meant: impl Fn(&OverrideListRow) -> bool,
+    ) -> Result<(), ManagementFault> {
+        let mut rows = self.winning_rows.iter();
+        match rows.find(|row| !row.has_ended(now) && is_meant(row)) {
+            Some(row) => Err(ManagementFault::Conflict(format!(
+                "{}:{}: this file of table.overrides has a row of {}, which wins over the store \
+                 for {name}; change it there, because riskgate never writes this file",
+                self.path.display(),
+                row.line,
+                row.domain,
+            ))),
+            None => Ok(()),
+        }
+    }
+}
