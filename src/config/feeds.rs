@@ -69,6 +69,7 @@ impl Settings {
             is_default_overrides_path: !self.values.contains_key(OVERRIDES_SETTING),
             stored_overrides: None,
             last_good_overrides_text: None,
+            last_good_lists: None,
             feeds: feeds.feed_lists(),
         }
     }

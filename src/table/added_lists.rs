@@ -13,6 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::{TableFaults, fault_from_read_error};
+use super::kept_lists::KeptLists;
 use super::location::{MAX_LIST_BYTES, TableLocation, read_list_file};
 use super::manifest::{ListKind, ListOrigin, ListSpec, Manifest};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
@@ -36,6 +37,9 @@ pub struct TableInputs {
     /// The last text of the file of overrides that had no fault. Set while the file has a fault:
     /// riskgate then uses this text instead of the file.
     pub last_good_overrides_text: Option<String>,
+    /// The last lists without a fault. Set while those of `base_location` are refused; riskgate
+    /// then uses these lists instead.
+    pub last_good_lists: Option<Arc<KeptLists>>,
     /// The lists of feeds. Their files need not exist.
     pub feeds: Vec<FeedList>,
 }
@@ -156,6 +160,7 @@ impl TableInputs {
             is_default_overrides_path: false,
             stored_overrides: None,
             last_good_overrides_text: None,
+            last_good_lists: None,
             feeds: Vec::new(),
         }
     }
@@ -194,7 +199,8 @@ impl TableInputs {
         }
         if let Some(path) = &self.overrides_path {
             let text = match &self.last_good_overrides_text {
-                Some(text) => Ok(Some(text.clone())),
+                // There was no file.
+                Some(text) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
                 None => read_list_file(path),
             };
             match text {

@@ -78,6 +78,13 @@ impl Table {
                 display_name,
             )
         };
+        if let Some(kept) = &inputs.last_good_lists {
+            let table = build_table(&kept.to_source_files()?, "the last good lists")?;
+            return match kept.compiled_at {
+                Some(compiled_at) => table.with_built_at(compiled_at),
+                None => Ok(table),
+            };
+        }
         match &inputs.base_location {
             TableLocation::Bundled => build_table(&SourceFiles::Bundled, "the bundled table"),
             TableLocation::Path(path) if path.is_dir() => {

@@ -80,7 +80,7 @@ const CRATES: [(&str, &[&str]); 42] = [
             "management/stored_overrides",
         ],
     ),
-    ("flate2", &["feed/fetch"]),
+    ("flate2", &["feed/fetch", "table/kept_lists"]),
     (
         "hickory_resolver",
         &[

@@ -16,7 +16,7 @@ use super::watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED};
 use crate::gate::GateState;
 use crate::model::month::parse_day_as_unix_seconds;
 use crate::support::counted::Counted;
-use crate::table::{Table, TableInputs, read_list_file};
+use crate::table::{KeptLists, Table, TableInputs, TableLocation, read_list_file};
 
 /// The `nice` value of the thread. If the thread competes with one request thread for a processor,
 /// it gets about a quarter of the processor.
@@ -31,6 +31,10 @@ const MAX_STEP_BACK_SECONDS: i64 = 60;
 
 /// How long after the system refused to read a file of the table the audit reads the files again.
 const RECORD_RETRY_PAUSE: Duration = Duration::from_secs(5);
+
+/// The problem of overrides that no table has.
+const HELD_BACK: &str = "expected a table with the latest overrides of the store, but found that \
+                         none can be built: see the fault of the table";
 
 /// Controls the thread that rebuilds the table. The thread ends when all clones are dropped.
 #[derive(Clone)]
@@ -67,11 +71,14 @@ impl TableRebuilder {
             configured_sources,
             overrides,
             are_overrides_unapplied: false,
+            are_overrides_held_back: false,
             has_begun: Arc::clone(&has_begun),
             sources,
             watch,
             last_expiry_rebuild_at: None,
             last_good_overrides: good_overrides,
+            last_good_lists: None,
+            are_lists_to_keep: true,
             record_refused_at: None,
             waiting_requests: Vec::new(),
             waiting_since: Instant::now(),
@@ -112,6 +119,9 @@ struct Worker {
     overrides: OverrideFollower,
     /// Whether the overrides of the store have changed since the last build.
     are_overrides_unapplied: bool,
+    /// Whether no table could be built since the overrides of the store changed, not even from the
+    /// last good lists.
+    are_overrides_held_back: bool,
     has_begun: Arc<AtomicBool>,
     /// The sources of the table: those of the config, with the overrides of the store.
     sources: TableInputs,
@@ -121,6 +131,10 @@ struct Worker {
     /// The text of the overrides file when a table was last built from it. `None` if there was no
     /// such text.
     last_good_overrides: Option<String>,
+    /// The lists of the serving table, unless they could not be read again.
+    last_good_lists: Option<Arc<KeptLists>>,
+    /// Whether the serving table has other lists than `last_good_lists`.
+    are_lists_to_keep: bool,
     /// When the audit could not read a file of the table; `None` if the table is recorded.
     record_refused_at: Option<Instant>,
     /// The requests that the next rebuild answers. They wait until no file is being written.
@@ -163,6 +177,8 @@ impl Worker {
                 || is_settled && (self.are_overrides_unapplied || self.claim_due_expiry_rebuild())
             {
                 drop(self.rebuild_and_publish());
+            } else if self.are_lists_to_keep {
+                self.keep_lists();
             } else if self.record_refused_at.is_some_and(|at| at.elapsed() >= RECORD_RETRY_PAUSE) {
                 self.record_table();
             }
@@ -196,8 +212,23 @@ impl Worker {
             self.sources = self.overrides.add_to(inputs);
             self.are_overrides_unapplied = true;
         }
-        let problem = self.overrides.describe_problem(inputs);
+        let problems = [
+            self.overrides.describe_problem(inputs),
+            self.are_overrides_held_back.then(|| HELD_BACK.to_owned()),
+        ];
+        let problems: Vec<String> = problems.into_iter().flatten().collect();
+        let problem = (!problems.is_empty()).then(|| problems.join("\n"));
         self.status_reporter.record_part("overrides", problem.as_deref(), false);
+    }
+
+    /// Keeps the lists of the serving table, for a time when their files are faulty. If the files
+    /// have changed since, they are not the lists of that table.
+    fn keep_lists(&mut self) {
+        self.are_lists_to_keep = false;
+        let location = &self.sources.base_location;
+        let read = catch_unwind(AssertUnwindSafe(|| KeptLists::read(location)));
+        let read = read.ok().and_then(Result::ok).filter(|_| !self.watch.has_changed_since_read());
+        self.last_good_lists = read.map(Arc::new);
     }
 
     /// Rebuilds the table once for all waiting requests, and replies to each requester. While a
@@ -209,19 +240,22 @@ impl Worker {
             false if self.waiting_since.elapsed() < MAX_SETTLE_WAIT => return,
             false => Some(UNSETTLED.to_owned()),
         };
-        let of_overrides = self.overrides.store_problem();
+        let are_overrides_served = is_settled && !self.are_overrides_held_back;
+        let of_overrides = self.overrides.store_problem().map(str::to_owned);
+        let of_overrides = of_overrides.or(problem.clone().filter(|_| !are_overrides_served));
         for request in std::mem::take(&mut self.waiting_requests) {
-            let of_overrides = of_overrides.filter(|_| request.needs_overrides);
-            let problem = problem.clone().or_else(|| of_overrides.map(str::to_owned));
+            let problem = if request.needs_overrides { &of_overrides } else { &problem };
             // The requester may be gone.
-            let _ = request.reply.send(problem);
+            let _ = request.reply.send(problem.clone());
         }
     }
 
     /// Rebuilds the table and publishes it. If no table can be built, returns the fault. Then the
-    /// old table serves, or one with the last good overrides.
+    /// old table serves, or one with the last good lists or overrides.
     fn rebuild_and_publish(&mut self) -> Option<String> {
-        self.are_overrides_unapplied = false;
+        let may_be_held_back =
+            std::mem::take(&mut self.are_overrides_unapplied) || self.are_overrides_held_back;
+        let has_new_files = self.watch.has_changed_since_read();
         let read = catch_unwind(AssertUnwindSafe(|| self.build_successor()));
         let panic = BuildFault {
             text: "expected a table, but found a panic".to_owned(),
@@ -232,6 +266,8 @@ impl Worker {
         let problem = match built {
             Ok(table) => {
                 self.publish_table(table);
+                self.are_lists_to_keep |= has_new_files;
+                self.are_overrides_held_back = false;
                 if let Some(text) = read_overrides_file(&self.sources) {
                     self.last_good_overrides = Some(text);
                 }
@@ -239,7 +275,12 @@ impl Worker {
                 None
             }
             Err(fault) => {
-                self.serve_with_last_good_overrides();
+                if std::mem::take(&mut self.are_lists_to_keep) {
+                    // The files that were to be kept have been replaced by faulty ones.
+                    self.last_good_lists = None;
+                }
+                self.are_overrides_held_back =
+                    !self.serve_with_last_good_parts() && may_be_held_back;
                 Some(fault.text)
             }
         };
@@ -247,28 +288,48 @@ impl Worker {
         problem
     }
 
-    /// Publishes a table of the current lists and the last good overrides, because the fault may be
-    /// in the overrides file alone. Does nothing:
-    /// - if there is no overrides file, or no good text of it is known,
-    /// - if the overrides file has that text now, or
-    /// - if that table can't be built, may not replace the current one, or equals it.
-    fn serve_with_last_good_overrides(&mut self) {
-        let last_good_overrides = self.last_good_overrides.clone();
-        // From the same text, the same faulty table would result.
-        let are_unchanged = read_overrides_file(&self.sources) == last_good_overrides;
-        if self.sources.overrides_path.is_none() || last_good_overrides.is_none() || are_unchanged {
-            return;
-        }
-        let sources =
-            TableInputs { last_good_overrides_text: last_good_overrides, ..self.sources.clone() };
+    /// Publishes a table of the overrides of the store, the feeds, and as many of the current files
+    /// as have no fault; the last good state of the others takes their place. Returns false if no
+    /// such table can be built. The serving table then stays.
+    fn serve_with_last_good_parts(&self) -> bool {
         let serving = self.state.table.snapshot();
-        let assemble = || Table::build(&sources, self.state.ledger.believed_now());
-        if let Ok(Ok(table)) = catch_unwind(AssertUnwindSafe(assemble))
-            && table.version() != serving.version()
-            && table.check_succession(&serving).is_ok()
-        {
-            self.publish_table(table);
+        for sources in self.list_last_good_sources() {
+            let build = || Table::build(&sources, self.state.ledger.believed_now());
+            if let Ok(Ok(table)) = catch_unwind(AssertUnwindSafe(build))
+                && table.check_succession(&serving).is_ok()
+            {
+                if table.version() != serving.version() {
+                    self.publish_table(table);
+                }
+                return true;
+            }
         }
+        false
+    }
+
+    /// The sources in which the last good state replaces one file that may have the fault: first
+    /// that of the overrides, then the lists, then both.
+    fn list_last_good_sources(&self) -> Vec<TableInputs> {
+        let last_good_overrides = self.last_good_overrides.clone();
+        // With the same overrides, the same table would be built and refused once more.
+        let has_other_overrides = self.sources.overrides_path.is_some()
+            && last_good_overrides.is_some()
+            && read_overrides_file(&self.sources) != last_good_overrides;
+        let with_overrides = has_other_overrides.then(|| TableInputs {
+            last_good_overrides_text: last_good_overrides,
+            ..self.sources.clone()
+        });
+        let has_bundled_lists = self.sources.base_location == TableLocation::Bundled;
+        let lists = self.last_good_lists.as_ref();
+        let lists = lists.filter(|lists| !(has_bundled_lists && lists.are_bundled()));
+        let with_lists = lists.map(|lists| {
+            let with = |sources: &TableInputs| TableInputs {
+                last_good_lists: Some(Arc::clone(lists)),
+                ..sources.clone()
+            };
+            std::iter::once(&self.sources).chain(&with_overrides).map(with).collect::<Vec<_>>()
+        });
+        with_overrides.iter().cloned().chain(with_lists.into_iter().flatten()).collect()
     }
 
     fn publish_table(&self, table: Table) {

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::support::{NOW, OVERRIDE_HEADER, assert_answers, describe_answer, look_up, write_lists};
 use crate::model::domain::DnsName;
 use crate::table::{
-    FeedKind, FeedList, FeedTier, NewOverride, OverrideAction, OverrideListRow, STORED_LIST_NAME,
-    Table, TableInputs, TableLocation, render_override_list,
+    FeedKind, FeedList, FeedTier, KeptLists, NewOverride, OverrideAction, OverrideListRow,
+    STORED_LIST_NAME, Table, TableInputs, TableLocation, render_override_list,
 };
 
 const MANIFEST_LISTS: [(&str, &str); 6] = [
@@ -324,4 +325,43 @@ fn the_rows_of_a_file_of_overrides_are_read_with_their_lines() {
     fs::write(&path, format!("{OVERRIDE_HEADER}a.com,everywhere,safe,0,,,\n")).unwrap();
     let fault = OverrideListRow::read_file(&path).unwrap_err().to_string();
     assert!(fault.contains("overrides.csv:2: scope: expected exact or subtree"), "{fault}");
+}
+
+#[test]
+fn kept_lists_build_the_same_table_once_their_files_are_faulty() {
+    let beside = tempfile::tempdir().unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let rows = "guarded.com,subtree,disposable,100,,,\n";
+    fs::write(&overrides, format!("{OVERRIDE_HEADER}{rows}")).unwrap();
+    let folder = write_lists(&MANIFEST_LISTS);
+    let compiled = compile_into(beside.path(), folder.path());
+    for base in [TableLocation::Path(folder.path().to_owned()), compiled, TableLocation::Bundled] {
+        let inputs = TableInputs {
+            overrides_path: Some(overrides.clone()),
+            ..TableInputs::from_base(base.clone())
+        };
+        let kept = Arc::new(KeptLists::read(&base).unwrap());
+        let before = build_table_or_panic(&inputs);
+        match &base {
+            TableLocation::Path(path) if path.is_dir() => {
+                fs::write(path.join("manifest.toml"), "not a manifest").unwrap();
+            }
+            TableLocation::Path(path) => fs::write(path, "no table").unwrap(),
+            TableLocation::Bundled => {}
+        }
+        let is_faulty = base != TableLocation::Bundled;
+        assert_eq!(Table::build(&inputs, NOW).is_err(), is_faulty, "{base:?}");
+        let inputs = TableInputs { last_good_lists: Some(kept), ..inputs };
+        let after = build_table_or_panic(&inputs);
+        assert_eq!((after.version(), after.built_at()), (before.version(), before.built_at()));
+    }
+}
+
+#[test]
+fn kept_lists_take_less_memory_than_a_table() {
+    let base = TableLocation::Path("data".into());
+    let kept = KeptLists::read(&base).unwrap().byte_count();
+    let table = Table::load(&base).unwrap().bytes.as_slice().len();
+    println!("{kept} bytes beside a table of {table}");
+    assert!(kept < table / 2, "{kept} bytes beside a table of {table}");
 }

@@ -13,23 +13,53 @@ fn read_operations(gateway: &Gateway) -> Vec<(String, String)> {
     records.map(|record| (text(&record["operation"]), text(&record["target"]))).collect()
 }
 
-#[test]
-fn an_override_that_does_not_serve_is_told() {
-    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+/// A setup whose table is refused if its disposable names change too much.
+fn guarded_setup() -> (Setup, AdminTokens) {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new().set("plans.free", "\"unlimited\""));
     let manifest = setup.lists().path.join("manifest.toml");
     let text = std::fs::read_to_string(&manifest).unwrap();
     let text = text.replace("max_changed_share = 1.0", "max_changed_share = 0.3");
     std::fs::write(&manifest, text).unwrap();
-    let gateway = setup.start();
-    gateway.create_active_key("acme", &[]);
+    (setup, tokens)
+}
+
+#[test]
+fn an_override_is_in_effect_while_the_lists_are_refused() {
     let many: String = (0..100).map(|n| format!("new-{n}.test\n")).collect();
-    gateway.lists().replace_by_rename("disposable.txt", &many);
-    wait_until("the table is refused", || gateway.readyz().text().contains("\"table\""));
-    let path = "/overrides/bad.example.com";
-    for (method, body) in [("PUT", json!({ "action": "deny" })), ("DELETE", Value::Null)] {
-        let answer = call_api(&gateway, method, path, &tokens.write, &body).expect(409);
-        assert!(answer.text().contains("is written and recorded"), "{}", answer.text());
-        assert!(answer.text().contains("max_changed_share"), "{}", answer.text());
+    for (file, text, fault) in [
+        ("disposable.txt", many.as_str(), "max_changed_share"),
+        ("manifest.toml", "not a manifest", "manifest.toml"),
+    ] {
+        let (setup, tokens) = guarded_setup();
+        let gateway = setup.start();
+        let key = gateway.create_active_key("acme", &[]);
+        let reason =
+            |name: &str| gateway.get_domain(name, &key).expect(200).json()["reason"].clone();
+        let change = |method: &str, name: &str, body: &Value| {
+            call_api(&gateway, method, &format!("/overrides/{name}"), &tokens.write, body)
+        };
+        change("PUT", "before.example.com", &json!({ "action": "deny" })).expect(200);
+        // The lists are kept within a moment after they were read.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        gateway.lists().replace_by_rename(file, text);
+        let is_told = |part: &str| gateway.readyz().text().contains(&format!("\"{part}\""));
+        wait_until("the table is refused", || is_told("table"));
+        let forced = json!({ "action": "deny", "force": true });
+        let changed = change("PUT", "bad.example.com", &forced).expect(200).json();
+        assert_eq!(reason("bad.example.com"), "disposable");
+        assert_eq!(reason("first.test"), "disposable", "the last good lists serve");
+        assert_eq!(reason("new-1.test"), "safe", "no refused list serves");
+        let is_faulty = fault == "manifest.toml";
+        let warned = changed["warnings"].to_string();
+        assert_eq!(warned.contains(fault), is_faulty, "{warned}");
+        gateway.cli(&["table", "deny", "worse.example.com", "--force"]).expect(0);
+        wait_until("that of the command", || reason("worse.example.com") == "disposable");
+        change("DELETE", "bad.example.com", &Value::Null).expect(200);
+        assert_eq!(reason("bad.example.com"), "safe");
+        assert!(is_told("table") && !is_told("overrides"), "{}", gateway.readyz().text());
+        // Without force, nobody can tell whether faulty lists protect the name.
+        let denied = change("PUT", "other.example.com", &json!({ "action": "deny" }));
+        assert_eq!(denied.status, if is_faulty { 409 } else { 200 }, "{}", denied.text());
     }
 }
 
@@ -198,4 +228,65 @@ fn a_request_with_two_lengths_changes_nothing() {
     }
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
     assert_eq!(listed, json!([]));
+}
+
+#[test]
+fn a_faulty_file_of_overrides_stops_no_change_of_the_store() {
+    for is_default in [false, true] {
+        let (setup, tokens) = AdminTokens::add_to(Setup::new().set("plans.free", "\"unlimited\""));
+        let setup = if is_default { setup.unset("table.overrides") } else { setup };
+        let file = setup.path(if is_default { "conf/overrides.csv" } else { "overrides.csv" });
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let gateway = setup.start();
+        let key = gateway.create_active_key("acme", &[]);
+        let reason =
+            |name: &str| gateway.get_domain(name, &key).expect(200).json()["reason"].clone();
+        let header = "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,\
+                      mx_provider_label\n";
+        std::fs::write(&file, format!("{header}a.example.com,everywhere,safe,0,,,\n")).unwrap();
+        let fault = "overrides.csv:2: scope: expected exact or subtree";
+        wait_until("riskgate reports it", || gateway.readyz().text().contains("\"table\""));
+        let path = "/overrides/bad.example.com";
+        let body = json!({ "action": "deny" });
+        let changed = call_api(&gateway, "PUT", path, &tokens.write, &body).expect(200).json();
+        assert!(changed["warnings"].to_string().contains(fault), "{changed}");
+        assert_eq!(reason("bad.example.com"), "disposable");
+        let listed = call_api(&gateway, "GET", "/overrides", &tokens.write, &Value::Null);
+        assert_eq!(listed.expect(200).json()["items"][0]["domain"], "bad.example.com");
+        let allowed = gateway.cli(&["table", "allow", "first.test"]).expect(0);
+        assert!(allowed.stderr.contains("warning: ") && allowed.stderr.contains(fault));
+        wait_until("it is allowed", || reason("first.test") == "safe");
+        call_api(&gateway, "DELETE", path, &tokens.write, &Value::Null).expect(200);
+        assert_eq!(reason("bad.example.com"), "safe");
+        let cleared = gateway.cli(&["table", "clear", "first.test"]).expect(0).stderr;
+        assert!(cleared.contains(fault), "{cleared}");
+    }
+}
+
+#[test]
+fn an_override_is_listed_with_the_fields_that_it_sets() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let rows = "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,\
+                mx_provider_label\n\
+                free.com,exact,,,true,,\nscored.com,subtree,,80,,false,Ours\n\
+                plain.com,exact,,,,,-\ngood.com,subtree,safe,,,,\nrole.com,exact,role_account,90,,,\n";
+    std::fs::write(setup.path("overrides.csv"), rows).unwrap();
+    let gateway = setup.start();
+    let listed = call_api(&gateway, "GET", "/overrides", &tokens.read, &Value::Null);
+    let listed = listed.expect(200).json()["items"].take();
+    let [free, company] = ["is_free_provider", "is_corporate_email"];
+    let fields = ["action", "reason", "risk_score", free, company, "mx_provider_label"];
+    let of_row = |row: &Value| fields.map(|name| row.get(name).expect(name).clone());
+    let listed: Vec<[Value; 6]> = listed.as_array().unwrap().iter().map(of_row).collect();
+    let row = |fields: Value| -> [Value; 6] { serde_json::from_value(fields).unwrap() };
+    assert_eq!(
+        listed,
+        [
+            row(json!(["set", null, null, true, null, null])),
+            row(json!(["set", null, 80, null, false, "Ours"])),
+            row(json!(["set", null, null, null, null, ""])),
+            row(json!(["allow", "safe", null, null, null, null])),
+            row(json!(["deny", "role_account", 90, null, null, null])),
+        ]
+    );
 }
