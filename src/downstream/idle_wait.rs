@@ -45,7 +45,7 @@ impl IdleWait {
     }
 
     /// Waits until bytes arrive, the connection ends or the process is about to end, at most until
-    /// the deadline. To save work, the timer is not set anew for each later deadline. If the timer
+    /// the deadline. To save work, the timer is not set again for each later deadline. If the timer
     /// fires too early, this function sets it to the deadline.
     pub async fn wait_for_bytes_or_end(
         &mut self,

@@ -239,7 +239,7 @@ impl AsyncWrite for RequestIo {
         // follow.
         this.awaits_continue = false;
         this.has_response_begun = true;
-        // The watch begins anew with each pause of the response.
+        // The watch begins again with each pause of the response.
         this.close_watch = None;
         let written = ready!(this.pinned_client_io()?.poll_write(context, bytes));
         this.answered_at = Instant::now();

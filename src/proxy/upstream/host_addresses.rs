@@ -74,7 +74,7 @@ impl HostResolver {
         options.timeout = QUERY_ATTEMPT_TIMEOUT;
         // One retry, so two attempts.
         options.attempts = 1;
-        // Each round must ask the DNS anew, so the resolver has no cache.
+        // Each round must ask the DNS again, so the resolver has no cache.
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Always;
         let build = |strategy| {
