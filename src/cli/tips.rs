@@ -40,7 +40,15 @@ const FOREIGN_COMMANDS: [(&[&str], &str); 8] = [
 ];
 
 /// Options of other programs that riskgate does not have, each with a tip.
-const FOREIGN_OPTIONS: [(&[&str], &str); 3] = [
+const FOREIGN_OPTIONS: [(&[&str], &str); 5] = [
+    (
+        &["check", "config-check", "configtest", "test", "t", "T", "validate", "dry-run", "n"],
+        "`riskgate check -c FILE` reads the config and everything that it names, and starts nothing",
+    ),
+    (
+        &["workers", "threads", "j", "jobs"],
+        "write [listen] and threads = 2 in the config; without it, riskgate uses all cores",
+    ),
     (
         &["daemon", "daemonize", "detach", "background", "d", "foreground"],
         "riskgate runs in the foreground; systemd or `&` runs it in the background",
@@ -121,7 +129,9 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
     let required = command
         .get_arguments()
         .find(|it| it.is_required_set() && it.get_long().is_some_and(|long| !is_given(long)));
-    required.and_then(|it| it.get_long()).map(|long| format!("write --{long} {word}"))
+    let of_account = || command.get_arguments().find(|it| it.get_long() == Some("account"));
+    let meant = required.or_else(of_account).and_then(|it| it.get_long());
+    meant.map(|long| format!("write --{long} {word}"))
 }
 
 /// Finds the command that the arguments name. Returns the words that name it, and the command.

@@ -35,7 +35,7 @@ const NO_REWRITE: &str = "riskgate forwards each path as it is; let your service
 const WRITE_CERTIFICATE: &str = "write [[listen.certificate]], and below it chain = \"…\" and \
                                  key = \"…\", with the paths of PEM files";
 
-const COUNTERPARTS: [Counterpart; 42] = [
+const COUNTERPARTS: [Counterpart; 66] = [
     in_section(
         "upstream.route",
         &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
@@ -142,6 +142,126 @@ const COUNTERPARTS: [Counterpart; 42] = [
         "write grace = \"30s\", the time for requests in flight, or delay, the time before it",
     ),
     // The names of sections.
+    in_section(
+        "upstream",
+        &["allow_http", "http", "scheme", "protocol", "plain", "https_only"],
+        "riskgate speaks HTTP without TLS to the servers unless tls = true; remove this line",
+    ),
+    in_section(
+        "upstream",
+        &["port", "ports", "address", "addr", "hostname", "hosts", "endpoints", "nodes"],
+        "write it into servers, as servers = [\"127.0.0.1:9000\"]",
+    ),
+    in_section("upstream", &["path", "base_path", "prefix", "upstream_path", "uri"], NO_REWRITE),
+    in_section(
+        "upstream.route",
+        &["upstream_path", "to_path", "target_path", "path_to", "base_path"],
+        NO_REWRITE,
+    ),
+    in_section(
+        "upstream.route",
+        &["cache", "cache_ttl", "ttl", "proxy_cache", "expires"],
+        "riskgate caches no answers; let your service, or a proxy in front, and remove this line",
+    ),
+    in_section(
+        "upstream.route",
+        &["enabled", "active", "disabled"],
+        "remove the whole [[upstream.route]] to serve it no longer: a path without a route is 404",
+    ),
+    in_section(
+        "upstream.route",
+        &["redirect", "return", "respond", "status"],
+        "riskgate answers no route itself; screen.redirect is where a refused form leads",
+    ),
+    in_section(
+        "upstream.route.screen",
+        &["enabled", "active"],
+        "write mode = \"shadow\", \"annotate\" or \"block\"; without [upstream.route.screen] nothing \
+         is screened",
+    ),
+    in_section(
+        "upstream.route.screen",
+        &["allow", "allowlist", "whitelist", "deny", "denylist", "blocklist", "blacklist"],
+        "run `riskgate table allow DOMAIN` or `riskgate table deny DOMAIN`: overrides hold for all \
+         routes",
+    ),
+    in_section(
+        "upstream.route.screen",
+        &["status", "status_code", "code", "response_code"],
+        "a refused form gets 422, or with redirect = \"…\" a redirect; remove this line",
+    ),
+    in_section(
+        "store",
+        &["ttl", "expire", "expires", "retention", "max_age"],
+        "riskgate deletes what is old by itself, such as sign-ups after 30 days; remove this line",
+    ),
+    in_section(
+        "store",
+        &["pool", "pool_size", "max_connections", "connections", "min_idle", "max_idle"],
+        "riskgate opens the few connections that it needs; remove this line",
+    ),
+    in_section(
+        "store",
+        &["prefix", "key_prefix", "namespace"],
+        "all keys on the server begin with riskgate:; for a second deployment, write another \
+         database into url, as redis://HOST:PORT/1",
+    ),
+    in_section(
+        "keys",
+        &["ttl", "expires", "expiry", "rotate", "rotation"],
+        "write it for one key: riskgate keys create --account NAME --expires 90d, or riskgate keys \
+         rotate ID",
+    ),
+    in_section(
+        "listen",
+        &["workers", "worker_processes", "threads_per_core", "cpus"],
+        "write threads = 2, or leave it out: riskgate uses all cores",
+    ),
+    in_section(
+        "listen",
+        &["server_name", "server_names", "hosts", "domains", "domain", "hostname"],
+        "riskgate answers for every Host; remove this line",
+    ),
+    in_section(
+        "listen",
+        &["ipv6", "ipv6only", "dual_stack"],
+        "write http = \"[::]:8080\": this address serves IPv4 too",
+    ),
+    in_section(
+        "listen",
+        &["redirect_https", "force_https", "https_redirect", "force_ssl"],
+        "write redirect = \"0.0.0.0:80\": riskgate leads requests from there to listen.https",
+    ),
+    in_section(
+        "log",
+        &["errors", "error_log", "stderr", "error"],
+        "the log of the process goes to standard error; level = \"debug\" says more",
+    ),
+    in_section(
+        "traces",
+        &["sample_rate", "sampler", "rate", "probability", "sampling"],
+        "write sample_one_in = 10: riskgate sends one trace in so many",
+    ),
+    in_section(
+        "webhook",
+        &["retries", "retry", "max_retries", "attempts"],
+        "riskgate repeats a message for three days by itself; remove this line",
+    ),
+    in_section(
+        "webhook",
+        &["headers", "header", "authorization", "token"],
+        "secret = \"whsec_…\" signs each message; riskgate sends no other credentials",
+    ),
+    in_section(
+        "rule",
+        &["action", "verdict", "decision", "do", "result"],
+        "write then = \"pass\", \"review\" or \"block\"",
+    ),
+    in_section(
+        "rule",
+        &["score", "risk_score", "min_score", "max_score", "domain", "reason", "threshold"],
+        "write it as a condition: if = [\"risk_score >= 70\"]",
+    ),
     in_section(
         HEADERS,
         &["frontend", "frontends", "entrypoints", "listeners", "listener", "http"],

@@ -566,8 +566,8 @@ fn sized_number(text: &str, kilo: u64) -> Option<u64> {
 
 fn boolean(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
-        "true" | "yes" | "on" | "1" | "enabled" => Some(true),
-        "false" | "no" | "off" | "0" | "disabled" => Some(false),
+        "true" | "yes" | "on" | "1" | "enabled" | "enable" | "always" | "required" => Some(true),
+        "false" | "no" | "off" | "0" | "disabled" | "disable" | "never" | "none" => Some(false),
         _ => None,
     }
 }

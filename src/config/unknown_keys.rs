@@ -45,8 +45,14 @@ impl Settings {
         let is_meant = |it: &&String| *it == key || it.starts_with(&prefix);
         let key = self.values.keys().find(is_meant)?;
         let is_of_environment = self.values[key].location.starts_with(ENV_PREFIX);
+        let of_section = format!("{key}.");
         is_of_environment.then(|| match meant_setting(key, known) {
             Some(meant) => format!("did you mean {}?", variable_name(&meant)),
+            None if known.iter().any(|it| it.starts_with(&of_section)) => {
+                let first = known.iter().find(|it| it.starts_with(&of_section));
+                let first = first.map(|it| variable_name(it)).unwrap_or_default();
+                format!("write a variable for each setting of the section, such as {first}")
+            }
             None => "a setting has a variable such as RISKGATE__LISTEN__HTTP".to_owned(),
         })
     }
