@@ -75,16 +75,18 @@ impl<'c> ForwardedResponse<'c> {
         let mut sent_bytes = 0;
         loop {
             deadline.restart_after_response_part();
-            client.output().append(&mut self.read_ahead);
-            self.forward_arrived_bytes(client.output());
+            self.take_next_part(client.output());
+            let is_last = self.read_ahead.is_empty();
             let latest_end = deadline.whole_end().map(Instant::from_std);
-            let is_end = self.failure.is_none() && self.body.is_complete();
-            let taken_bytes = self.body.forwarded_bytes();
+            let is_end = is_last && self.failure.is_none() && self.body.is_complete();
+            // Chunks make what was read ahead a little longer than the body.
+            let untaken_bytes = self.read_ahead.len() as u64;
+            let taken_bytes = self.body.forwarded_bytes().saturating_sub(untaken_bytes);
             if !self.send_output(client, is_end, latest_end, ctx).await {
                 return Err(Failure::Client);
             }
-            ctx.response_bytes += taken_bytes - sent_bytes;
-            sent_bytes = taken_bytes;
+            ctx.response_bytes += taken_bytes.saturating_sub(sent_bytes);
+            sent_bytes = taken_bytes.max(sent_bytes);
             if let (Some(failure), true) = (self.failure, self.read_ahead.is_empty()) {
                 return Err(failure);
             }
@@ -141,7 +143,8 @@ impl<'c> ForwardedResponse<'c> {
     ) -> Infallible {
         loop {
             let waiting_bytes = unsent_bytes + self.read_ahead.len();
-            let is_free = self.body.is_complete() && self.can_hold(waiting_bytes, ctx);
+            let has_ended = self.body.is_complete() || self.failure.is_some();
+            let is_free = has_ended && self.can_hold(waiting_bytes, ctx);
             if is_free {
                 self.free_server();
             }
@@ -169,9 +172,22 @@ impl<'c> ForwardedResponse<'c> {
         self.held.get_or_insert_with(|| gate.begin_held_body(ctx)).grow_to(bytes)
     }
 
+    /// Moves the next part for the client to `out`: a part of what was read ahead, or else what has
+    /// arrived. Each part has the whole write timeout, so a part is short.
+    fn take_next_part(&mut self, out: &mut Vec<u8>) {
+        if self.read_ahead.is_empty() {
+            return self.forward_arrived_bytes(out);
+        }
+        let length = self.read_ahead.len().min(BODY_READ_BYTES);
+        out.extend(self.read_ahead.drain(..length));
+    }
+
     /// Moves the part of the body that has arrived to `out`, in the form that the client gets.
+    /// After a failure, what has arrived belongs to no body.
     fn forward_arrived_bytes(&mut self, out: &mut Vec<u8>) {
-        let Some(connection) = &mut self.connection else { return };
+        let Some(connection) = self.connection.as_mut().filter(|_| self.failure.is_none()) else {
+            return;
+        };
         let taken = self.body.forward_arrived_bytes(&mut connection.arrived, out);
         self.note_if_malformed(taken);
     }
@@ -191,7 +207,8 @@ impl<'c> ForwardedResponse<'c> {
     fn free_server(&mut self) {
         self.permit = None;
         let Some(connection) = self.connection.take() else { return };
-        if self.is_connection_reusable && connection.arrived.is_empty() {
+        let is_whole = self.failure.is_none() && connection.arrived.is_empty();
+        if self.is_connection_reusable && is_whole {
             self.context.upstreams.return_to_idle_pool(connection);
         }
     }

@@ -25,7 +25,8 @@ const MAX_NAMES: usize = 1_000;
 /// The longest body, in bytes. 1,000 of the longest names fit.
 pub(super) const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// The length of the result for one name of usual length in the answer, in bytes.
+/// The length of the result for one name in the answer, in bytes, without what repeats the name:
+/// the domain, and the row that matched.
 const RESULT_BYTES: usize = 256;
 
 /// The JSON in the body of a request.
@@ -45,7 +46,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Result<Reply, Refusal> {
         let names = parse_names(body).map_err(Refusal::InvalidBatch)?;
-        if !held.grow_to(body.len() + names.len() * RESULT_BYTES) {
+        if !held.grow_to(3 * body.len() + names.len() * RESULT_BYTES) {
             return Err(Refusal::Internal);
         }
         self.charge(names.len() as u64, ctx).await?;

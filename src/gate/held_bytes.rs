@@ -72,8 +72,12 @@ impl HeldBytesGuard {
         if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
             return false;
         }
-        self.bytes += more;
-        self.of_client.as_mut().is_none_or(|client| client.try_add(more))
+        let is_allowed = self.of_client.as_mut().is_none_or(|client| client.try_add(more));
+        match is_allowed {
+            true => self.bytes += more,
+            false => _ = used.fetch_sub(more, Ordering::Relaxed),
+        }
+        is_allowed
     }
 }
 
@@ -94,7 +98,9 @@ mod tests {
         let begin = |address: &str| held.begin_body(Some(address.parse().unwrap()));
         let (mut first, mut second) = (begin("192.0.2.1"), begin("192.0.2.1"));
         assert!(first.grow_to(4) && first.grow_to(4) && first.grow_to(7));
-        assert!(!second.grow_to(4), "the client has 7 of 10");
+        assert!(!second.grow_to(4) && !second.grow_to(4), "the client has 7 of 10");
+        assert_eq!(held.used_bytes(), 7, "what was refused is not counted");
+        assert!(second.grow_to(3), "the rest of the client");
         drop(second);
         let mut other = begin("192.0.2.2");
         assert!(other.grow_to(10));

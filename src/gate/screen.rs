@@ -104,9 +104,9 @@ impl Gate {
             let ascii = domains.filter(|domain| !domain.is_ascii());
             let ascii = ascii.map(|domain| domain.replace(|c: char| !c.is_ascii(), ""));
             let domains = ascii.filter_map(|domain| Domain::parse(&domain).ok());
-            let now = ctx.unix_now();
+            let (now, unknown_score) = (ctx.unix_now(), ctx.rules.unknown_score);
             domains
-                .map(|it| AddressFacts::of_uncounted_domain(&it, &table, None, now))
+                .map(|it| AddressFacts::of_uncounted_domain(&it, &table, unknown_score, now))
                 .any(|it| policy.scores.is_blocking(it.score, it.reason))
         };
         let is_blocked = decision.action == Action::Block;

@@ -32,6 +32,10 @@ use crate::proxy::upstream::{
 use crate::proxy::upstream_service::UpstreamService;
 use crate::support::test_fault::{TestFault, is_injected};
 
+/// The most bytes of a response that Pingora queues before it writes them: four parts and one that
+/// it has taken, of 64 KiB each.
+const MAX_QUEUED_BYTES: usize = 5 * 64 * 1024;
+
 /// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`]
 /// creates one from a config file; pass it to Pingora's `http_proxy_service`, or wrap it in a
 /// `ProxyHttp` of your own.
@@ -165,11 +169,15 @@ impl ProxyContext {
         }
     }
 
-    /// Lets other requests use the server, if riskgate may hold the bytes of the response that wait
-    /// for the client.
-    fn free_server(&mut self, gate: &Gate, waiting_bytes: usize) {
+    /// Lets other requests use the server, if riskgate may hold the bytes of the response that may
+    /// wait for the client.
+    fn free_server(&mut self, gate: &Gate) {
+        if self.exchange_permit.is_none() {
+            return;
+        }
+        let waiting_bytes = usize::try_from(self.passed_response_bytes).unwrap_or(usize::MAX);
         let mut held = gate.begin_held_body(&self.request_context);
-        if held.grow_to(waiting_bytes) {
+        if held.grow_to(waiting_bytes.min(MAX_QUEUED_BYTES)) {
             (self.exchange_permit, self.held_response) = (None, Some(held));
         }
     }
@@ -177,20 +185,13 @@ impl ProxyContext {
     /// If the exchange is complete, frees the server, and drops the guard of its connection.
     /// Pingora may reuse the connection for another request before it calls `logging` for this
     /// request. The deadline of this request must not end the other request's exchange.
-    fn end_exchange_if_complete(
-        &mut self,
-        session: &mut Session,
-        gate: &Gate,
-        waiting_bytes: usize,
-    ) {
+    fn end_exchange_if_complete(&mut self, session: &mut Session, gate: &Gate) {
         if self.is_upstream_response_complete {
             upload_watch::record_response_end();
         }
         if self.is_upstream_response_complete && session.as_downstream_mut().is_body_done() {
             self.connection_guard = None;
-            if self.exchange_permit.is_some() {
-                self.free_server(gate, waiting_bytes);
-            }
+            self.free_server(gate);
         }
     }
 }
@@ -344,6 +345,19 @@ impl ProxyHttp for Gateway {
         error
     }
 
+    /// Looks at the framing of the body here, because Pingora has changed it before
+    /// `response_filter`: a body without a length gets chunks.
+    async fn upstream_response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut ProxyContext,
+    ) -> Result<()> {
+        let framing = body_framing(session, response);
+        ctx.does_response_end_with_connection = framing == BodyFraming::UntilClose;
+        Ok(())
+    }
+
     async fn response_filter(
         &self,
         session: &mut Session,
@@ -361,8 +375,7 @@ impl ProxyHttp for Gateway {
         }
         let framing = body_framing(session, response);
         ctx.is_upstream_response_complete = is_final && framing == BodyFraming::Empty;
-        ctx.does_response_end_with_connection = framing == BodyFraming::UntilClose;
-        ctx.end_exchange_if_complete(session, &self.gate, 0);
+        ctx.end_exchange_if_complete(session, &self.gate);
         self.gate.response_filter(session, response, &mut ctx.request_context)
     }
 
@@ -387,6 +400,7 @@ impl ProxyHttp for Gateway {
         }
         if end_of_stream && ctx.is_upstream_response_complete {
             ctx.connection_guard = None;
+            ctx.free_server(&self.gate);
         }
         Ok(())
     }
@@ -401,12 +415,14 @@ impl ProxyHttp for Gateway {
         ctx.is_upstream_response_complete |= end_of_stream;
         let passed_bytes = body.as_ref().map_or(0, Bytes::len);
         ctx.passed_response_bytes += passed_bytes as u64;
-        ctx.end_exchange_if_complete(session, &self.gate, passed_bytes);
+        // The end of the exchange drops the guard, which knows whether it has ended the connection.
+        let must_fail = ctx.must_fail_response();
+        ctx.end_exchange_if_complete(session, &self.gate);
         if let (Some(body), true) = (body, is_injected(TestFault::AlterResponseBody)) {
             *body = vec![b'x'; body.len()].into();
         }
         // If the deadline truncates a body, the response must not look complete.
-        if ctx.must_fail_response() {
+        if must_fail {
             return Err(Error::new_up(ErrorType::ReadTimedout));
         }
         if let Some(deadline) = &mut ctx.deadline {

@@ -12,6 +12,9 @@ const IGNORED_BEHIND_NAME: &[u8] = b".;:?# \t";
 const SCRIPT_EXTENSIONS: [&[u8]; 8] =
     [b"asp", b"aspx", b"cgi", b"fcgi", b"phtml", b"pl", b"py", b"rb"];
 
+/// The most opening brackets in a path. The search for session ids begins at each of them.
+const MAX_BRACKETS: usize = 64;
+
 /// The most names of programs in one path that riskgate looks at.
 const MAX_SCRIPTS: usize = 8;
 
@@ -32,7 +35,8 @@ pub struct PathReadings<'p> {
 
 impl<'p> PathReadings<'p> {
     /// Reads a path. `None` if the path does not begin with `/`, or if one of the readings has a
-    /// dot segment, a `\` or an ASCII control character: servers disagree about such a path.
+    /// dot segment, a `\`, an ASCII control character or too many brackets: servers disagree about
+    /// such a path.
     pub fn of(path: &'p [u8]) -> Option<PathReadings<'p>> {
         if path.first() != Some(&b'/') {
             return None;
@@ -48,6 +52,10 @@ impl<'p> PathReadings<'p> {
         }
         let once = decode_if_encoded(path);
         let twice = once.as_deref().and_then(decode_if_encoded);
+        let all = [Some(path), once.as_deref(), twice.as_deref()];
+        if all.iter().flatten().any(|reading| has_too_many_brackets(reading)) {
+            return None;
+        }
         let without_ids = [Some(path), once.as_deref(), twice.as_deref()]
             .map(|it| it.and_then(without_session_ids));
         let has_session_id = without_ids.iter().any(Option::is_some);
@@ -211,6 +219,11 @@ fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
     }
     kept.extend_from_slice(rest);
     (kept != path).then_some(kept)
+}
+
+/// Returns true for a path in which a search for session ids would take long.
+fn has_too_many_brackets(path: &[u8]) -> bool {
+    path.iter().filter(|byte| **byte == b'(').count() > MAX_BRACKETS
 }
 
 /// Returns the length of the session ids in one pair of brackets at the start of a text, such as
@@ -393,6 +406,7 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_elsewhere_in_some_server_has_no_reading() {
+        let brackets = format!("/open/{}", "(a".repeat(65));
         for path in [
             "",
             "open",
@@ -417,6 +431,7 @@ mod tests {
             "/open/%u005ca",
             "/open/%e0%80%ae%f0%80%80%ae/x",
             "/open/.(S(x))./a",
+            &brackets,
         ] {
             assert!(PathReadings::of(path.as_bytes()).is_none(), "{path}");
         }

@@ -18,6 +18,9 @@ use crate::support::socket_reset::duplicate_fd;
 /// of the connection counts as one more byte. Every HTTP response is longer.
 const MAX_BYTES_WITHOUT_RESPONSE_OVER_TLS: u64 = 32;
 
+/// The state of a connection whose other side has sent its end (RFC 9293). The kernel numbers it.
+const TCP_CLOSE_WAIT: u8 = 8;
+
 /// The shortest pause between two checks whether a server takes what the client sends.
 const MIN_STALL_CHECK_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause between two checks whether one side takes what the other side sends.
@@ -103,7 +106,7 @@ async fn wait_until_passed(mut current: watch::Receiver<ExchangeEndTime>, socket
             ExchangeEndTime::AtIfServerIsSilent(deadline) if deadline > Instant::now() => {
                 tokio::time::sleep_until(deadline.into()).await;
             }
-            ExchangeEndTime::AtIfServerIsSilent(_) if socket.has_unread_bytes() => {
+            ExchangeEndTime::AtIfServerIsSilent(_) if socket.has_unread_part() => {
                 // The sender lives as long as the timer.
                 let _ = tokio::time::timeout(MAX_STALL_CHECK_PAUSE, current.changed()).await;
             }
@@ -159,11 +162,15 @@ impl GuardedSocket {
         self.acknowledged_if_more_is_due().is_none()
     }
 
-    /// Returns true if the server has sent bytes that nobody has read. False if the guard has
-    /// released its descriptor.
-    fn has_unread_bytes(&self) -> bool {
+    /// Returns true if something of the server waits for the client: bytes that nobody has read, or
+    /// the end of the connection. False if the guard has released its descriptor.
+    fn has_unread_part(&self) -> bool {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        socket.as_ref().is_some_and(|it| ioctl_fionread(it).is_ok_and(|bytes| bytes > 0))
+        let has_closed = |it: &OwnedFd| {
+            get_tcp_info(it.as_raw_fd()).is_ok_and(|info| info.tcpi_state == TCP_CLOSE_WAIT)
+        };
+        let has_bytes = |it: &OwnedFd| ioctl_fionread(it).is_ok_and(|bytes| bytes > 0);
+        socket.as_ref().is_some_and(|it| has_bytes(it) || has_closed(it))
     }
 
     /// Returns how many bytes the kernel of the server has acknowledged. `None` if it has all bytes

@@ -49,8 +49,8 @@ impl ExchangeDeadline {
     /// Starts the time again, because a part of the response has arrived. Does nothing if the limit
     /// is for the whole exchange, or if the client is still sending.
     pub fn restart_after_response_part(&mut self) {
-        if let (TimeLimit::EachPart(_), Some(since)) = (self.limit, &mut self.since) {
-            *since = Instant::now();
+        if let TimeLimit::EachPart(_) = self.limit {
+            self.since = self.since.map(|_| Instant::now());
             self.is_for_body_part = true;
         }
     }

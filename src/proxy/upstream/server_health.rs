@@ -32,7 +32,7 @@ pub struct ServerHealth {
 pub struct ServerStatus {
     /// The server.
     pub address: SocketAddr,
-    /// See [`ServerHealth::is_healthy`].
+    /// Whether requests may go to the server: see `ServerHealth`.
     pub is_healthy: bool,
     /// The last refusal of a connection or failed check; `None` if the server never failed.
     pub last_failure: Option<ServerFailure>,

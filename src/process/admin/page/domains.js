@@ -178,8 +178,9 @@ async function putOverride(name, body, askForForce, signal) {
     }
     return await send("PUT", `/overrides/${encodeURIComponent(name)}`, body);
   } catch (error) {
-    const isProtected = `${error.message} ${error.detail ?? ""}`.includes("ists protect");
-    if (error.status !== 409 || !isProtected) throw error;
+    const text = `${error.message} ${error.detail ?? ""}`;
+    const mayBeForced = text.includes("ists protect") || text.includes("use force");
+    if (error.status !== 409 || !mayBeForced) throw error;
     askForForce();
     const advice = "If you still want to deny it, tick the box above, and press Deny again.";
     throw new ApiError(409, error.message, [error.detail, advice].filter(Boolean).join("\n"));

@@ -88,21 +88,30 @@ fn a_client_may_pause_a_download_for_longer_than_the_deadline() {
     let upstream = MockUpstream::with_script(|request| {
         let target = request.request_line().split(' ').nth(1).unwrap().to_owned();
         let length: usize = target.rsplit('/').next().unwrap().parse().unwrap();
-        vec![Step::Send(response_bytes(200, "", &"x".repeat(length)))]
+        let body = "x".repeat(length);
+        match target.starts_with("/app/until-close/") {
+            true => {
+                let bytes = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}");
+                vec![Step::Send(bytes.into_bytes()), Step::Close]
+            }
+            false => vec![Step::Send(response_bytes(200, "", &body))],
+        }
     });
     let route = "[[upstream.route]]\nprefix = \"/app\"\nkey = false\ndeadline = \"1s\"\n";
     let gateway = Setup::new().append_toml(route).with_upstreams(&[upstream.address]).start();
     std::thread::scope(|scope| {
-        for &length in &lengths {
+        let targets = ["/app", "/app/until-close"];
+        let all = lengths.iter().flat_map(|length| targets.map(|prefix| (prefix, *length)));
+        for (prefix, length) in all {
             let mut client = gateway.connect();
             scope.spawn(move || {
-                let target = format!("/app/{length}");
+                let target = format!("{prefix}/{length}");
                 client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
                 client.wait_for_bytes();
                 pause_longer_than_the_deadline();
                 let answer = client.read_response().unwrap().expect(200);
-                assert!(answer.is_complete, "a download of {length} bytes was cut");
-                assert_eq!(answer.body.len(), length);
+                assert!(answer.is_complete, "{target}: the download was cut");
+                assert_eq!(answer.body.len(), length, "{target}");
             });
         }
     });
@@ -137,6 +146,20 @@ fn an_http2_client_may_open_its_window_after_the_deadline() {
         }
     }
     assert_eq!(received, 100_000);
+}
+
+#[test]
+fn a_body_without_a_length_never_looks_complete_if_its_server_falls_silent() {
+    let (gateway, _) = start("300ms", || {
+        vec![Step::Send(b"HTTP/1.1 200 OK\r\n\r\nabc".to_vec()), Step::StaySilent]
+    });
+    let long = "b".repeat(120_000);
+    let posts = [request("POST", "/app").body("form"), request("POST", "/app").body(&long)];
+    for request in [get("/app")].iter().chain(&posts) {
+        let answer = gateway.send_request(request).expect(200);
+        let length = request.to_bytes().len();
+        assert!(!answer.is_complete, "the server fell silent after a request of {length} bytes");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! free for others.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use crate::harness::http2_frames::{
     DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, SETTINGS, WINDOW_UPDATE, encode_frame,
@@ -72,10 +73,61 @@ fn a_truncated_response_that_was_read_ahead_never_looks_complete() {
     let gateway = setup.start();
     let mut client = std::net::TcpStream::connect(gateway.http).unwrap();
     client.write_all(b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(1));
     let mut received = Vec::new();
     client.read_to_end(&mut received).unwrap();
     let body_start = received.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
     assert_eq!(received.len() - body_start, (12 << 20) - 1_000, "all that arrived, and no more");
     wait_until("the place is free", || exchanges(&gateway) == 0.0);
+}
+
+#[test]
+fn a_malformed_response_that_was_read_ahead_never_looks_complete() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunk = format!("{:x}\r\n{}\r\n", 1 << 16, page(1 << 16));
+    // A parser that lost its place would take the last bytes for a chunk and an end.
+    let bytes = format!("{head}{}5\r\nhello\r\nZZ\r\nX\r\n0\r\n\r\n", chunk.repeat(200));
+    let upstream = MockUpstream::with_script(move |_| vec![Step::Send(bytes.clone().into_bytes())]);
+    let setup = Setup::new().append_toml(ROUTE).with_upstreams(&[upstream.address]);
+    let gateway = setup.start();
+    let mut client = std::net::TcpStream::connect(gateway.http).unwrap();
+    client.write_all(b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).unwrap();
+    assert!(!received.ends_with(b"0\r\n\r\n"), "the response ended in good order");
+}
+
+#[test]
+fn a_client_that_reads_steadily_but_slowly_gets_the_whole_page() {
+    let body = page(400_000);
+    let framing = response_bytes(200, "", &body);
+    let upstream = MockUpstream::with_script(move |_| vec![Step::Send(framing.clone())]);
+    let setup = Setup::new().append_toml(ROUTE).set("listen.h2c", "true");
+    let setup = setup.set_text("listen.write_timeout", "2s");
+    let gateway = setup.with_upstreams(&[upstream.address]).start();
+    let mut frames = FrameClient::open(gateway.http);
+    // 4 is SETTINGS_INITIAL_WINDOW_SIZE.
+    assert!(frames.try_send(&encode_frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])));
+    let block = encode_request_fields("GET", "/page", "", &[]);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
+    let (mut received, mut has_ended) = (0, false);
+    while !has_ended {
+        // 20,000 bytes each 200 ms are 100 KB/s: a part in time, and the page after 4 s.
+        std::thread::sleep(Duration::from_millis(200));
+        for stream in [0, 1] {
+            let increment = 20_000_u32.to_be_bytes();
+            assert!(frames.try_send(&encode_frame(WINDOW_UPDATE, 0, stream, &increment)));
+        }
+        let before = received;
+        while !has_ended && received < before + 20_000 {
+            let (kind, flags, stream, payload) = frames.read_frame().expect("a frame");
+            if stream == 1 && kind != HEADERS {
+                assert_eq!(kind, DATA, "the stream was cut after {received} bytes");
+                received += payload.len();
+                has_ended = flags & END_STREAM != 0;
+            }
+        }
+    }
+    assert_eq!(received, 400_000);
 }
