@@ -120,7 +120,8 @@
 //! A mounted gate checks keys, origins, rates of clients and quotas, and screens the forms of
 //! routes with `[upstream.route.screen]`. It reads these forms, and the bodies of requests to `POST
 //! /v1/assess`, to `POST /v1/public/domains` and to the path of `[authz]`. It reads no other body.
-//! Only `riskgate run` limits connections, and checks the sizes and the grammar of requests.
+//! Only `riskgate run` limits connections, and checks the sizes and the grammar of all requests. A
+//! mounted gate limits only the bodies that it reads, and refuses bodies of methods that take none.
 //!
 //! # Versions
 //!
@@ -135,8 +136,8 @@
 //! # The source
 //!
 //! `ARCHITECTURE.md` describes the layers and how a request is served, and says in which order to
-//! read the code. `tests/project/layers.rs` checks that a module imports only from layers below its
-//! own.
+//! read the code. `tests/project/layers.rs` checks that a module imports only from the folders
+//! that stand above its own in the table of `ARCHITECTURE.md`.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 // `println!` panics if it can't write. Commands write through `cli::output`, and a gateway writes

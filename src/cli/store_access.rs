@@ -38,7 +38,7 @@ const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     check_no_other_store_is_served(config)?;
     let mut store = open_or_create_store(config)?;
-    store.check_still_usable()?;
+    store.check_still_safe()?;
     check_no_other_store_id_is_served(config, &mut store)?;
     Ok(store)
 }
@@ -147,7 +147,7 @@ pub fn warn_about_clocks(problem: Option<String>, time: BelievedTime) {
 pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
     check_no_other_store_is_served(config)?;
     let mut store = open_without_creating(config)?;
-    store.check_still_usable()?;
+    store.check_still_safe()?;
     check_no_other_store_id_is_served(config, &mut store)?;
     Ok(store)
 }

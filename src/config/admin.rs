@@ -136,7 +136,7 @@ impl Settings {
     fn read_token_hash(&mut self, key: &str) -> Option<[u8; 32]> {
         let expected = "sha256: and 64 hexadecimal digits, as `riskgate admin-token create` prints";
         let Some(setting) = self.read_and_mark_known(key, SettingKind::Text) else {
-            self.report_missing(key, expected);
+            self.report_required(key, expected);
             return None;
         };
         let digest = setting.raw.as_text().and_then(parse_sha256_field);

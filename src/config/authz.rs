@@ -46,7 +46,7 @@ impl Settings {
         if has("screen") && !self.values.contains_key("authz.email") {
             let expected = "where the e-mail address is, such as header:X-Email, query:email or \
                             body:email, because authz.check contains \"screen\"";
-            self.report_missing("authz.email", expected);
+            self.report_required("authz.email", expected);
         }
         Some(Arc::new(AuthzRules {
             needs_key: has("key"),

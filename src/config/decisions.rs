@@ -129,7 +129,7 @@ impl Settings {
         let then_key = format!("{entry}.then");
         if !self.values.contains_key(&then_key) {
             let hint = Some("write then = \"review\"".to_owned());
-            self.report_missing_with_hint(&then_key, "\"pass\", \"review\" or \"block\"", hint);
+            self.report_required_with_hint(&then_key, "\"pass\", \"review\" or \"block\"", hint);
         }
         let then = self.read_optional_choice(&then_key, &Action::ALL.map(Action::as_str));
         let then = Action::ALL.into_iter().find(|action| Some(action.as_str()) == then);

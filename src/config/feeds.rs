@@ -159,7 +159,7 @@ impl Settings {
                     let names = KNOWN_FEEDS.iter().map(|it| it.name);
                     let near = nearest_name(name.as_deref().unwrap_or_default(), names);
                     let hint = near.map(|near| format!("did you mean name = \"{near}\"?"));
-                    self.report_missing_with_hint(&url_key, expected, hint);
+                    self.report_required_with_hint(&url_key, expected, hint);
                 }
                 self.parse_setting(&url_key, expected, parse_url)
             }

@@ -36,7 +36,7 @@ impl Settings {
             // A faulty list has its own fault.
             if self.texts_of("listen.trusted_proxies").next().is_none() {
                 let key = "listen.trusted_proxies";
-                self.report_missing_with_hint(key, expected, Some(hint.to_owned()));
+                self.report_required_with_hint(key, expected, Some(hint.to_owned()));
             }
         }
         if trusted_proxies.contains_all_addresses() {
@@ -57,7 +57,7 @@ impl Settings {
             redirect: self.read_optional_address("listen.redirect"),
         };
         if addresses.redirect.is_some() && addresses.https.is_none() {
-            self.report_missing("listen.https", "an address, since listen.redirect is set");
+            self.report_required("listen.https", "an address, since listen.redirect is set");
         }
         self.report_address_conflicts(&[
             ("listen.http", Some(addresses.http)),

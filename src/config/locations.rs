@@ -60,9 +60,9 @@ impl ConfigSources {
     }
 }
 
-/// The folders at which the relative paths of a config file start.
+/// The folders at which relative paths start: those of a config file, and the default paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BaseFolders {
+pub struct RelativePathBases {
     /// Where paths in the file start: the folder of the file, or the one above it if that folder is
     /// named `conf`.
     pub of_file: PathBuf,
@@ -71,10 +71,10 @@ pub struct BaseFolders {
     pub of_defaults: PathBuf,
 }
 
-impl BaseFolders {
+impl RelativePathBases {
     /// The folders of a config file. If `file` is relative, a folder at or below `working_dir` is
     /// written relative to `working_dir`, so that messages are short.
-    pub fn of_config(file: &Path, working_dir: &Path) -> BaseFolders {
+    pub fn of_config(file: &Path, working_dir: &Path) -> RelativePathBases {
         let absolute = working_dir.join(file);
         let folder = absolute.parent().unwrap_or(Path::new("/"));
         let is_conf = folder.file_name().is_some_and(|name| name == "conf");
@@ -85,7 +85,7 @@ impl BaseFolders {
         };
         let is_of_service = folder == Path::new(SERVICE_CONFIG_FOLDER);
         let of_defaults = if is_of_service { Path::new(SERVICE_DATA_FOLDER) } else { shown };
-        BaseFolders { of_file: shown.to_owned(), of_defaults: of_defaults.to_owned() }
+        RelativePathBases { of_file: shown.to_owned(), of_defaults: of_defaults.to_owned() }
     }
 }
 
@@ -143,8 +143,9 @@ mod tests {
             ("/etc/riskgate/conf/a.toml", "/", "/etc/riskgate", "/var/lib/riskgate"),
             ("/etc/riskgate/eu/a.toml", "/", "/etc/riskgate/eu", "/etc/riskgate/eu"),
         ] {
-            let found = BaseFolders::of_config(Path::new(file), Path::new(working_dir));
-            let expected = BaseFolders { of_file: of_file.into(), of_defaults: of_defaults.into() };
+            let found = RelativePathBases::of_config(Path::new(file), Path::new(working_dir));
+            let expected =
+                RelativePathBases { of_file: of_file.into(), of_defaults: of_defaults.into() };
             assert_eq!(found, expected, "{file} in {working_dir}");
         }
     }

@@ -18,7 +18,7 @@ impl Settings {
         };
         let plans = self.read_plan_limits("plans", shipped);
         if !plans.contains_key(DEFAULT_PLAN) {
-            self.report_missing("plans.free", "a limit for accounts without a plan");
+            self.report_required("plans.free", "a limit for accounts without a plan");
         }
         plans
     }

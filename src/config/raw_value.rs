@@ -221,7 +221,7 @@ pub(super) fn redact_urls_and_long_words(text: &str) -> String {
 const MAX_DURATION_SECONDS: f64 = 1e9;
 
 /// Parses `500ms`, `2.5s`, `10m`, `1h`, `7d` or `0`. Returns None for any other form, and for more
-/// than [`MAX_DURATION_SECONDS`].
+/// than 1e9 seconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);

@@ -64,7 +64,7 @@ impl Settings {
         let counts = self.read_boolean(&format!("{entry_key}.counts"), needs_key);
         if counts && !needs_key {
             let key = format!("{entry_key}.counts");
-            self.report_missing(
+            self.report_required(
                 &key,
                 "false where key is false, since there is no account to count for",
             );
@@ -125,7 +125,7 @@ impl Settings {
             let key = format!("{entry_key}.methods");
             let hint = "write methods = [\"GET\", \"POST\"]".to_owned();
             let expected = "POST, PUT or PATCH, because the route is screened";
-            self.report_missing_with_hint(&key, expected, Some(hint));
+            self.report_required_with_hint(&key, expected, Some(hint));
         }
         methods
     }
@@ -148,8 +148,8 @@ pub(super) fn is_host_field(text: &str) -> bool {
     !text.contains('@') && !authority.host().is_empty() && (has_port || authority.host() == text)
 }
 
-/// Returns what was expected in place of this prefix: the rule that the prefix breaks. `None`
-/// stands for a missing prefix.
+/// Returns what was expected in place of this prefix: the rule that the prefix breaks. `found` is
+/// `None` if the prefix is missing.
 fn expected_prefix(found: Option<&str>) -> &'static str {
     match found {
         Some(text) if is_own_path(text) => {

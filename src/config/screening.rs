@@ -26,7 +26,7 @@ impl Settings {
         let key = |name: &str| format!("{section}.{name}");
         let expected = "a list of names such as [\"email\", \"user.email\"]";
         if !self.values.contains_key(&key("fields")) {
-            self.report_missing(&key("fields"), expected);
+            self.report_required(&key("fields"), expected);
         }
         let fields = self.parse_list(&key("fields"), expected, |names| {
             let paths: Option<Vec<FieldPath>> =

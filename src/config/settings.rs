@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::hints::{Units, nearest_name, nearest_word, suggest_value};
-use super::locations::{BaseFolders, FormerDefault};
+use super::locations::{FormerDefault, RelativePathBases};
 use super::raw_value::{
     RawValue, is_too_long_duration, parse_duration, place_in_list, redact_urls_and_long_words,
 };
@@ -79,7 +79,7 @@ pub struct Settings {
     /// The settings that the program has asked for so far. At the end, all other keys are unknown.
     pub descriptions: Vec<SettingDescription>,
     /// The folders at which relative paths in the file and default paths start.
-    pub base_folders: BaseFolders,
+    pub base_folders: RelativePathBases,
     /// The default paths of earlier versions at which something stands.
     pub former_defaults: Vec<FormerDefault>,
     /// Faults with which the gateway starts nevertheless, and of which it warns.
@@ -126,14 +126,14 @@ impl Settings {
         self.report_at_value(key, "…", &format!("expected {expected}, but found {found}"), None);
     }
 
-    /// Reports that a setting is missing: at the section that lacks the setting. If the setting has
-    /// a value, reports that the value contradicts another setting.
-    pub fn report_missing(&mut self, key: &str, expected: &str) {
-        self.report_missing_with_hint(key, expected, None);
+    /// Reports that other settings require `expected` here: at the value, if the setting has one,
+    /// else at its section.
+    pub fn report_required(&mut self, key: &str, expected: &str) {
+        self.report_required_with_hint(key, expected, None);
     }
 
-    /// Like [`Settings::report_missing`], with what to write.
-    pub fn report_missing_with_hint(&mut self, key: &str, expected: &str, hint: Option<String>) {
+    /// Like [`Settings::report_required`], with what to write.
+    pub fn report_required_with_hint(&mut self, key: &str, expected: &str, hint: Option<String>) {
         match self.values.get(key) {
             Some(setting) => {
                 let found = setting.raw.to_redacted_string();
@@ -320,7 +320,7 @@ impl Settings {
         parse: impl Fn(&RawValue) -> Option<T>,
     ) -> Option<T> {
         if !self.values.contains_key(key) {
-            self.report_missing(key, expected);
+            self.report_required(key, expected);
         }
         self.parse_setting(key, expected, parse)
     }

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
-use super::locations::{BaseFolders, ConfigSources};
+use super::locations::{ConfigSources, RelativePathBases};
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
 use super::variables::ENV_PREFIX;
@@ -47,7 +47,7 @@ impl Settings {
         self.read_toml(&name, &text).map_err(|fault| vec![fault])?;
         // Without a working directory, a relative path of the config could not have been read.
         let working_dir = std::env::current_dir().unwrap_or_default();
-        self.base_folders = BaseFolders::of_config(path, &working_dir);
+        self.base_folders = RelativePathBases::of_config(path, &working_dir);
         Ok(())
     }
 

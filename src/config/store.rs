@@ -143,7 +143,7 @@ impl Settings {
             sentinel_password_file: self.read_path("store.sentinel_password_file"),
         };
         if options.sentinel_user.is_some() && options.sentinel_password_file.is_none() {
-            self.report_missing("store.sentinel_password_file", "the password of the user");
+            self.report_required("store.sentinel_password_file", "the password of the user");
         }
         options
     }
@@ -154,7 +154,7 @@ impl Settings {
         let [certificate, key] = KEYS.map(|key| self.read_path(key));
         for (key, other) in [(KEYS[0], KEYS[1]), (KEYS[1], KEYS[0])] {
             if self.values.contains_key(key) && !self.values.contains_key(other) {
-                self.report_missing(other, &format!("a path, since {key} is set"));
+                self.report_required(other, &format!("a path, since {key} is set"));
             }
         }
         Some(ClientCertificatePaths { certificate: certificate?, key: key? })

@@ -76,7 +76,7 @@ impl Settings {
         if name.is_none() {
             let expected = "the name of the servers' certificate, since neither upstream.host nor \
                             upstream.servers says one";
-            self.report_missing("upstream.tls_name", expected);
+            self.report_required("upstream.tls_name", expected);
         }
         Some(UpstreamTls { server_name: name?, ca_file: authorities, verify_certificate: verify })
     }

@@ -66,7 +66,7 @@ impl Settings {
             let is_faulty = self.values.contains_key(&format!("{key}_file"));
             if is_required && !is_faulty {
                 let expected = format!("{SECRET_SYNTAX}, since webhook.url is set");
-                self.report_missing(key, &expected);
+                self.report_required(key, &expected);
             }
             return None;
         };

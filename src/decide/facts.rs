@@ -83,8 +83,8 @@ pub struct Facts<'f> {
     pub reason: Reason,
     /// What is known about the domain; `None` for a text that is no address.
     pub of_domain: Option<DomainFacts>,
-    /// Whether the address belongs to a function or a machine; `None` for a text that is no
-    /// address.
+    /// Whether the address belongs to a role (`sales@`) or a machine (`noreply@`), and not to a
+    /// person; `None` for a text that is no address.
     pub is_role: Option<bool>,
     /// The counts.
     pub counts: CountFacts,

@@ -140,7 +140,7 @@ impl SignUpSync {
                 let kept = match store.read_inbox_secret()? {
                     Some(stored) => stored,
                     None => {
-                        log::info!("the store has no inbox secret: drew one");
+                        log::info!("the store has no inbox secret: offering one of this node");
                         let drawn = StoredInboxSecret { secret: *random_bytes, created_at: now };
                         store.keep_inbox_secret(&drawn)?
                     }

@@ -178,7 +178,7 @@ impl ClientIo {
         }
     }
 
-    /// Returns true if the client has closed the connection, or only its sending side.
+    /// Returns what the client has closed.
     pub fn read_client_close(&self) -> PeerClose {
         read_peer_close(self.inner.id())
     }

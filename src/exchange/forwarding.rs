@@ -254,7 +254,7 @@ fn write_riskgate_request_fields(
 
 /// Turns an upstream server's response into the response for the client: removes the fields that
 /// the server may not set, and adds the common ones and those of
-/// [`write_riskgate_response_fields`]. Several equal values of `Content-Length` become one. If the
+/// `write_riskgate_response_fields`. Several equal values of `Content-Length` become one. If the
 /// body comes in chunks, removes `Content-Length`.
 ///
 /// # Errors

@@ -105,8 +105,9 @@ fn state_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
-/// Reads the state. If the file does not exist or can't be read, the state is empty and riskgate
-/// fetches the whole list again.
+/// Reads the state. It is empty if its file is missing or not valid. If the list on disk is missing
+/// or damaged, the state lacks what would let an update skip the fetch. Before that, an update
+/// checks that the system can open both files.
 pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedState {
     let state = read_written_state(folder, name);
     // If the list on disk is missing or damaged, riskgate must fetch it without conditions and

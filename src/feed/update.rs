@@ -63,7 +63,8 @@ impl Feed {
         let comparison = match (has_other_source, is_forced) {
             (true, _) => Comparison::OtherSource,
             (false, true) => Comparison::Forced,
-            // A time that no clock confirms may be far ahead, so the last good list counts as new.
+            // Until the clocks have agreed for a while, the time may be far ahead. So the last good
+            // list counts as new.
             (false, false) => Comparison::Checked(match now.allows_deletion() {
                 true => state.measure_age_of_list(now.unix_now),
                 false => Duration::ZERO,
@@ -215,8 +216,8 @@ impl Feed {
     }
 
     /// Whether a name that left the list at `left_at`, in seconds since 1970, has been kept long
-    /// enough. If `keep_departed` is zero, every name has. By a time that no clock confirms, no
-    /// other name has.
+    /// enough. True if `keep_departed` is zero. Otherwise false until the clocks have agreed for a
+    /// while (see [`BelievedTime::allows_deletion`]), because the time may be far ahead until then.
     fn is_outdated(&self, left_at: i64, now: BelievedTime) -> bool {
         let kept_for = now.unix_now.saturating_sub(left_at);
         self.keep_departed.is_zero()

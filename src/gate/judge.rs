@@ -574,7 +574,8 @@ fn set_cors_and_check_origin(
 /// response if some valid key allows the page's origin. If riskgate could load no key ring, every
 /// page may read the response, because `X-Fail-Open` tells the page to let its user through.
 fn cors_without_key(ring: Option<&KeyRing>, origin: &OriginHeader, unix_now: i64) -> Cors {
-    let is_allowed = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, unix_now));
+    let is_allowed =
+        |origin| ring.is_none_or(|ring| ring.does_any_key_allow_origin(origin, unix_now));
     match origin {
         OriginHeader::Valid(origin, text) if is_allowed(origin) => {
             Cors::Allowed { origin: text.clone(), grant: None }

@@ -71,7 +71,7 @@ fn visible_state(ring: &KeyRing) -> BTreeMap<u8, String> {
             let own = key.is_origin_allowed(&origin);
             (&key.id, name, plan, *limit, key.require_origin, own, key.shares_account_with(ring))
         });
-        let allowed = ring.is_origin_allowed(&origin, NOW);
+        let allowed = ring.does_any_key_allow_origin(&origin, NOW);
         seen.insert(n, format!("{key:?} {allowed}"));
     }
     seen

@@ -113,7 +113,7 @@ fn check_incomplete_head(
     }
     let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
     if is_request_line_too_long(&block[..line_end], limits) {
-        return Err(oversized_head_refusal(block, limits));
+        return Err(Refusal::UriTooLong);
     }
     // A bare line feed or a NUL makes the head invalid, so riskgate doesn't wait for the rest.
     let is_malformed = (search_start..block.len())

@@ -90,7 +90,7 @@ impl AddressOrDomain {
         }
     }
 
-    /// Whether this is an address of a function or a machine; see [`EmailAddress::is_role`].
+    /// Whether this is an address of a role or a machine; see [`EmailAddress::is_role`].
     pub fn is_role(&self) -> bool {
         matches!(self, AddressOrDomain::Address(address) if address.is_role())
     }

@@ -1,5 +1,6 @@
-//! The last forms of a kind: when, on which route, what riskgate did and why, and the domain of the
-//! address.
+//! The latest forms with one outcome: riskgate keeps one such list for refused forms, and one for
+//! forms that a rule decided. Each form has its time, its route, what riskgate did and why, and the
+//! domain of the address.
 //!
 //! No form here has the local part of an address. The memory is bounded. A request replaces one
 //! slot, and waits for no lock.

@@ -290,8 +290,8 @@ impl BackgroundService for Reloader {
 type RequestedOutcome = Option<(ReloadOutcome, oneshot::Receiver<Option<String>>)>;
 
 /// The thread that reads files and builds key rings. This work would block the runtime's threads.
-/// The thread lasts as long as the service, because a process near its limit of memory may get no
-/// other thread.
+/// The thread lasts as long as the service, unless it panics, because a process near its limit of
+/// memory may get no other thread.
 struct ReloadThread(std::sync::mpsc::Sender<(Option<Instant>, oneshot::Sender<RequestedOutcome>)>);
 
 impl ReloadThread {

@@ -13,8 +13,8 @@ const MAX_HELD_UNLIMITED: u64 = 1 << 15;
 /// Bit layout, from the highest: month 12 bits, epoch 8, held 16, unleased 28.
 ///
 /// `held` calls can be spent without asking the store. `unleased` is the lower 28 bits of the
-/// number of calls that no node has leased. Because both are in one word, the count of remaining
-/// calls is exact for every call.
+/// number of calls that no node has leased. Because both are in one word, each spend tells the
+/// remaining calls too, as far as this node knows.
 #[derive(Clone, Copy)]
 pub(super) struct PackedLease(pub(super) u64);
 
@@ -56,8 +56,11 @@ impl PackedLease {
 /// The most unspent calls of one account that one process may hold or have requested:
 /// - without a limit: [`MAX_HELD_UNLIMITED`];
 /// - if at most a hundredth of the limit is unleased: 1;
-/// - else the lowest of four numbers, but at least 1: a hundredth of the limit; a ten-thousandth of
-///   the limit, but at least 64; [`MAX_HELD_CALLS`]; what leaves a hundredth of the limit unleased.
+/// - else at least 1, and at most each of these:
+///   - a hundredth of the limit;
+///   - a ten-thousandth of the limit, or 64 if that is more;
+///   - [`MAX_HELD_CALLS`];
+///   - the unleased calls beyond the last hundredth of the limit.
 pub(super) fn max_held_calls(limit: Option<u64>, leased_by_all: u64) -> u64 {
     let Some(limit) = limit else { return MAX_HELD_UNLIMITED };
     let hundredth = limit / 100;

@@ -23,8 +23,8 @@ impl UnsettledCalls {
     /// `None` if the account's calls count with those of other accounts; else its calls so far.
     pub(super) fn try_add(&self, calls: u64, apart: Option<u64>) -> bool {
         let counter = self.counter(apart.is_some());
-        let shared_before = counter.fetch_add(calls, Ordering::Relaxed);
-        let is_within = apart.unwrap_or(shared_before) + calls <= self.max;
+        let counted_before = counter.fetch_add(calls, Ordering::Relaxed);
+        let is_within = apart.unwrap_or(counted_before) + calls <= self.max;
         if !is_within {
             counter.fetch_sub(calls, Ordering::Relaxed);
         }

@@ -52,8 +52,9 @@ impl LostRows {
     ///
     /// `store_lost_data` is true if the store is known to have lost data. If `store_lost_data` is
     /// false, a different plan or limit is an ordinary change, and a later expiry comes from an
-    /// undone rotation. A missing row or revocation is always a loss, because no command removes a
-    /// row or a revocation.
+    /// undone rotation, unless this key was found lost before: then the earlier expiry stays. A
+    /// missing row or revocation is always a loss, because no command removes a row or a
+    /// revocation.
     pub fn find_and_keep_lost_rows(
         &mut self,
         known: &RingRows,

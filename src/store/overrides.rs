@@ -115,9 +115,9 @@ pub struct OverrideTakeOver<'o> {
     pub path: &'o str,
     /// The rows of the file.
     pub rows: &'o [StoredOverride],
-    /// The subjects of source states under which the store remembers that it has the file. The
-    /// first subject names the content of the file: if the store has a state of this subject, it
-    /// takes nothing over.
+    /// The keys of the two source states by which the store remembers the file: first by its
+    /// content, then by its path and machine. If the store has the first state, it takes nothing
+    /// over. The caller looks for both before that.
     pub subjects: [String; 2],
 }
 

@@ -9,7 +9,7 @@ use super::csv;
 use super::csv_lists::{self, HeaderState};
 use super::fault::{TableFault, TableFaults, quote_excerpt};
 use super::manifest::{ListKind, ListOrigin, ListSpec};
-use super::rows::{ListLineContext, ParsedLists, RowFacts, SeenRow, parse_name};
+use super::rows::{ListLineContext, ParsedLists, RowFacts, SeenDaysRow, parse_name};
 use super::rules;
 use super::seen_days::{Day, SeenDays};
 use crate::model::verdict::Rule;
@@ -98,7 +98,7 @@ impl<'a> ParsedLists<'a> {
         };
         let (name, _) = parse_name(context, "", name.into())?;
         let (days, vote_bit) = (SeenDays { first, last }, context.source_vote_bit);
-        self.seen_rows.push(SeenRow { name, days, vote_bit });
+        self.seen_rows.push(SeenDaysRow { name, days, vote_bit });
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use super::buckets;
 use super::entry::{
     ANSWER_BULK_NAME, ANSWER_LOOK_ALIKE, ANSWER_MAIL_IN_NAME, ANSWER_THROWAWAY_NAME, ANSWER_TYPO,
     ANSWER_UNKNOWN, ANSWER_UNKNOWN_TLD, NO_ANSWER, NameEntry, TLD_COVERS_ALL, TLD_EXISTS,
-    TLD_HAS_COVERING_SUFFIX,
+    TLD_HAS_ROW_ACROSS_SUFFIXES,
 };
 use super::look_alikes::{LookAlike, read_look_alike};
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
@@ -63,7 +63,7 @@ impl Table {
         }
         let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
         let tld_flags = self.tld_flags.flags_of(&name[tld_at..]);
-        if tld_flags & (TLD_COVERS_ALL | TLD_HAS_COVERING_SUFFIX) != 0
+        if tld_flags & (TLD_COVERS_ALL | TLD_HAS_ROW_ACROSS_SUFFIXES) != 0
             && let Some(row) =
                 self.find_row_above_registrable(name, registrable_start.unwrap_or(0), tld_flags)
         {
@@ -231,7 +231,7 @@ impl Table {
     ) -> Option<MatchedRow> {
         self_and_parent_offsets(name).skip_while(|at| *at <= registrable_start).find_map(|at| {
             let is_tld = !name[at..].contains('.');
-            let flag = if is_tld { TLD_COVERS_ALL } else { TLD_HAS_COVERING_SUFFIX };
+            let flag = if is_tld { TLD_COVERS_ALL } else { TLD_HAS_ROW_ACROSS_SUFFIXES };
             if tld_flags & flag == 0 {
                 return None;
             }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use super::entry::{
     NO_ANSWER, NameEntry, RULES_OF_FIXED_ANSWERS, TLD_COVERS_ALL, TLD_EXISTS,
-    TLD_HAS_COVERING_SUFFIX,
+    TLD_HAS_ROW_ACROSS_SUFFIXES,
 };
 use super::fault::{TableFault, TableFaults};
 use super::inheritance::{
@@ -264,7 +264,7 @@ impl<'r> EntryBuilder<'r> {
     /// Records at the TLD of this name that the name's row covers names across public suffixes.
     fn flag_tld_of_covering_name(&mut self, name: &'r str) {
         let (tld, flag) = match name.rfind('.') {
-            Some(dot) => (&name[dot + 1..], TLD_HAS_COVERING_SUFFIX),
+            Some(dot) => (&name[dot + 1..], TLD_HAS_ROW_ACROSS_SUFFIXES),
             None => (name, TLD_COVERS_ALL),
         };
         *self.resolved_table.tld_flags.entry(tld).or_default() |= flag;

@@ -85,7 +85,7 @@ pub(super) struct ParsedLists<'a> {
     pub label_and_class_by_mx_suffix: HashMap<String, (u32, MxClass)>,
     pub mx_addresses: Vec<MxAddressRow>,
     /// The rows of lists of kind `seen`, sorted by name once all lists are parsed.
-    pub seen_rows: Vec<SeenRow<'a>>,
+    pub seen_rows: Vec<SeenDaysRow<'a>>,
     /// The time of the build, in seconds since 1970. It decides which overrides have expired.
     pub build_time: i64,
     /// The number of expired overrides.
@@ -109,7 +109,7 @@ pub(super) struct MxAddressRow {
 }
 
 /// One row of a list of kind `seen`.
-pub(super) struct SeenRow<'a> {
+pub(super) struct SeenDaysRow<'a> {
     pub name: Cow<'a, str>,
     pub days: SeenDays,
     /// The vote bit of the list's source. The days count only if this source votes for the name.

@@ -117,7 +117,7 @@ impl MistypedProviderFinder {
 
     /// Whether slips may lead from one of the largest providers to a name that begins with this
     /// label. Quick, and false for nearly all names.
-    pub(super) fn is_near_largest(&self, label: &str) -> bool {
+    pub(super) fn may_be_slip_of_largest(&self, label: &str) -> bool {
         let mut letters = None;
         self.large_labels.iter().any(|large| {
             large.has_near_length(label)

@@ -83,7 +83,7 @@ impl UnlistedRules {
             return Some(UnlistedRule::LookAlike);
         }
         let label = name.split('.').next().unwrap_or_default();
-        if self.similar_names.is_near_largest(label)
+        if self.similar_names.may_be_slip_of_largest(label)
             && split_typed_name().is_some_and(|it| self.similar_names.is_slip_of_largest(&it))
         {
             return Some(UnlistedRule::Typo);

@@ -16,9 +16,9 @@ const ADMIN_PORT: u16 = 9090;
 const OPERATOR_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 const DEFAULT_ACCOUNT: &str = "main";
-const UPSTREAM_FORMAT: &str = "expected a host and a port such as 127.0.0.1:3000, without a scheme \
+const UPSTREAM_FAULT: &str = "expected a host and a port such as 127.0.0.1:3000, without a scheme \
                                and a path, or https:// before them if the server speaks TLS";
-const SIGN_UP_FORMAT: &str =
+const SIGN_UP_PATH_FAULT: &str =
     "expected a path such as /signup, without a scheme, a host and a query";
 
 /// Asks a person, or takes the defaults if no person is at a terminal.
@@ -49,13 +49,13 @@ impl Interview {
         let parse_upstream = |text: &str| parse_upstream_for(text, listen_of_option);
         let upstream = args.upstream.as_deref().map(|text| match parse_upstream(text) {
             Ok(Some(server)) => Ok(server),
-            Ok(None) => Err(of_option("--upstream", UPSTREAM_FORMAT.to_owned())),
+            Ok(None) => Err(of_option("--upstream", UPSTREAM_FAULT.to_owned())),
             Err(expected) => Err(of_option("--upstream", expected)),
         });
         let upstream = upstream.transpose()?;
         let sign_up = args.sign_up.as_deref().map(|text| match parse_sign_up(text) {
             Ok(Some(path)) => Ok(path),
-            Ok(None) => Err(of_option("--sign-up", SIGN_UP_FORMAT.to_owned())),
+            Ok(None) => Err(of_option("--sign-up", SIGN_UP_PATH_FAULT.to_owned())),
             Err(expected) => Err(of_option("--sign-up", expected)),
         });
         let sign_up = sign_up.transpose()?;
@@ -157,8 +157,8 @@ fn parse_upstream(text: &str, listen: Option<SocketAddr>) -> Result<Option<Upstr
         let meant = rest.filter(is_server);
         let scheme = if speaks_tls { "https://" } else { "" };
         return Err(match meant {
-            Some(server) => format!("{UPSTREAM_FORMAT}; write {scheme}{server}"),
-            None => UPSTREAM_FORMAT.to_owned(),
+            Some(server) => format!("{UPSTREAM_FAULT}; write {scheme}{server}"),
+            None => UPSTREAM_FAULT.to_owned(),
         });
     };
     let port = server.rsplit_once(':').map(|(_, port)| port).unwrap_or_default();
@@ -199,7 +199,7 @@ fn parse_sign_up(text: &str) -> Result<Option<String>, String> {
              itself"
         )),
         Some(_) => Ok(Some(text.to_owned())),
-        None => Err(SIGN_UP_FORMAT.to_owned()),
+        None => Err(SIGN_UP_PATH_FAULT.to_owned()),
     }
 }
 

@@ -319,7 +319,7 @@ impl AdminApi {
                 let expected = "store.url: expected the file that this process serves";
                 return Err(refuse(format!("{expected}, but found another one, or none")));
             }
-            store.check_still_usable().map_err(|error| refuse(error.to_string()))?;
+            store.check_still_safe().map_err(|error| refuse(error.to_string()))?;
             let version = store.ring_version()?;
             let serving = self.state.keys.snapshot();
             let ring = serving.as_ref().as_ref();

@@ -282,7 +282,7 @@ impl KeyRingUpdater {
         if self.store_usability_checked_at.elapsed() >= STORE_USABILITY_INTERVAL {
             self.store_usability_checked_at = Instant::now();
             self.store_usability_error =
-                self.store.check_still_usable().err().map(|error| error.to_string());
+                self.store.check_still_safe().err().map(|error| error.to_string());
         }
         let serving = state.keys.snapshot();
         if let Some(ring) = serving.as_ref() {

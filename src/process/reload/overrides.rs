@@ -105,7 +105,7 @@ impl OverrideFollower {
         let store =
             open_if_none(&mut self.store, &self.options, STORE_TIMEOUT).map_err(describe)?;
         if !store.is_server() {
-            store.check_still_usable().map_err(describe)?;
+            store.check_still_safe().map_err(describe)?;
         }
         store.set_time(now);
         let Some(mut version) = store.overrides_version().map_err(describe)? else {

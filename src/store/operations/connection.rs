@@ -18,9 +18,10 @@ pub trait ConnectionBackend {
     /// may evict acknowledged data. A server that does not answer is no failure.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError>;
 
-    /// Fails if an open store can't be used any more: its file was moved, deleted or replaced, or
-    /// its server may now evict acknowledged data.
-    fn check_still_usable(&mut self) -> Result<(), StoreError>;
+    /// Fails if riskgate must not use an open store any more: its file was moved, deleted or
+    /// replaced, or its server may now evict acknowledged data. A server that does not answer is no
+    /// failure.
+    fn check_still_safe(&mut self) -> Result<(), StoreError>;
 
     /// Checks everything that a gateway relies on, and changes nothing. `deadline` is how long a
     /// call waits for the store.

@@ -73,7 +73,7 @@ impl ConnectionBackend for Redis {
         self.query_with_retry("writing", &write).map(drop)
     }
 
-    fn check_still_usable(&mut self) -> Result<(), StoreError> {
+    fn check_still_safe(&mut self) -> Result<(), StoreError> {
         self.check_safe_if_reachable()
     }
 

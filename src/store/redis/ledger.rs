@@ -64,24 +64,24 @@ impl LedgerBackend for Redis {
         else {
             return Err(self.unavailable_error(OPERATION, "no run_id or master_replid in INFO"));
         };
-        let incarnation = format!("{run_id}/{replication_id}");
+        let server_incarnation = format!("{run_id}/{replication_id}");
         let unix_now: (i64, i64) = self.parse_reply(OPERATION, time)?;
-        // The incarnation in a probe has three parts with spaces in between: the server's run id
-        // and replication id, the text that marks the beginning of its data, and the store id.
+        // In a probe, the incarnation is `RUN_ID/REPLICATION_ID BEGINNING STORE_ID`. The first
+        // probe of these data has stored BEGINNING.
         let known = previous_probe.map_or("", |known| known.incarnation.as_str());
         let known_beginning = known.split(' ').nth(1).unwrap_or("");
         let new_beginning = format!("{run_id}@{}.{:06}", unix_now.0, unix_now.1);
         let recovery_ms = RECOVERY_PERIOD.as_millis() as u64;
         let script = (Script::Probe, &[RING_META_KEY, ALL_RECOVERING_KEY][..]);
         let reply = self.run_script(OPERATION, self.timeout, script, |arguments| {
-            arguments.arg(&incarnation).arg(known_beginning).arg(&new_beginning);
+            arguments.arg(&server_incarnation).arg(known_beginning).arg(&new_beginning);
             arguments.arg(latest_begun_month.number()).arg(recovery_ms);
         })?;
         let (store_id, began, recovering, refusal): (String, String, u64, String) =
             self.parse_reply(OPERATION, reply)?;
         self.update_missing_replicas(count_live_replicas(&replication));
         Ok(Probe {
-            incarnation: format!("{incarnation} {began} {store_id}"),
+            incarnation: format!("{server_incarnation} {began} {store_id}"),
             unix_now: Some(unix_now.0),
             recovery_left: Duration::from_millis(recovering),
             write_refusal: (!refusal.is_empty())

@@ -36,7 +36,7 @@ impl ConnectionBackend for Sqlite {
         &mut self.told_time
     }
 
-    fn check_still_usable(&mut self) -> Result<(), StoreError> {
+    fn check_still_safe(&mut self) -> Result<(), StoreError> {
         self.check_file_not_replaced()
     }
 

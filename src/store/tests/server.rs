@@ -85,7 +85,7 @@ fn a_server_that_may_evict_keys_is_unusable() {
     store.check_safe_if_reachable().unwrap();
     server.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     for error in
-        [store.check_safe_if_reachable().unwrap_err(), store.check_still_usable().unwrap_err()]
+        [store.check_safe_if_reachable().unwrap_err(), store.check_still_safe().unwrap_err()]
     {
         assert!(matches!(error, StoreError::Unusable { .. }), "{error}");
         assert!(
@@ -95,7 +95,7 @@ fn a_server_that_may_evict_keys_is_unusable() {
         );
     }
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    store.check_still_usable().unwrap();
+    store.check_still_safe().unwrap();
 }
 
 #[test]

@@ -24,7 +24,7 @@ const DETECTION_INTERVAL: Duration = Duration::from_secs(1);
 const USAGE_READ_INTERVAL: Duration = Duration::from_mins(10);
 /// How soon the thread reads the usage after a failure, and after another month has begun. By then,
 /// every node that reaches the store has reported its last calls of the past month.
-const USAGE_READ_SOON: Duration = Duration::from_secs(10);
+const EARLY_USAGE_READ_DELAY: Duration = Duration::from_secs(10);
 /// For how many seconds after the end of a month the thread reads the usage of that month. Later,
 /// the account may have another limit than it had in that month.
 const PAST_MONTH_SECONDS: i64 = 60;
@@ -94,7 +94,7 @@ impl DetectionThread {
         let month = self.state.ledger.month_to_charge(now);
         if month != self.month {
             if self.month != Month::FIRST {
-                self.next_usage_read_at = Instant::now() + USAGE_READ_SOON;
+                self.next_usage_read_at = Instant::now() + EARLY_USAGE_READ_DELAY;
             }
             self.month = month;
             self.detector.forget_recorded();
@@ -110,7 +110,8 @@ impl DetectionThread {
         if Instant::now() >= self.next_usage_read_at {
             self.detector.forget_recorded();
             usage_read = self.detect_in_store(month, now, ring, thresholds, &mut found);
-            let wait = if usage_read.is_ok() { USAGE_READ_INTERVAL } else { USAGE_READ_SOON };
+            let wait =
+                if usage_read.is_ok() { USAGE_READ_INTERVAL } else { EARLY_USAGE_READ_DELAY };
             self.next_usage_read_at = Instant::now() + wait;
         }
         let detector = &mut self.detector;

@@ -68,7 +68,7 @@ fn check_usable_refuses_eviction_policies() {
     for policy in ["allkeys-lru", "volatile-ttl", "allkeys-random"] {
         server.run(&["CONFIG", "SET", "maxmemory-policy", policy]);
         for error in
-            [store.check_safe_if_reachable().unwrap_err(), store.check_still_usable().unwrap_err()]
+            [store.check_safe_if_reachable().unwrap_err(), store.check_still_safe().unwrap_err()]
         {
             assert!(matches!(error, StoreError::Unusable { .. }));
             let error = error.to_string();
