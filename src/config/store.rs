@@ -42,10 +42,12 @@ impl StoreOptions {
         }
     }
 
-    /// The absolute paths of an SQLite file, each as `sqlite:PATH`: for each folder above the file,
-    /// the path in which the symbolic links up to this folder are resolved. Two spellings of a path
-    /// have at least one of these in common, even if somebody has moved a folder or replaced a link
-    /// in the meantime.
+    /// The absolute paths of an SQLite file, each as `sqlite:PATH`: the path as written, and for each
+    /// folder in it, the path with the symbolic links up to this folder resolved.
+    ///
+    /// The same spelling always has one of these in common with its earlier self, whatever somebody
+    /// has moved or replaced. Two spellings that differ only by links to folders have one in common
+    /// while nothing was moved. A link that is the file itself is not resolved.
     ///
     /// A server has no such path. If a server lost its store, an operator may make a new one there
     /// for gateways that start later.

@@ -93,9 +93,11 @@ impl SignUpSync {
         }
     }
 
-    /// Compares the mark of this node's ids with the mark in the store. If the marks differ, this
-    /// node writes its own mark, once. Returns a problem for the operator if a node that started
-    /// later has written another mark.
+    /// The marks of two nodes are equal if and only if both make the same inbox ids. Compares this
+    /// node's mark with the one in the store. Writes its own mark if the store has none, or if the
+    /// store has another one and this node has not written or confirmed its own mark before.
+    /// Otherwise returns a problem for the operator: another node has written its mark since then,
+    /// after a start or a reload.
     fn compare_and_write_id_mark(
         &mut self,
         store: &mut Store,
@@ -107,8 +109,8 @@ impl SignUpSync {
             return Ok(None);
         }
         if stored.is_some() && self.written_mark.as_ref() == Some(&mark) {
-            let problem = "a node that started later makes other inbox ids: expected the same \
-                           inbox.secret_file and decide.scope on all nodes of a store";
+            let problem = "another node makes other inbox ids: expected the same inbox.secret_file \
+                           and decide.scope on all nodes of a store";
             return Ok(Some(problem.to_owned()));
         }
         if stored.is_some() {

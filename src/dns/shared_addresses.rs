@@ -49,8 +49,9 @@ impl SharedAddresses {
         }
     }
 
-    /// Replaces the addresses by those that these facts show with this table. Until this function
-    /// returns, no address raises a score with the table.
+    /// Finds out again which addresses are shared, from these facts and this table, and replaces the
+    /// known ones. Until this function returns, every address counts as shared with this table, so
+    /// none raises a score.
     pub(super) fn adopt_table(
         &self,
         table: &Table,

@@ -280,7 +280,7 @@ impl AsyncRead for ClientIo {
             this.read_buf.advance(copied);
         }
         if let Some(meter) = &this.frame_meter {
-            meter.count_received(&buffer.filled()[before..]);
+            meter.count_frames_in(&buffer.filled()[before..]);
         }
         Poll::Ready(Ok(()))
     }

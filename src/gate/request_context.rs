@@ -22,7 +22,7 @@ use crate::model::domain::Domain;
 use crate::model::route_label::RouteLabel;
 use crate::observe::metrics::AttemptRecord;
 use crate::observe::traces::{RequestTrace, TRACEPARENT_LENGTH};
-use crate::support::machine_clock::since_epoch;
+use crate::support::machine_clock::machine_time_since_epoch;
 use crate::support::snapshot::{Snapshot, snapshot_of};
 use crate::support::time_limit::TimeLimit;
 
@@ -336,5 +336,5 @@ pub(crate) fn unix_seconds_now() -> i64 {
 }
 
 fn unix_ms_now() -> i64 {
-    i64::try_from(since_epoch().as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(machine_time_since_epoch().as_millis()).unwrap_or(i64::MAX)
 }

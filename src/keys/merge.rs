@@ -40,7 +40,7 @@ pub fn merge_keys<'r>(rows: &'r [KeyRow], declared: &'r [DeclaredKey]) -> Vec<Me
         }
         let key = MergedKey::from_row(row);
         keys.push(match declared_by_digest.remove(&row.digest) {
-            Some(declared) => key.restrict_by(declared),
+            Some(declared) => key.merge_with_declared(declared),
             None => key,
         });
     }
@@ -69,7 +69,7 @@ impl<'r> MergedKey<'r> {
     }
 
     /// Merges this key of the store with its entry in the key file.
-    fn restrict_by(self, declared: &'r KeyRow) -> MergedKey<'r> {
+    fn merge_with_declared(self, declared: &'r KeyRow) -> MergedKey<'r> {
         let restriction = MergedKey::from_row(declared);
         let mut row = declared.clone();
         row.merge_earlier_end(&self.row);

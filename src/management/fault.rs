@@ -4,7 +4,7 @@ use crate::store::StoreError;
 use crate::table::TableFaults;
 
 /// Why riskgate did not do an operation. The operation has changed nothing, with two exceptions:
-/// - After [`StoreError::Unavailable`], the store may have made the change.
+/// - After a fault of the store, the store may have made the change.
 /// - A failed change of overrides may have let the store take over the default file of overrides.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagementFault {

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::redaction::redact_secrets;
 use crate::model::month::format_rfc3339_millis;
-use crate::support::machine_clock::since_epoch;
+use crate::support::machine_clock::machine_time_since_epoch;
 
 pub use levels::LogLevels;
 use levels::is_own_module;
@@ -144,7 +144,7 @@ impl log::Log for Logger {
             return;
         }
         let (module, message) = (record.target(), record.args().to_string());
-        let now = since_epoch();
+        let now = machine_time_since_epoch();
         if is_own_module(module) {
             self.0.queue_message(now, record.level(), module, &message);
         } else if self.0.count_and_admit_line_of_other_crate(now.as_secs()) {
@@ -240,7 +240,12 @@ impl Shared {
                 dropped_reported = queue.dropped_lines;
                 let message =
                     format!("{dropped} lines were dropped because standard error was not read");
-                let line = self.format_line(since_epoch(), log::Level::Warn, "riskgate", &message);
+                let line = self.format_line(
+                    machine_time_since_epoch(),
+                    log::Level::Warn,
+                    "riskgate",
+                    &message,
+                );
                 lines.extend_from_slice(line.as_bytes());
             }
             queue.bytes_in_write = lines.len();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::model::believed_time::TimeAnchor;
-use crate::support::machine_clock::since_epoch;
+use crate::support::machine_clock::machine_time_since_epoch;
 
 /// CLOCK_BOOTTIME in whole seconds. Nobody can set it, and it goes on while the machine sleeps.
 ///
@@ -21,7 +21,8 @@ impl BootClock {
     pub(super) fn new() -> BootClock {
         let second = Duration::from_secs(1);
         let fraction = |time: Duration| Duration::from_nanos(time.subsec_nanos().into());
-        let second_boundary_shift = second + fraction(since_epoch()) - fraction(read_boottime());
+        let second_boundary_shift =
+            second + fraction(machine_time_since_epoch()) - fraction(read_boottime());
         BootClock { second_boundary_shift }
     }
 

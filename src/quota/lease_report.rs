@@ -11,7 +11,7 @@ use crate::model::month::Month;
 use crate::store::{Grant, KnownState, LeaseReport, UsageCount};
 
 /// The fewest calls that a full lease holds, if [`max_held_calls`] allows that many.
-const MIN_LEASE_CALLS: u64 = 8;
+const MIN_FULL_LEASE_CALLS: u64 = 8;
 
 /// A full lease lasts this long at the current rate, if [`max_held_calls`] allows so many calls.
 const LEASE_SUPPLY_SECONDS: u64 = 4;
@@ -190,7 +190,7 @@ impl LeaseAccounting {
     /// then shows how many calls are left.
     fn calls_to_request(&self, max_held: u64, held: u64, spent: u64) -> u64 {
         let size = (LEASE_SUPPLY_SECONDS * self.current_calls_per_second(spent))
-            .max(MIN_LEASE_CALLS)
+            .max(MIN_FULL_LEASE_CALLS)
             .min(max_held);
         let missing_of_lease = if held <= size / 2 { size - held } else { 0 };
         let missing_of_batch = self.wanted_calls.saturating_sub(held);

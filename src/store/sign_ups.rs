@@ -120,7 +120,7 @@ pub(super) fn change_of_deleted_sign_ups(count: usize) -> Change {
 
 /// Returns the page of entries after the cursor, and the cursor after the page. `read` gets a
 /// number and a count, and returns up to so many entries of the store from that number on, in
-/// order.
+/// order. If the store was replaced or has lost entries, begins again with the first entry.
 pub(super) fn read_sign_ups_after(
     cursor: SignUpCursor,
     mut read: impl FnMut(u64, usize) -> Result<Vec<NumberedEntry>, StoreError>,

@@ -8,11 +8,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Returns the time since 1970; zero if the clock shows an earlier time.
-pub fn since_epoch() -> Duration {
+pub fn machine_time_since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns the clock in Unix seconds; 0 if the clock shows a time before 1970.
 pub fn machine_unix_now() -> i64 {
-    since_epoch().as_secs().cast_signed()
+    machine_time_since_epoch().as_secs().cast_signed()
 }

@@ -71,9 +71,9 @@ impl FrameMeter {
         FrameMeter(Mutex::new(FrameBudget::new(Instant::now())))
     }
 
-    /// Counts bytes that the client sent.
-    pub(super) fn count_received(&self, bytes: &[u8]) {
-        self.lock_budget().count_received(bytes);
+    /// Finds the frames in bytes that the client sent, and counts each of them.
+    pub(super) fn count_frames_in(&self, bytes: &[u8]) {
+        self.lock_budget().count_frames_in(bytes);
     }
 
     /// Counts bytes that riskgate sent.
@@ -125,7 +125,7 @@ impl FrameBudget {
         }
     }
 
-    fn count_received(&mut self, mut bytes: &[u8]) {
+    fn count_frames_in(&mut self, mut bytes: &[u8]) {
         loop {
             let skipped = self.bytes_to_skip.min(bytes.len());
             self.bytes_to_skip -= skipped;
@@ -244,7 +244,7 @@ mod tests {
 
     fn new_budget() -> FrameBudget {
         let mut budget = FrameBudget::new(Instant::now());
-        budget.count_received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        budget.count_frames_in(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         budget
     }
 
@@ -253,7 +253,7 @@ mod tests {
         let mut budget = new_budget();
         let mut count = 0;
         while !budget.is_exceeded {
-            budget.count_received(frame);
+            budget.count_frames_in(frame);
             count += 1;
             assert!(count < 10_000_000, "there is no bound");
         }
@@ -290,7 +290,7 @@ mod tests {
         .concat();
         for length in 1..frames.len() {
             let mut budget = new_budget();
-            frames.chunks(length).for_each(|part| budget.count_received(part));
+            frames.chunks(length).for_each(|part| budget.count_frames_in(part));
             assert_eq!(budget.frames_left, FRAMES_AT_ONCE - 1 - 2 - 3, "{length}");
             assert_eq!(budget.body_bytes_left, MAX_UNANNOUNCED_BYTES - 68, "{length}");
             assert!(budget.frame_header.is_empty() && budget.bytes_to_skip == 0, "{length}");
@@ -301,12 +301,12 @@ mod tests {
     async fn a_client_may_send_the_frames_of_each_second() {
         let mut budget = new_budget();
         for _ in 0..100 {
-            (0..FRAMES_PER_SECOND).for_each(|_| budget.count_received(&frame(PING, 0, &[0; 8])));
+            (0..FRAMES_PER_SECOND).for_each(|_| budget.count_frames_in(&frame(PING, 0, &[0; 8])));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert!(!budget.is_exceeded);
         tokio::time::advance(Duration::from_secs(3600)).await;
-        (0..=2 * FRAMES_AT_ONCE).for_each(|_| budget.count_received(&frame(PING, 0, &[0; 8])));
+        (0..=2 * FRAMES_AT_ONCE).for_each(|_| budget.count_frames_in(&frame(PING, 0, &[0; 8])));
         assert!(budget.is_exceeded, "an idle time adds no more than the frames at once");
     }
 
@@ -315,12 +315,12 @@ mod tests {
         let mut budget = new_budget();
         for _ in 0..100_000 {
             budget.count_sent(9 + 256);
-            (0..2).for_each(|_| budget.count_received(&frame(WINDOW_UPDATE, 0, &[0, 0, 1, 0])));
+            (0..2).for_each(|_| budget.count_frames_in(&frame(WINDOW_UPDATE, 0, &[0, 0, 1, 0])));
         }
         assert!(!budget.is_exceeded);
         // A client that reads late confirms at once what it received long ago.
         budget.count_sent(32 << 20);
-        (0..65_536).for_each(|_| budget.count_received(&frame(WINDOW_UPDATE, 0, &[0, 0, 2, 0])));
+        (0..65_536).for_each(|_| budget.count_frames_in(&frame(WINDOW_UPDATE, 0, &[0, 0, 2, 0])));
         assert!(!budget.is_exceeded);
     }
 
@@ -329,7 +329,7 @@ mod tests {
         for (received, answer_bytes) in [(PING, 17), (WINDOW_UPDATE, 9 + 1)] {
             let mut budget = new_budget();
             let count = (0..10_000).take_while(|_| {
-                budget.count_received(&frame(received, 0, &[0; 8]));
+                budget.count_frames_in(&frame(received, 0, &[0; 8]));
                 budget.count_sent(answer_bytes);
                 !budget.is_exceeded
             });
@@ -341,10 +341,10 @@ mod tests {
     async fn a_client_may_send_the_body_that_a_request_announces() {
         let mut budget = new_budget();
         for _ in 0..1_000 {
-            budget.count_received(&frame(HEADERS, 4, &[0; 50]));
+            budget.count_frames_in(&frame(HEADERS, 4, &[0; 50]));
             budget.count_request(Some(1 << 20));
-            (0..64).for_each(|_| budget.count_received(&frame(DATA, 0, &[0; 16_384])));
-            budget.count_received(&frame(DATA, END_STREAM, b""));
+            (0..64).for_each(|_| budget.count_frames_in(&frame(DATA, 0, &[0; 16_384])));
+            budget.count_frames_in(&frame(DATA, END_STREAM, b""));
         }
         assert!(!budget.is_exceeded);
     }

@@ -42,7 +42,7 @@ const MAX_NEW_FILE_WAIT: Duration = Duration::from_secs(1);
 /// The most faults of keys and accounts that are listed one by one.
 const MAX_LISTED_FAULTS: usize = 8;
 
-/// The sources of the key ring, and the rows that were read from them.
+/// Keeps the key ring equal to its sources: the store and the key file.
 pub struct KeyRingUpdater {
     store: Store,
     /// The rows that were last read from the store, together with the rows that the store lost.

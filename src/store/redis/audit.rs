@@ -1,5 +1,5 @@
-//! The audit on a server, which is a stream; the states of sources; and requests that can be
-//! repeated.
+//! What a server keeps of changes: the audit (a stream), the last states of sources, and the
+//! requests that a client may repeat with the same `Idempotency-Key`.
 //!
 //! A script that changes keys, accounts or overrides appends the record in the same step. A record
 //! of a key or an account has the texts of the rows before and after, so that a script need not

@@ -73,9 +73,9 @@ pub(super) const TOP_ROWS_KEY: &str = "riskgate:{top}:rows";
 /// A hash: the requests that can be repeated, by their ids.
 pub(super) const REQUESTS: &str = "riskgate:{ring}:requests";
 
-/// For how many seconds a server keeps the usage by day of a month after the latest report about
-/// it. So the usage is kept in that month and at least the next
-/// [`KEPT_PAST_MONTHS`](crate::store::rows::KEPT_PAST_MONTHS).
+/// How many seconds a server keeps a month's usage by day after the latest report about this month.
+/// That suffices for the month itself and the
+/// [`KEPT_PAST_MONTHS`](crate::store::rows::KEPT_PAST_MONTHS) months after it.
 pub(super) const DAILY_USAGE_TTL_SECONDS: i64 = 430 * 86_400;
 
 /// The prefix of all Redis keys of usage by day.
