@@ -38,7 +38,7 @@ const MAX_QUEUED_BYTES: usize = 5 * 64 * 1024;
 
 /// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`]
 /// creates one from a config file; pass it to Pingora's `http_proxy_service`, or wrap it in a
-/// `ProxyHttp` of your own.
+/// `ProxyHttp` of your own that passes on all filters which this one has.
 ///
 /// A gateway chooses the server, retries, and keeps the deadline of the exchange. It does not limit
 /// connections or check the sizes and the grammar of request headers: the listeners of `riskgate
@@ -67,8 +67,8 @@ pub struct ProxyContext {
     connection_guard: Option<ConnectionGuard>,
     /// Whether the whole response of the upstream server has arrived.
     is_upstream_response_complete: bool,
-    /// Whether only the end of the server's connection ends the response.
-    does_response_end_with_connection: bool,
+    /// Whether only the end of the server's connection ends the response; `None` before its header.
+    does_response_end_with_connection: Option<bool>,
     /// The permit for this request's exchange. `None` before the exchange, and once the server is
     /// free for other exchanges.
     exchange_permit: Option<ExchangePermit>,
@@ -153,7 +153,10 @@ impl ProxyContext {
     fn must_fail_response(&self) -> bool {
         let is_for_body_part = self.deadline.is_some_and(|deadline| deadline.is_for_body_part());
         match is_for_body_part {
-            true => self.does_response_end_with_connection && self.has_guard_ended_exchange(),
+            true => {
+                self.does_response_end_with_connection == Some(true)
+                    && self.has_guard_ended_exchange()
+            }
             false => self.is_past_deadline(),
         }
     }
@@ -297,6 +300,7 @@ impl ProxyHttp for Gateway {
             self.upstreams.record_connection(*server, since);
         }
         ctx.is_upstream_response_complete = false;
+        ctx.does_response_end_with_connection = None;
         ctx.connection_guard = ctx
             .deadline
             .and_then(|deadline| self.upstreams.guard_connection(&deadline, connection));
@@ -354,7 +358,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let framing = body_framing(session, response);
-        ctx.does_response_end_with_connection = framing == BodyFraming::UntilClose;
+        ctx.does_response_end_with_connection = Some(framing == BodyFraming::UntilClose);
         Ok(())
     }
 
@@ -374,6 +378,9 @@ impl ProxyHttp for Gateway {
             ctx.move_deadline_of_guard();
         }
         let framing = body_framing(session, response);
+        // A wrapper may not pass `upstream_response_filter` on. Pingora has then given chunks to a
+        // body without a length.
+        ctx.does_response_end_with_connection.get_or_insert(framing == BodyFraming::Chunked);
         ctx.is_upstream_response_complete = is_final && framing == BodyFraming::Empty;
         ctx.end_exchange_if_complete(session, &self.gate);
         self.gate.response_filter(session, response, &mut ctx.request_context)
@@ -432,7 +439,8 @@ impl ProxyHttp for Gateway {
         // A client that reads slowly must not hold its exchange permit beyond the deadline.
         if let Some(left) = ctx.deadline.and_then(|deadline| deadline.whole_time_left()) {
             let client = session.as_downstream_mut();
-            client.set_write_timeout(client.get_write_timeout().map(|limit| limit.min(left)));
+            let limit = client.get_write_timeout().map_or(left, |limit| limit.min(left));
+            client.set_write_timeout(Some(limit));
         }
         Ok(None)
     }

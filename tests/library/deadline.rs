@@ -87,6 +87,15 @@ impl ProxyHttp for LateLoggingProxy {
         self.0.error_while_proxy(peer, session, error, ctx, reused)
     }
 
+    async fn upstream_response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut ProxyContext,
+    ) -> Result<()> {
+        self.0.upstream_response_filter(session, response, ctx).await
+    }
+
     async fn response_filter(
         &self,
         session: &mut Session,

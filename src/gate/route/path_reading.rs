@@ -12,8 +12,8 @@ const IGNORED_BEHIND_NAME: &[u8] = b".;:?# \t";
 const SCRIPT_EXTENSIONS: [&[u8]; 8] =
     [b"asp", b"aspx", b"cgi", b"fcgi", b"phtml", b"pl", b"py", b"rb"];
 
-/// The most opening brackets in a path. The search for session ids begins at each of them.
-const MAX_BRACKETS: usize = 64;
+/// The most places in a path that may begin a session id. The search for its end begins at each.
+const MAX_ID_BEGINNINGS: usize = 64;
 
 /// The most names of programs in one path that riskgate looks at.
 const MAX_SCRIPTS: usize = 8;
@@ -35,8 +35,8 @@ pub struct PathReadings<'p> {
 
 impl<'p> PathReadings<'p> {
     /// Reads a path. `None` if the path does not begin with `/`, or if one of the readings has a
-    /// dot segment, a `\`, an ASCII control character or too many brackets: servers disagree about
-    /// such a path.
+    /// dot segment, a `\`, an ASCII control character or too many beginnings of session ids: servers
+    /// disagree about such a path.
     pub fn of(path: &'p [u8]) -> Option<PathReadings<'p>> {
         if path.first() != Some(&b'/') {
             return None;
@@ -53,7 +53,7 @@ impl<'p> PathReadings<'p> {
         let once = decode_if_encoded(path);
         let twice = once.as_deref().and_then(decode_if_encoded);
         let all = [Some(path), once.as_deref(), twice.as_deref()];
-        if all.iter().flatten().any(|reading| has_too_many_brackets(reading)) {
+        if all.iter().flatten().any(|reading| has_too_many_id_beginnings(reading)) {
             return None;
         }
         let without_ids = [Some(path), once.as_deref(), twice.as_deref()]
@@ -222,8 +222,10 @@ fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns true for a path in which a search for session ids would take long.
-fn has_too_many_brackets(path: &[u8]) -> bool {
-    path.iter().filter(|byte| **byte == b'(').count() > MAX_BRACKETS
+fn has_too_many_id_beginnings(path: &[u8]) -> bool {
+    let begins_id =
+        |three: &&[u8]| three[0] == b'(' && three[1].is_ascii_alphabetic() && three[2] == b'(';
+    path.windows(3).filter(begins_id).count() > MAX_ID_BEGINNINGS
 }
 
 /// Returns the length of the session ids in one pair of brackets at the start of a text, such as
@@ -406,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_elsewhere_in_some_server_has_no_reading() {
-        let brackets = format!("/open/{}", "(a".repeat(65));
+        let brackets = format!("/open/{}", "(a".repeat(66));
         for path in [
             "",
             "open",

@@ -18,8 +18,9 @@ use crate::support::socket_reset::duplicate_fd;
 /// of the connection counts as one more byte. Every HTTP response is longer.
 const MAX_BYTES_WITHOUT_RESPONSE_OVER_TLS: u64 = 32;
 
-/// The state of a connection whose other side has sent its end (RFC 9293). The kernel numbers it.
-const TCP_CLOSE_WAIT: u8 = 8;
+/// The states of a connection whose other side has ended it (RFC 9293), as the kernel numbers them:
+/// CLOSED, which a reset leads to, and CLOSE-WAIT.
+const ENDED_STATES: [u8; 2] = [7, 8];
 
 /// The shortest pause between two checks whether a server takes what the client sends.
 const MIN_STALL_CHECK_PAUSE: Duration = Duration::from_millis(20);
@@ -167,7 +168,7 @@ impl GuardedSocket {
     fn has_unread_part(&self) -> bool {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let has_closed = |it: &OwnedFd| {
-            get_tcp_info(it.as_raw_fd()).is_ok_and(|info| info.tcpi_state == TCP_CLOSE_WAIT)
+            get_tcp_info(it.as_raw_fd()).is_ok_and(|info| ENDED_STATES.contains(&info.tcpi_state))
         };
         let has_bytes = |it: &OwnedFd| ioctl_fionread(it).is_ok_and(|bytes| bytes > 0);
         socket.as_ref().is_some_and(|it| has_bytes(it) || has_closed(it))
