@@ -42,8 +42,8 @@ impl StoreOptions {
         }
     }
 
-    /// The absolute paths of an SQLite file, each as `sqlite:PATH`: the path as written, and for each
-    /// folder in it, the path with the symbolic links up to this folder resolved.
+    /// The absolute paths of an SQLite file, each as `sqlite:PATH`: the path as written, and for
+    /// each folder in it, the path with the symbolic links up to this folder resolved.
     ///
     /// The same spelling always has one of these in common with its earlier self, whatever somebody
     /// has moved or replaced. Two spellings that differ only by links to folders have one in common

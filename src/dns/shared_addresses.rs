@@ -49,9 +49,9 @@ impl SharedAddresses {
         }
     }
 
-    /// Finds out again which addresses are shared, from these facts and this table, and replaces the
-    /// known ones. Until this function returns, every address counts as shared with this table, so
-    /// none raises a score.
+    /// Finds out again which addresses are shared, from these facts and this table, and replaces
+    /// the known ones. Until this function returns, every address counts as shared with this
+    /// table, so none raises a score.
     pub(super) fn adopt_table(
         &self,
         table: &Table,

@@ -35,8 +35,8 @@ pub struct PathReadings<'p> {
 
 impl<'p> PathReadings<'p> {
     /// Reads a path. `None` if the path does not begin with `/`, or if one of the readings has a
-    /// dot segment, a `\`, an ASCII control character or too many beginnings of session ids: servers
-    /// disagree about such a path.
+    /// dot segment, a `\`, an ASCII control character or too many beginnings of session ids:
+    /// servers disagree about such a path.
     pub fn of(path: &'p [u8]) -> Option<PathReadings<'p>> {
         if path.first() != Some(&b'/') {
             return None;
