@@ -9,8 +9,7 @@ mod rules;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, Entry, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
 
@@ -20,7 +19,7 @@ use super::forwarding_headers::{
 use super::response::{MalformedResponse, ResponseFraming, parse_connection_options};
 use crate::keys::Key;
 use crate::message::request_head::join_cookie_fields;
-use crate::message::response::{CommonHeaders, FieldName, FieldValues, TRACEPARENT, header_field};
+use crate::message::response::{FieldName, TRACEPARENT, header_field};
 use crate::message::riskgate_fields::{
     ScreeningFacts, write_identity_fields, write_screening_fields,
 };
@@ -32,9 +31,6 @@ use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
 static HOST_FIELD: FieldName = FieldName::new(HOST, "Host: ");
 static TRACEPARENT_FIELD: FieldName = FieldName::new(TRACEPARENT, "traceparent: ");
-
-/// The number of fields for which a header gets space before riskgate and Pingora add theirs.
-const USUAL_OWN_FIELDS: usize = 10;
 
 /// Which `Host` an upstream server gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,64 +100,34 @@ pub fn prepare_upstream_request(
     upstream_host: &str,
     client_info: &ClientInfo<'_>,
 ) -> Result<()> {
-    join_cookie_fields(request)?;
-    remove_hop_by_hop_fields(request);
-    let mut parts = take_request_parts(request);
-    parts.headers.reserve(USUAL_OWN_FIELDS);
-    let removed = remove_fields_of_client(&mut parts.headers, client_info);
-    // In HTTP/2 the target contains the host.
-    let authority = parts.uri.authority().cloned();
+    let kept = ReceivedForwardingInfo::copy_fields(request, client_info.is_trusted_proxy);
     let mut received = ReceivedForwardingInfo::default();
-    received.host = authority.as_ref().map(|authority| authority.as_str().as_bytes());
-    for (name, value) in &removed {
-        let name = name.as_str().as_bytes();
-        received.record_field(name, value.as_bytes(), client_info.is_trusted_proxy);
+    for (name, value) in &kept {
+        received.record_field(
+            name.as_str().as_bytes(),
+            value.as_bytes(),
+            client_info.is_trusted_proxy,
+        );
     }
-    let mut values = FieldValues::new();
-    write_riskgate_request_fields(&received, upstream_host, client_info, &mut |field, value| {
-        if let Some(value) = values.add(field, value) {
-            parts.headers.insert(&field.name, value);
-        }
-    });
-    *request = RequestHeader::from(parts);
-    if request.raw_path() != upstream_target || authority.is_some() {
+    if request.raw_path() != upstream_target || request.uri.authority().is_some() {
         request.set_raw_path(upstream_target)?;
     }
-    Ok(())
-}
-
-/// Removes the fields of the client that are not forwarded. Returns each line of them.
-fn remove_fields_of_client(
-    headers: &mut HeaderMap,
-    client_info: &ClientInfo<'_>,
-) -> Vec<(HeaderName, HeaderValue)> {
-    let is_removed =
+    join_cookie_fields(request)?;
+    remove_hop_by_hop_fields(request);
+    let is_dropped =
         |name: &&HeaderName| !client_info.is_request_field_forwarded(name.as_str().as_bytes());
-    let names: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
-    let mut removed = Vec::with_capacity(names.len());
-    for name in names {
-        if let Entry::Occupied(field) = headers.entry(name) {
-            let (name, values) = field.remove_entry_mult();
-            removed.extend(values.map(|value| (name.clone(), value)));
-        }
+    let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
+    for name in dropped {
+        request.remove_header(&name);
     }
-    keep_last_x_forwarded_values(headers);
-    removed
-}
-
-/// Takes the parts out of a request, which is empty then. In Pingora's header, each change concerns
-/// two maps, and allocates the name twice, because one map has the spelling of the names. A header
-/// that is made of its parts has no such map: HTTP/1.1 gets most names in lower case, as HTTP/2
-/// does.
-fn take_request_parts(request: &mut RequestHeader) -> http::request::Parts {
-    let (empty, ()) = http::Request::new(()).into_parts();
-    std::mem::replace(request, RequestHeader::from(empty)).into()
-}
-
-/// Like [`take_request_parts`].
-fn take_response_parts(response: &mut ResponseHeader) -> http::response::Parts {
-    let (empty, ()) = http::Response::new(()).into_parts();
-    std::mem::replace(response, ResponseHeader::from(empty)).into()
+    keep_last_x_forwarded_values(request)?;
+    let mut result = Ok(());
+    write_riskgate_request_fields(&received, upstream_host, client_info, &mut |field, value| {
+        if let Err(error) = set_field_if_valid(request, field, value) {
+            result = Err(error);
+        }
+    });
+    result
 }
 
 /// Removes `Connection` and the fields that it lists. `X-Forwarded-` fields stay even if
@@ -253,46 +219,44 @@ fn write_riskgate_request_fields(
 }
 
 /// Turns an upstream server's response into the response for the client: removes the fields that
-/// the server may not set, and adds the common ones and those of
-/// `write_riskgate_response_fields`. Several equal values of `Content-Length` become one. If the
-/// body comes in chunks, removes `Content-Length`.
+/// the server may not set, and adds those of `write_riskgate_response_fields`. Several equal
+/// values of `Content-Length` become one. If the body comes in chunks, removes `Content-Length`.
 ///
 /// # Errors
 /// See [`ResponseFraming::read`].
 pub fn prepare_client_response(
     response: &mut ResponseHeader,
     allowed: AllowedResponseFields,
-    common: &CommonHeaders,
 ) -> Result<(), MalformedResponse> {
     let ResponseFraming { connection_options, content_length, .. } =
-        ResponseFraming::of_headers(&response.headers)?;
+        ResponseFraming::of_header(response)?;
     let is_dropped = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
         !is_response_field_forwarded(name, &connection_options, allowed)
     };
     let dropped: Vec<HeaderName> = response.headers.keys().filter(is_dropped).cloned().collect();
-    let mut parts = take_response_parts(response);
-    let headers = &mut parts.headers;
     for name in dropped {
-        headers.remove(&name);
+        response.remove_header(&name);
     }
     match content_length {
-        Some(length) => headers.insert(CONTENT_LENGTH, length.into()),
-        None => headers.remove(CONTENT_LENGTH),
-    };
-    let keeps_cache_control =
-        allowed != AllowedResponseFields::OfCheck || headers.contains_key(CACHE_CONTROL);
-    let mut values = FieldValues::new();
-    headers.reserve(USUAL_OWN_FIELDS);
-    let status = parts.status.as_u16();
-    write_riskgate_response_fields(status, keeps_cache_control, &mut |field, value| {
-        if let Some(value) = values.add(field, value) {
-            headers.insert(&field.name, value);
+        Some(length) => {
+            response.insert_header(CONTENT_LENGTH, length).map_err(|_| MalformedResponse)?;
         }
-    });
-    common.add_to_upstream_response(headers, &mut values);
-    *response = ResponseHeader::from(parts);
-    Ok(())
+        None => drop(response.remove_header(&CONTENT_LENGTH)),
+    }
+    let keeps_cache_control =
+        allowed != AllowedResponseFields::OfCheck || response.headers.contains_key(CACHE_CONTROL);
+    let mut result = Ok(());
+    write_riskgate_response_fields(
+        response.status.as_u16(),
+        keeps_cache_control,
+        &mut |field, value| {
+            if response.insert_header(field.h1_name(), value).is_err() {
+                result = Err(MalformedResponse);
+            }
+        },
+    );
+    result
 }
 
 /// Passes to `put` the fields that depend on an upstream server's response:
@@ -313,6 +277,12 @@ pub(crate) fn write_riskgate_response_fields(
     if !keeps_cache_control {
         put(&header_field::CACHE_CONTROL, b"no-store");
     }
+}
+
+/// Sets a field. Does nothing if the value has a byte that no field value may have.
+fn set_field_if_valid(request: &mut RequestHeader, field: &FieldName, value: &[u8]) -> Result<()> {
+    let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
+    request.insert_header(field.h1_name(), value)
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@
 use std::io::Write;
 use std::net::IpAddr;
 
-use http::HeaderMap;
-use http::header::{FORWARDED, HOST, HeaderName};
+use http::header::{FORWARDED, HOST, HeaderName, HeaderValue};
+use pingora::Result;
+use pingora::http::RequestHeader;
 
 use crate::message::field_names::has_prefix_ignore_case;
 use crate::message::forwarded::elements_from_right;
@@ -46,6 +47,32 @@ pub(super) struct ReceivedForwardingInfo<'r> {
 }
 
 impl<'r> ReceivedForwardingInfo<'r> {
+    /// Copies the fields that `record_field` reads. `ReceivedForwardingInfo` then borrows from the
+    /// copy, so the caller can change the request.
+    pub fn copy_fields(
+        request: &RequestHeader,
+        is_trusted_proxy: bool,
+    ) -> Vec<(HeaderName, HeaderValue)> {
+        // Over HTTP/2, the target contains the host.
+        let authority = request.uri.authority();
+        let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
+        let mut fields: Vec<_> = authority.map(|value| (HOST, value)).into_iter().collect();
+        let names = [
+            HOST,
+            X_FORWARDED_FOR,
+            X_FORWARDED_PROTO,
+            X_FORWARDED_HOST,
+            X_FORWARDED_PORT,
+            FORWARDED,
+        ];
+        let needed = if is_trusted_proxy { &names[..] } else { &names[..1] };
+        for name in needed {
+            let values = request.headers.get_all(name).into_iter().cloned();
+            fields.extend(values.map(|value| (name.clone(), value)));
+        }
+        fields
+    }
+
     /// Records a received field if it is the first `Host`, or a forwarding field from a trusted
     /// proxy.
     pub fn record_field(&mut self, name: &[u8], value: &'r [u8], is_trusted: bool) {
@@ -206,14 +233,15 @@ fn value_of_proxy<'r>(members: &[&'r [u8]], proxies_behind: usize) -> Option<&'r
 /// Keeps only the last line of each `X-Forwarded-` field that is left in the request, such as
 /// `X-Forwarded-Prefix`. The nearest trusted proxy wrote the last line. A client may have written
 /// an earlier line, and an upstream server may read the first line.
-pub(super) fn keep_last_x_forwarded_values(headers: &mut HeaderMap) {
+pub(super) fn keep_last_x_forwarded_values(request: &mut RequestHeader) -> Result<()> {
     let forwarded = |name: &&HeaderName| is_x_forwarded_field(name.as_str().as_bytes());
-    let names: Vec<HeaderName> = headers.keys().filter(forwarded).cloned().collect();
+    let names: Vec<HeaderName> = request.headers.keys().filter(forwarded).cloned().collect();
     for name in names {
-        if let Some(last) = headers.get_all(&name).iter().next_back().cloned() {
-            headers.insert(name, last);
+        if let Some(last) = request.headers.get_all(&name).iter().next_back().cloned() {
+            request.insert_header(&name, last)?;
         }
     }
+    Ok(())
 }
 
 /// Returns true for an `X-Forwarded-` field.

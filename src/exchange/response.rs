@@ -1,7 +1,8 @@
 //! Which responses of an upstream server riskgate forwards, and where the body of a response ends.
 
+use http::HeaderValue;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue};
+use pingora::http::ResponseHeader;
 
 use crate::message::request_head::{MAX_CONNECTION_OPTIONS, members_of_list, parse_content_length};
 use crate::message::response::Reply;
@@ -94,12 +95,12 @@ impl<'r> ResponseFraming<'r> {
         Ok(ResponseFraming { connection_options, is_chunked, content_length })
     }
 
-    /// Reads the fields of a header.
+    /// Reads the fields of Pingora's header.
     ///
     /// # Errors
     /// See [`ResponseFraming::read`].
-    pub fn of_headers(headers: &'r HeaderMap) -> Result<ResponseFraming<'r>, MalformedResponse> {
-        let values = |name| headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+    pub fn of_header(header: &'r ResponseHeader) -> Result<ResponseFraming<'r>, MalformedResponse> {
+        let values = |name| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
         ResponseFraming::read(values(CONNECTION), values(TRANSFER_ENCODING), values(CONTENT_LENGTH))
     }
 

@@ -42,7 +42,6 @@ impl Gate {
     /// Makes the request that the upstream server gets: the canonical target, the length of a body
     /// that was read, `host` in `Host`, and the client's identity in `X-Riskgate-` and
     /// `X-Forwarded-` fields. Fields that the client could forge are removed, and so is its key.
-    /// Pingora then writes most names in lower case over HTTP/1.1, also of fields that you add.
     /// Call this method in your `upstream_request_filter`, before you add fields of your own.
     /// `host` is the server's name, with the port unless it is the default port.
     ///
@@ -56,12 +55,12 @@ impl Gate {
         host: &str,
     ) -> Result<()> {
         ctx.body.restart();
+        ctx.body.set_framing(request)?;
         let (Some(target), Some(_)) = (ctx.upstream_target(), &ctx.permit) else {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         };
         let client_info = self.collect_client_info(ctx);
-        prepare_upstream_request(request, target, host, &client_info)?;
-        ctx.body.set_framing(request)
+        prepare_upstream_request(request, target, host, &client_info)
     }
 
     /// Adds the start of a longer body: riskgate has read it to screen the body, and Pingora does
@@ -121,8 +120,7 @@ impl Gate {
 
     /// Turns the upstream server's response into the response for the client: removes the fields
     /// that the server may not set, and adds the fields of every riskgate response, such as
-    /// `X-Request-Id` and `RateLimit`. Pingora then writes most names in lower case over HTTP/1.1.
-    /// Call this method in your `response_filter`.
+    /// `X-Request-Id` and `RateLimit`. Call this method in your `response_filter`.
     ///
     /// # Errors
     /// Returns an error if the response is a 101, which riskgate never asks for, or if its
@@ -142,8 +140,7 @@ impl Gate {
             StatusKind::Final => {}
         }
         close_if_process_ends(session);
-        prepare_client_response(response, ctx.allowed_response_fields(), &ctx.common_headers)
-            .map_err(malformed)?;
+        prepare_client_response(response, ctx.allowed_response_fields()).map_err(malformed)?;
         // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;
@@ -157,6 +154,7 @@ impl Gate {
             response.remove_header(&CONTENT_LENGTH);
             response.remove_header(&TRANSFER_ENCODING);
         }
+        ctx.common_headers.add_to_upstream_response(response)?;
         let is_html = response.headers.get_all(CONTENT_TYPE).iter().any(is_html_type);
         self.record_upstream_status(response.status.as_u16(), is_html, ctx);
         Ok(())

@@ -10,7 +10,7 @@ pub(crate) mod header_field;
 
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use itoa::Buffer;
 use pingora::http::ResponseHeader;
@@ -23,7 +23,7 @@ use error_page::{PAGE_POLICY, render_error_page};
 
 pub use common_headers::{CommonHeaders, StrictTransportSecurity};
 pub use cors::{Cors, CorsGrant};
-pub(crate) use header_field::{FieldName, FieldValues};
+pub(crate) use header_field::FieldName;
 pub use header_field::{TRACEPARENT, X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
 /// The `Content-Type` of a page.
@@ -335,9 +335,12 @@ impl Reply {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = StatusCode::from_u16(self.status).unwrap_or_default();
         parts.headers.reserve(16);
-        let mut values = FieldValues::new();
+        // All values share one allocation.
+        let mut block = BytesMut::with_capacity(512);
         self.for_each_field(common, &mut |field, value| {
-            if let Some(value) = values.add(field, value) {
+            block.extend_from_slice(value);
+            // riskgate's own values are visible ASCII. Any other value is a bug, and is left out.
+            if let Ok(value) = field.to_header_value(block.split().freeze()) {
                 parts.headers.append(&field.name, value);
             }
         });

@@ -202,7 +202,7 @@ impl ProxyContext {
 /// Returns where the body of this response ends.
 fn body_framing(session: &Session, response: &ResponseHeader) -> BodyFraming {
     let is_head_method = session.req_header().method == http::Method::HEAD;
-    ResponseFraming::of_headers(&response.headers).map_or(BodyFraming::UntilClose, |framing| {
+    ResponseFraming::of_header(response).map_or(BodyFraming::UntilClose, |framing| {
         framing.body(response.status.as_u16(), is_head_method)
     })
 }

@@ -50,16 +50,13 @@ fn forwarded_fields_with(
         host: HostChoice::OfServer,
         screening: None,
     };
-    // A target that is not valid UTF-8, because Pingora keeps its bytes apart from the rest.
-    let target = b"/target\xff";
-    let mut request = RequestHeader::build("GET", target, None).unwrap();
+    let mut request = RequestHeader::build("GET", b"/asked", None).unwrap();
     let mut header = "GET /asked HTTP/1.1\r\n".to_owned();
     for (name, value) in fields {
         request.append_header((*name).to_owned(), *value).unwrap();
         header.push_str(&format!("{name}: {value}\r\n"));
     }
-    prepare_upstream_request(&mut request, target, "server", &client_info).unwrap();
-    assert_eq!(request.raw_path(), target);
+    prepare_upstream_request(&mut request, b"/target", "server", &client_info).unwrap();
     let text = |name: &[u8], value: &[u8]| {
         let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
         format!("{}: {value}", name.to_ascii_lowercase())
@@ -70,7 +67,7 @@ fn forwarded_fields_with(
     let mut out = Vec::new();
     write_upstream_request(
         iter_parsed_fields(format!("{header}\r\n").as_bytes()),
-        ("GET", target),
+        ("GET", b"/target"),
         None,
         "server",
         &client_info,
@@ -211,12 +208,7 @@ fn a_response_loses_the_fields_that_an_upstream_may_not_set() {
     ] {
         response.insert_header(name, value).unwrap();
     }
-    prepare_client_response(
-        &mut response,
-        AllowedResponseFields::OfCheck,
-        &CommonHeaders::default(),
-    )
-    .unwrap();
+    prepare_client_response(&mut response, AllowedResponseFields::OfCheck).unwrap();
     let has = |name: &str| response.headers.contains_key(name);
     assert!(!has("server") && !has("x-table-version") && !has("x-hop"));
     assert!(!has("access-control-allow-origin"));
@@ -230,11 +222,7 @@ fn a_response_has_one_content_length_or_chunks() {
         for (name, value) in fields {
             response.append_header(*name, *value).unwrap();
         }
-        prepare_client_response(
-            &mut response,
-            AllowedResponseFields::OfCheck,
-            &CommonHeaders::default(),
-        )?;
+        prepare_client_response(&mut response, AllowedResponseFields::OfCheck)?;
         let lengths = response.headers.get_all(CONTENT_LENGTH).iter();
         Ok(lengths.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<String>>())
     };

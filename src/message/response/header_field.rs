@@ -1,6 +1,6 @@
 //! The names of riskgate's header fields, as HTTP/2 and as HTTP/1.1 write them.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue, InvalidHeaderValue};
 
 /// The name of a header field that riskgate writes. Over HTTP/1.1, the name has the case in which
@@ -25,6 +25,11 @@ impl FieldName {
         FieldName { name, h1_prefix, has_unique_values: true }
     }
 
+    /// The name as HTTP/1.1 writes it.
+    pub fn h1_name(&self) -> &'static str {
+        &self.h1_prefix[..self.h1_prefix.len() - FIELD_SEPARATOR.len()]
+    }
+
     /// Returns the value as Pingora's type. If the field has another value in nearly every
     /// response, HPACK must keep the value out of its table (RFC 7541 section 7.1.3): in the table,
     /// such values would displace the values that occur again.
@@ -43,24 +48,6 @@ impl FieldName {
         out.extend_from_slice(self.h1_prefix.as_bytes());
         out.extend_from_slice(value);
         out.extend_from_slice(b"\r\n");
-    }
-}
-
-/// Values of fields that riskgate writes. They share one allocation.
-pub struct FieldValues(BytesMut);
-
-impl FieldValues {
-    /// The bytes of most headers fit in without another allocation.
-    pub fn new() -> FieldValues {
-        FieldValues(BytesMut::with_capacity(512))
-    }
-
-    /// Returns the value as Pingora's type. `None` if it contains a byte that no field value may
-    /// contain. riskgate's own values are visible ASCII, so such a value is a bug, or a
-    /// client's.
-    pub fn add(&mut self, field: &FieldName, value: &[u8]) -> Option<HeaderValue> {
-        self.0.extend_from_slice(value);
-        field.to_header_value(self.0.split().freeze()).ok()
     }
 }
 

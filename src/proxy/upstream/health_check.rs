@@ -110,8 +110,7 @@ impl HealthClient {
         if status != 200 {
             return Error::e_explain(ErrorType::HTTPStatus(status), "health check");
         }
-        let header = session.response_header();
-        let framing = header.map(|header| ResponseFraming::of_headers(&header.headers));
+        let framing = session.response_header().map(ResponseFraming::of_header);
         if framing.is_some_and(|framing| framing.is_err()) {
             return Error::e_explain(ErrorType::InvalidHTTPHeader, "health check");
         }
