@@ -206,8 +206,9 @@ fn is_unambiguous(path: &[u8]) -> bool {
         && !segments(path).any(is_dots)
 }
 
-/// Removes session ids such as `(S(k3j2h1))`. ASP.NET removes them from a path before it looks for
-/// the page, even in the middle of a name. `None` if the path has no session id.
+/// Removes session ids such as `(S(k3j2h1))`, each with the `/` before it. ASP.NET removes them
+/// from a path before it looks for the page, even in the middle of a name (CVE-2023-36899). `None`
+/// if the path has no session id.
 fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
     path.windows(2).find(|pair| pair == b"))")?;
     let mut kept = Vec::with_capacity(path.len());
@@ -215,6 +216,9 @@ fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
     while let Some(at) = rest.iter().position(|byte| *byte == b'(') {
         let length = session_id_length(&rest[at..]);
         kept.extend_from_slice(&rest[..at + usize::from(length == 0)]);
+        if length > 0 && kept.last() == Some(&b'/') {
+            kept.pop();
+        }
         rest = &rest[at + length.max(1)..];
     }
     kept.extend_from_slice(rest);
@@ -354,6 +358,8 @@ mod tests {
             "/(S(k3j2h1))/open/admin",
             "/open/(A(x)S(y))/admin",
             "/open/adm(S(x))in",
+            "/open/adm/(S(x))in",
+            "/op/(S(x))en/(S(y))/adm/(S(z))in",
             "/open/adm%28S(x)%29in",
         ] {
             let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
