@@ -309,7 +309,8 @@ fn an_upload_to_a_server_that_stops_reading_is_ended() {
     let length = std::io::Read::read(&mut client, &mut answer).unwrap();
     let answer = String::from_utf8_lossy(&answer[..length]);
     assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("upstream_timeout"), "{answer}");
-    client.shutdown(std::net::Shutdown::Both).unwrap();
+    // The gateway may have closed the connection already.
+    let _ = client.shutdown(std::net::Shutdown::Both);
     sending.join().unwrap();
     wait_until("no exchange is under way", || count_exchanges(&gateway) == 0.0);
 }
