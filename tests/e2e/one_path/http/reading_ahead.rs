@@ -29,6 +29,16 @@ fn exchanges(gateway: &Gateway) -> f64 {
     gateway.sum_of_samples("riskgate_upstream_exchanges_in_flight", &[])
 }
 
+/// Requests the page, reads nothing for a second, and then everything until the connection ends.
+fn read_after_a_pause(gateway: &Gateway) -> Vec<u8> {
+    let mut client = std::net::TcpStream::connect(gateway.http).unwrap();
+    client.write_all(b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).unwrap();
+    received
+}
+
 #[test]
 fn pages_that_nobody_takes_yet_leave_the_server_to_others_and_arrive_whole() {
     let body = page(150_000);
@@ -71,11 +81,7 @@ fn a_truncated_response_that_was_read_ahead_never_looks_complete() {
     let upstream = MockUpstream::with_script(move |_| vec![Step::Send(cut.clone()), Step::Close]);
     let setup = Setup::new().append_toml(ROUTE).with_upstreams(&[upstream.address]);
     let gateway = setup.start();
-    let mut client = std::net::TcpStream::connect(gateway.http).unwrap();
-    client.write_all(b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    std::thread::sleep(Duration::from_secs(1));
-    let mut received = Vec::new();
-    client.read_to_end(&mut received).unwrap();
+    let received = read_after_a_pause(&gateway);
     let body_start = received.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
     assert_eq!(received.len() - body_start, (12 << 20) - 1_000, "all that arrived, and no more");
     wait_until("the place is free", || exchanges(&gateway) == 0.0);
@@ -90,11 +96,7 @@ fn a_malformed_response_that_was_read_ahead_never_looks_complete() {
     let upstream = MockUpstream::with_script(move |_| vec![Step::Send(bytes.clone().into_bytes())]);
     let setup = Setup::new().append_toml(ROUTE).with_upstreams(&[upstream.address]);
     let gateway = setup.start();
-    let mut client = std::net::TcpStream::connect(gateway.http).unwrap();
-    client.write_all(b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    std::thread::sleep(Duration::from_secs(1));
-    let mut received = Vec::new();
-    client.read_to_end(&mut received).unwrap();
+    let received = read_after_a_pause(&gateway);
     assert!(!received.ends_with(b"0\r\n\r\n"), "the response ended in good order");
 }
 
