@@ -12,7 +12,7 @@ use crate::management::{KnownOverrides, set_present_time};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
 use crate::process::runtime_dir::RuntimeDir;
-use crate::process::served_store::ServedStore;
+use crate::process::served_store::{DifferentStore, ServedStore};
 use crate::process::served_store_sockets::{LocalGateway, find_local_gateways};
 use crate::store::{RingRows, Store, StoreError, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
@@ -48,24 +48,13 @@ fn check_no_other_store_id_is_served(
     config: &Config,
     store: &mut Store,
 ) -> Result<(), CommandFailure> {
-    let served_ids = RunningGateways::find(config)?.served.into_iter().filter_map(|it| it.id);
-    let served_ids: Vec<String> = served_ids.collect();
-    if served_ids.is_empty() {
+    let served = RunningGateways::find(config)?.served;
+    if served.is_empty() {
         return Ok(());
     }
     let found_id = store.ring_version()?.map(|version| version.store_id);
-    let Some(served_id) = served_ids.iter().find(|id| found_id.as_ref() != Some(*id)) else {
-        return Ok(());
-    };
-    let found = match found_id {
-        Some(found_id) => format!("the store {found_id}"),
-        None => "an empty server".to_owned(),
-    };
-    Err(CommandFailure::failed(format!(
-        "{}: expected the store {served_id} of the running gateway, but found {found}; bring the \
-         store back with its data, or stop the gateway first",
-        config.startup.store.shown_address()
-    )))
+    let check = |it: &ServedStore| it.check_id(found_id.as_deref());
+    served.iter().try_for_each(check).map_err(|error| CommandFailure::failed(error.to_string()))
 }
 
 /// Fails if a gateway of the config runs and serves a store at another address, or another file.
@@ -76,23 +65,11 @@ pub fn check_no_other_store_is_served(config: &Config) -> Result<(), CommandFail
 /// Describes the fault of [`check_no_other_store_is_served`]. `None` if there is none.
 fn describe_other_store(config: &Config) -> Result<Option<String>, CommandFailure> {
     let served = RunningGateways::find(config)?.served;
-    let named = config.startup.store.shown_address();
-    if let Some(other) = served.iter().find(|served| served.address != named) {
-        return Ok(Some(format!(
-            "store.url: expected {}, the store of the running gateway, but found {named}; \
-             restart the gateway first, or undo the change of store.url",
-            other.address
-        )));
-    }
-    let found = config.startup.store.file_identity().map(|(_, inode)| inode);
-    let mut served_inodes = served.iter().filter_map(|served| served.inode);
-    let is_other_file = found.is_some_and(|found| served_inodes.any(|it| it != found));
-    Ok(is_other_file.then(|| {
-        format!(
-            "{named}: expected the store of the running gateway, but found another file; put it \
-             back first"
-        )
-    }))
+    let faults = served.iter().filter_map(|it| it.check_place(&config.startup.store).err());
+    // `describe_missing_served_file` tells of a missing file, even if the gateway has not told its
+    // store.
+    let mut others = faults.filter(|it| !matches!(it, DifferentStore::MissingFile { .. }));
+    Ok(others.next().map(|other| other.to_string()))
 }
 
 /// Opens the config's store, and creates a missing file. Fails if a gateway of the config runs and
@@ -119,8 +96,8 @@ pub fn check_served_file_exists(config: &Config) -> Result<(), CommandFailure> {
 fn describe_missing_served_file(config: &Config) -> Result<Option<String>, CommandFailure> {
     Ok(match find_missing_store_file(config) {
         Some(path) if is_gateway_running(config)? => {
-            let expected = "expected the store of the running gateway, but found no file";
-            Some(format!("{}: {expected}; put it back first", path.display()))
+            let address = path.display().to_string();
+            Some(DifferentStore::MissingFile { address }.to_string())
         }
         _ => None,
     })

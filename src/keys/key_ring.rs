@@ -113,6 +113,11 @@ impl KeyRing {
         faults
     }
 
+    /// The id of the store from which this ring was built.
+    pub fn store_id(&self) -> &str {
+        &self.ring_version.store_id
+    }
+
     /// Fails if this ring was built from another store, or if the store was emptied. `current` is
     /// the version of the store now. Any version of the same store passes.
     pub fn check_same_store(&self, current: Option<&RingVersion>) -> Result<(), RingError> {

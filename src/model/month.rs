@@ -13,7 +13,8 @@ use smol_str::{SmolStr, format_smolstr};
 pub struct Month(u16);
 
 const EPOCH_YEAR: i16 = 2000;
-const SECONDS_PER_DAY: i64 = 86_400;
+/// The seconds of a day in Unix time, which has no leap seconds.
+pub const SECONDS_PER_DAY: i64 = 86_400;
 const UNIX_EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 
 impl Month {

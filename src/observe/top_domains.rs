@@ -20,6 +20,7 @@ use dashmap::DashSet;
 use serde_json::{Value, json};
 use siphasher::sip::SipHasher13;
 
+use crate::model::month::SECONDS_PER_DAY;
 use crate::model::verdict::{Reason, Score};
 use crate::store::{MAX_TOP_ROW_ACCOUNTS, Store, StoreError, TopCredit, TopRow};
 use crate::support::snapshot::SnapshotCell;
@@ -34,7 +35,6 @@ pub const MAX_DEDUP_HASHES: usize = 1_000_000;
 pub const FIRST_SEED_WEIGHT: f64 = 120.0;
 
 const MAX_QUEUED_LOOKUPS: usize = 8_192;
-const SECONDS_PER_DAY: i64 = 86_400;
 
 /// The options of the list.
 #[derive(Clone, Copy, Debug)]

@@ -202,9 +202,7 @@ impl Reloader {
         store: &StoreOptions,
     ) -> Reloader {
         let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (address, inode) =
-            (store.shown_address(), store.file_identity().map(|(_, inode)| inode));
-        let served = ServedStore { address, id: state.keys.store_id(), inode };
+        let served = ServedStore::new(store, state.keys.store_id());
         state.served_store = Some((signs, served));
         state.update_served_store();
         drop(state);

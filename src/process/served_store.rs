@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use std::{fs, io};
+use std::{fmt, fs, io};
 
+use crate::config::StoreOptions;
 use crate::support::regular_file::write_atomically;
 
 /// The store that a gateway serves. Commands compare it with the store of their config, so that a
@@ -23,7 +24,103 @@ pub struct ServedStore {
     pub inode: Option<u64>,
 }
 
+/// How a store that was found differs from the store that a gateway serves.
+#[derive(Debug, PartialEq, Eq)]
+pub enum DifferentStore {
+    /// The config names a store at another address.
+    Address {
+        /// The address of the served store.
+        served: String,
+        /// The address that the config names.
+        found: String,
+    },
+    /// The SQLite file at this address is missing.
+    MissingFile {
+        /// The address of the store.
+        address: String,
+    },
+    /// Another SQLite file is at this address.
+    OtherFile {
+        /// The address of the store.
+        address: String,
+    },
+    /// The store at this address has another id, or none because it is an empty server.
+    Id {
+        /// The address of the store.
+        address: String,
+        /// The id of the served store.
+        served: String,
+        /// The id that was found; `None` if the server is empty.
+        found: Option<String>,
+    },
+}
+
+impl fmt::Display for DifferentStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expected = "expected the store of the running gateway, but found";
+        match self {
+            DifferentStore::Address { served, found } => write!(
+                f,
+                "store.url: expected {served}, the store of the running gateway, but found {found}; \
+                 restart the gateway first, or undo the change of store.url"
+            ),
+            DifferentStore::MissingFile { address } => {
+                write!(f, "{address}: {expected} no file; put it back first")
+            }
+            DifferentStore::OtherFile { address } => {
+                write!(f, "{address}: {expected} another file; put it back first")
+            }
+            DifferentStore::Id { address, served, found } => {
+                let found = match found {
+                    Some(found) => format!("the store {found}"),
+                    None => "an empty server".to_owned(),
+                };
+                write!(
+                    f,
+                    "{address}: expected the store {served} of the running gateway, but found \
+                     {found}; bring the store back with its data, or stop the gateway first"
+                )
+            }
+        }
+    }
+}
+
 impl ServedStore {
+    /// Describes the store of a process that serves it. Looks at the file of an SQLite store.
+    /// `id` is `None` until the process has read keys from the store.
+    pub fn new(store: &StoreOptions, id: Option<String>) -> ServedStore {
+        ServedStore { address: store.shown_address(), id, inode: inode_of(store) }
+    }
+
+    /// Fails if `store` is at another address than the served store, or if its SQLite file is
+    /// missing or is another file. An older gateway has not told its file; any file then passes.
+    pub fn check_place(&self, store: &StoreOptions) -> Result<(), DifferentStore> {
+        let address = store.shown_address();
+        if address != self.address {
+            return Err(DifferentStore::Address { served: self.address.clone(), found: address });
+        }
+        match (self.inode, inode_of(store)) {
+            (Some(served), Some(found)) if served != found => {
+                Err(DifferentStore::OtherFile { address })
+            }
+            (Some(_), None) => Err(DifferentStore::MissingFile { address }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if `found` is not the id of the served store. `found` is `None` for an empty server.
+    /// While the gateway has not read keys from the store, any id passes.
+    pub fn check_id(&self, found: Option<&str>) -> Result<(), DifferentStore> {
+        match &self.id {
+            Some(served) if found != Some(served) => Err(DifferentStore::Id {
+                address: self.address.clone(),
+                served: served.clone(),
+                found: found.map(str::to_owned),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the file that [`ServedStore::read`] reads.
     pub fn write(&self, file: &Path) -> io::Result<()> {
         let ServedStore { address, id, inode } = self;
@@ -45,6 +142,10 @@ impl ServedStore {
             inode: inode.parse().ok(),
         })
     }
+}
+
+fn inode_of(store: &StoreOptions) -> Option<u64> {
+    store.file_identity().map(|(_, inode)| inode)
 }
 
 /// After a failed write, the next attempt waits this long.

@@ -123,19 +123,30 @@ fn bind_name(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Finds the gateways on this machine whose store is at the address of `store`. Finds none if
-/// `/proc` is not mounted.
+/// `/proc` is not mounted. A gateway that changes its name meanwhile may be found under both names.
 ///
 /// # Errors
 /// If this process can't read the kernel's list of sockets.
 pub fn find_local_gateways(store: &StoreOptions) -> io::Result<Vec<LocalGateway>> {
-    let list = match fs::read(SOCKET_LIST) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        list => list?,
-    };
     let (hashes, address) = (hash_addresses(store), store.shown_address());
-    // Names that other programs bind may not be UTF-8.
-    let list = String::from_utf8_lossy(&list);
-    Ok(list.lines().filter_map(|line| parse_line(line, &hashes, &address)).collect())
+    let mut found = Vec::new();
+    // The kernel writes the list in pieces. While sockets come and go, one reading may miss a
+    // socket that exists all the time.
+    for _ in 0..2 {
+        let list = match fs::read(SOCKET_LIST) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            list => list?,
+        };
+        // Names that other programs bind may not be UTF-8.
+        let list = String::from_utf8_lossy(&list);
+        let gateways = list.lines().filter_map(|line| parse_line(line, &hashes, &address));
+        for gateway in gateways {
+            if !found.contains(&gateway) {
+                found.push(gateway);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Parses a line of the kernel's list. Returns `None` if the line is no socket of a gateway whose

@@ -16,10 +16,10 @@ use super::manifest::MAX_TLD_LIST_AGE_DAYS;
 use super::rules::LaidOverFields;
 use super::seen_days::SeenDays;
 use super::similar_names::{SuffixState, TypedName};
-use super::source_packages::SECONDS_PER_DAY;
 use super::table_data::Table;
 use super::unlisted_rules::UnlistedRule;
 use crate::model::domain::{Domain, self_and_parent_offsets};
+use crate::model::month::SECONDS_PER_DAY;
 
 /// A row that matched a name.
 #[derive(Clone, Copy)]

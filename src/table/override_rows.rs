@@ -12,9 +12,8 @@ use super::location::read_list_file;
 use super::manifest::{ListKind, ListOrigin, ListSpec};
 use super::override_list_row::OverrideListRow;
 use super::rows::{ListLineContext, ParsedLists, parse_name};
-use super::source_packages::SECONDS_PER_DAY;
 use crate::model::domain::DnsName;
-use crate::model::month::parse_day_as_unix_seconds;
+use crate::model::month::{SECONDS_PER_DAY, parse_day_as_unix_seconds};
 use crate::model::verdict::{Reason, Score};
 use crate::support::excerpt::Excerpt;
 

@@ -1,8 +1,7 @@
 //! The days on which sources had a name. Lists of kind `seen` and the files of feeds have these
 //! days.
 
-use super::source_packages::SECONDS_PER_DAY;
-use crate::model::month::parse_day_as_unix_seconds;
+use crate::model::month::{SECONDS_PER_DAY, parse_day_as_unix_seconds};
 
 /// A day, counted from 1 January 1970. 0 stands for an unknown day: no list is that old.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

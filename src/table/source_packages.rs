@@ -10,9 +10,6 @@ use toml::Spanned;
 use super::fault::{TableFault, TableFaults, fault_from_toml_error, line_number, quote_excerpt};
 use crate::model::month::parse_day_as_unix_seconds;
 
-/// The number of seconds in a day.
-pub(super) const SECONDS_PER_DAY: i64 = 86_400;
-
 /// A package that lists were made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -17,10 +17,11 @@ use super::manifest::{DEFAULT_SCORES, ListKind, MAX_TLD_LIST_AGE_DAYS};
 use super::mx::MxAnswerMap;
 use super::rules::StoredAnswer;
 use super::seen_days::Day;
-use super::source_packages::{SECONDS_PER_DAY, SourcePackage};
+use super::source_packages::SourcePackage;
 use super::tlds::TldFlags;
 use super::unlisted_rules::UnlistedRules;
 use crate::model::domain::suffix_list_version;
+use crate::model::month::SECONDS_PER_DAY;
 use crate::model::verdict::{Reason, Rule, Score, Verdict};
 
 /// A table of e-mail domains.

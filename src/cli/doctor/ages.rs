@@ -1,11 +1,11 @@
 //! How long ago a list was fetched, and how long a certificate lasts, by the clock of this machine.
 
+use crate::model::month::SECONDS_PER_DAY;
 use crate::store::Finding;
 use crate::support::machine_clock::machine_unix_now;
 
 /// A certificate that expires in fewer days than these gets a warning.
 const MIN_DAYS_OF_CERTIFICATE: i64 = 14;
-const SECONDS_PER_DAY: i64 = 86_400;
 
 /// Returns the number of whole days since a time; 0 if the time is in the future.
 pub(super) fn count_days_since(unix_seconds: i64) -> i64 {

@@ -27,6 +27,7 @@ use super::history::TrafficHistory;
 use crate::config::{AdminToken, ReloadableConfig, StoreOptions};
 use crate::gate::GateState;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
+use crate::process::served_store::{DifferentStore, ServedStore};
 use crate::proxy::upstream::Upstreams;
 use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
 use crate::support::certificates::CurrentCertificates;
@@ -54,9 +55,9 @@ pub(super) struct AdminApi {
     pub(super) certificates: Option<Arc<CurrentCertificates>>,
     pub(super) started_at: i64,
     /// The store that this process serves: the store of the config at the start.
-    served_store: StoreOptions,
-    /// Device and inode of the store's file at the start; `None` for a Redis server.
-    served_file: Option<(u64, u64)>,
+    served: ServedStore,
+    /// How that store is opened.
+    store_options: StoreOptions,
     /// The connection for reads; `None` before the first read, and after a failure.
     read_store: Mutex<Option<Store>>,
     /// The connection for changes; `None` before the first change, and after a failure.
@@ -82,11 +83,10 @@ impl AdminApi {
         history: Arc<TrafficHistory>,
         upstreams: Arc<Upstreams>,
     ) -> AdminApi {
-        let served_store = inputs.startup.store.clone();
         let started_at = state.ledger.believed_now();
         AdminApi {
-            served_file: served_store.file_identity(),
-            served_store,
+            served: ServedStore::new(&inputs.startup.store, None),
+            store_options: inputs.startup.store.clone(),
             state,
             inputs,
             reload_status,
@@ -279,12 +279,6 @@ impl AdminApi {
     where
         ApiError: From<E>,
     {
-        if !self.served_store.is_at(&self.inputs.next_startup.peek().store.url) {
-            return Err(ApiError::conflict(
-                "store.url: expected the store that this process serves, but the config names another \
-                 one; restart riskgate, or undo the change of store.url; nothing was changed",
-            ));
-        }
         let (changed, version) = {
             let mut connection = lock(&self.write_store);
             self.open_served_store(&mut connection)?;
@@ -310,25 +304,22 @@ impl AdminApi {
     /// - If the store can't keep a change, for example because the server may evict it.
     /// - If the store fails.
     fn open_served_store(&self, connection: &mut Option<Store>) -> Result<(), ApiError> {
+        let refuse = |found: String| StoreError::Conflict(format!("{found}; nothing was changed"));
+        match self.served.check_place(&self.inputs.next_startup.peek().store) {
+            // The use of the store fails with 503 then.
+            Ok(()) | Err(DifferentStore::MissingFile { .. }) => {}
+            Err(other) => return Err(refuse(other.to_string()).into()),
+        }
         let checked: Result<(), ApiError> = self.use_store(connection, |store| {
-            let refuse =
-                |found: String| StoreError::Conflict(format!("{found}; nothing was changed"));
-            // Another file at this path may look like the served store: SQLite applies the
-            // write-ahead log that the served file left at the path.
-            if self.served_store.file_identity() != self.served_file {
-                let expected = "store.url: expected the file that this process serves";
-                return Err(refuse(format!("{expected}, but found another one, or none")));
-            }
             store.check_still_safe().map_err(|error| refuse(error.to_string()))?;
-            let version = store.ring_version()?;
-            let serving = self.state.keys.snapshot();
-            let ring = serving.as_ref().as_ref();
-            if version.is_none() {
+            let Some(found) = store.ring_version()?.map(|version| version.store_id) else {
                 let found = "expected a store, but found an empty server";
                 return Err(refuse(format!("{found}: `riskgate store init` makes one")));
-            }
-            let is_same = ring.map_or(Ok(()), |ring| ring.check_same_store(version.as_ref()));
-            is_same.map_err(|error| refuse(error.to_string()))
+            };
+            let ring = self.state.keys.snapshot();
+            let id = ring.as_ref().as_ref().map(|ring| ring.store_id().to_owned());
+            let served = ServedStore { id, ..self.served.clone() };
+            served.check_id(Some(&found)).map_err(|error| refuse(error.to_string()))
         });
         checked.map_err(|error| {
             *connection = None;
@@ -350,7 +341,7 @@ impl AdminApi {
             return Err(ApiError::store_down());
         }
         let open = || {
-            let mut store = self.served_store.open_existing(STORE_TIMEOUT)?;
+            let mut store = self.store_options.open_existing(STORE_TIMEOUT)?;
             store.raise_busy_timeout()?;
             Ok(store)
         };

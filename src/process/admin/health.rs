@@ -10,10 +10,8 @@ use tokio::time::timeout;
 
 use super::responses::{JSON_TYPE, build_response, to_pretty_json};
 use super::{AdminApp, PROBLEM_COMPONENTS};
-use crate::model::month::format_rfc3339;
+use crate::model::month::{SECONDS_PER_DAY, format_rfc3339};
 
-/// The seconds of a day.
-const SECONDS_PER_DAY: i64 = 86_400;
 /// How long readiness waits for the HTTP listener to accept a connection.
 const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 

@@ -2,8 +2,8 @@
 
 use super::support::{NOW, assert_answers, describe_answer, load_lists, look_up};
 use crate::model::domain::Domain;
+use crate::model::month::SECONDS_PER_DAY;
 use crate::model::verdict::Rule;
-use crate::table::source_packages::SECONDS_PER_DAY;
 
 #[test]
 fn the_most_specific_row_wins_on_whole_labels() {
