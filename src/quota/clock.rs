@@ -37,25 +37,44 @@ fn read_boottime() -> Duration {
 }
 
 /// Ties this believed time to CLOCK_BOOTTIME, so that the store can remember both. `None` if the
-/// kernel does not tell its boot id.
+/// boot id can't be read.
 pub(super) fn anchor_time(believed_now: i64) -> Option<TimeAnchor> {
     let boottime = read_boottime().as_secs().cast_signed();
-    Some(TimeAnchor { boot_id: read_boot_id()?, boottime, unix_now: believed_now })
+    Some(TimeAnchor { boot_id: read_boot_id().ok()?, boottime, unix_now: believed_now })
 }
 
 /// Returns the present time by an anchor of this boot of the machine. `None` if the anchor is of
 /// another machine, boot or time namespace: then nothing tells how much time has passed since.
 pub(super) fn find_present_time(anchor: &TimeAnchor) -> Option<i64> {
     let passed = read_boottime().as_secs().cast_signed() - anchor.boottime;
-    (read_boot_id()? == anchor.boot_id && passed >= 0)
+    (read_boot_id().ok()? == anchor.boot_id && passed >= 0)
         .then(|| anchor.unix_now.saturating_add(passed))
 }
 
+/// Says that the boot id can't be read, and what this means. `None` if the boot id can be read.
+pub(super) fn boot_id_problem() -> Option<String> {
+    let found = read_boot_id().err()?;
+    Some(format!(
+        "expected the boot id in {BOOT_ID_FILE}, but found {found}; without the boot id, riskgate \
+         trusts this machine's clock at each start: let riskgate see all of /proc (under systemd: \
+         ProcSubset=all)"
+    ))
+}
+
+const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
+
 /// Returns an id of the present boot and of this process's time namespace, because each time
 /// namespace has a CLOCK_BOOTTIME of its own.
-fn read_boot_id() -> Option<String> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+///
+/// # Errors
+/// What was found in place of the boot id.
+fn read_boot_id() -> Result<String, String> {
+    let boot = std::fs::read_to_string(BOOT_ID_FILE).map_err(|error| error.to_string())?;
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
     let boot_id = format!("{}/{}", boot.trim(), namespace.display());
-    (!boot.trim().is_empty() && !boot_id.contains(char::is_whitespace)).then_some(boot_id)
+    match boot.trim() {
+        "" => Err("an empty file".to_owned()),
+        _ if boot_id.contains(char::is_whitespace) => Err("a text with blanks".to_owned()),
+        _ => Ok(boot_id),
+    }
 }

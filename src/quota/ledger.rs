@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::calendar::Calendar;
 use super::charge::{Charge, Denial, FailurePolicy};
-use super::clock::BootClock;
+use super::clock::{BootClock, boot_id_problem};
 use super::key_usage::{DayCache, UsageDay};
 use super::known_time::KnownTime;
 use super::lease::Lease;
@@ -145,7 +145,8 @@ impl Ledger {
 
     /// The problem with the clocks that an operator should know of; `None` if there is no problem.
     pub fn clock_problem(&self) -> Option<String> {
-        self.shared.node.calendar.problem(self.shared.boot_clock.seconds())
+        let calendar = &self.shared.node.calendar;
+        calendar.problem(self.shared.boot_clock.seconds()).or_else(boot_id_problem)
     }
 
     /// The month to which a call that arrived at this believed time is charged: the latest month

@@ -1,7 +1,7 @@
 //! The believed time of a process without a ledger: a command, and a gateway before its start.
 
 use super::calendar::Calendar;
-use super::clock::{BootClock, find_present_time};
+use super::clock::{BootClock, boot_id_problem, find_present_time};
 use super::known_time::KnownTime;
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::Month;
@@ -44,7 +44,7 @@ fn describe(calendar: &Calendar, boottime: i64) -> BelievedTimeReport {
     let time = calendar.believed_time(boottime);
     let trust = if time.is_known() { TimeTrust::Known } else { TimeTrust::LowerBound };
     let time = BelievedTime { trust, ..time };
-    BelievedTimeReport { time, problem: calendar.problem(boottime) }
+    BelievedTimeReport { time, problem: calendar.problem(boottime).or_else(boot_id_problem) }
 }
 
 /// Reads what the store knows of the time.

@@ -1,9 +1,9 @@
 //! The name of this machine.
 
-/// Returns the name of this machine from the kernel; `unknown` if riskgate can't read the name.
+/// Returns the name of this machine from the kernel, as `uname -n` shows it; `unknown` if the name
+/// is empty.
 pub fn machine_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match name.trim() {
+    match rustix::system::uname().nodename().to_string_lossy().trim() {
         "" => "unknown".to_owned(),
         name => name.to_owned(),
     }

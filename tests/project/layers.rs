@@ -115,6 +115,7 @@ const CRATES: [(&str, &[&str]); 42] = [
             "cli/author",
             "store/sqlite/open",
             "support/memory",
+            "support/machine_name",
             "support/peer_close",
             "proxy/upstream/connection_guard",
         ],

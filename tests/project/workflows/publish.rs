@@ -111,6 +111,22 @@ fn the_image_is_pushed_for_both_architectures_under_all_tags_of_the_version() {
     }
 }
 
+/// `docker load` reads the same file of the archive as the transport docker-archive, unless Docker
+/// has the containerd image store.
+#[test]
+fn an_older_docker_can_load_the_image_of_each_architecture() {
+    let copy = copy_with_script("publish-image");
+    build_image(copy.path());
+    for (suffix, architecture) in [("", "amd64"), ("-arm64", "arm64")] {
+        let archive = "docker-archive:target/release-files/image.tar";
+        let image = format!("{archive}:riskgate:{VERSION}{suffix}");
+        let mut skopeo = Command::new("skopeo");
+        skopeo.args(["inspect", "--config", "--raw", &image]).current_dir(copy.path());
+        let config: serde_json::Value = serde_json::from_str(&run_well(&mut skopeo)).unwrap();
+        assert_eq!(config["architecture"], architecture);
+    }
+}
+
 #[test]
 fn a_pre_release_of_the_image_has_no_tag_but_its_version() {
     let (registry, copy) = (Registry::start(), copy_with_script("publish-image"));

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::{Setup, run_command, wait_until};
+use crate::harness::{Setup, TestDisk, run_command, wait_until};
 
 const SHIM: &str = r#"
 #define _GNU_SOURCE
@@ -161,4 +161,21 @@ fn a_file_system_without_locks_is_named_and_is_no_process_that_serves() {
                     which files can be locked";
     wait_until("the log has it", || gateway.stderr().contains(expected));
     assert!(!gateway.stderr().contains("another process"), "{}", gateway.stderr());
+}
+
+/// systemd's `ProcSubset=pid` mounts such a `/proc`.
+#[test]
+fn a_hidden_boot_id_is_told_because_a_restart_then_trusts_the_clock() {
+    let namespace = TestDisk::in_memory("64k");
+    let prefix = namespace.namespace_command_prefix();
+    let prefix: Vec<&str> = prefix.iter().map(String::as_str).collect();
+    let mount = [&prefix[1..], &["mount", "-t", "proc", "-o", "subset=pid", "proc", "/proc"]];
+    run_command(Command::new(prefix[0]).args(mount.concat())).expect(0);
+    let gateway = Setup::new().run_under(&prefix).start();
+    let created = gateway.setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let told = "expected the boot id in /proc/sys/kernel/random/boot_id, but found No such file";
+    assert!(created.stderr.contains(told), "{}", created.stderr);
+    let ready = gateway.readyz();
+    assert_eq!(ready.status, 200);
+    assert!(ready.json()["degraded"].to_string().contains(told), "{}", ready.text());
 }
