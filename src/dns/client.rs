@@ -217,10 +217,7 @@ fn extract_mx_record(data: &RData) -> Option<MxRecord> {
     let RData::MX(mx) = data else { return None };
     let host = mx.exchange.to_ascii().to_ascii_lowercase();
     let host = host.trim_end_matches('.').to_owned();
-    // A name with other bytes is not a host name, and a list can't contain it.
-    let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    let is_host = host.bytes().all(is_host_byte);
-    is_host.then_some(MxRecord { preference: mx.preference, host })
+    Some(MxRecord { preference: mx.preference, host })
 }
 
 fn answer_from_lookup<T>(lookup: &Lookup, extract: impl Fn(&RData) -> Option<T>) -> DnsAnswer<T> {

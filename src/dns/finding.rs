@@ -165,12 +165,23 @@ pub(super) fn interpret_mx(answer: DnsAnswer<MxRecord>) -> MxInterpretation {
     if records.iter().all(|mx| mx.host.is_empty()) {
         return MxInterpretation::Finding(DnsFinding::from_mx_value(".", ttl, false));
     }
-    records.retain(|mx| !mx.host.is_empty());
+    records.retain(|mx| may_be_mail_host(&mx.host));
+    if records.is_empty() {
+        let why = "an MX record without the name of a host".to_owned();
+        return MxInterpretation::Finding(DnsFinding::Unknown(why));
+    }
     records.sort_unstable();
     records.dedup_by(|a, b| a.host == b.host);
     let host_count = records.len();
     let hosts = records.into_iter().take(MAX_CHECKED_HOSTS).map(|mx| mx.host).collect();
     MxInterpretation::Hosts(hosts, host_count, ttl)
+}
+
+/// Whether a list may contain this MX host. A name of one label is no public host, and could be taken
+/// for a special value such as `nxdomain`; `localhost` is the special value of its meaning.
+fn may_be_mail_host(host: &str) -> bool {
+    let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    (host.contains('.') || host == "localhost") && host.bytes().all(is_host_byte)
 }
 
 /// The finding from a name's MX hosts: the first host that is not dead. If all hosts are dead, the
@@ -247,6 +258,21 @@ mod tests {
             interpret_with_reachable_hosts(DnsAnswer::Records(beside, 600)),
             mx_finding("a.test", 600)
         );
+    }
+
+    #[test]
+    fn an_mx_host_that_is_no_public_host_decides_nothing() {
+        let interpret = |hosts: &[&str]| {
+            let records = hosts.iter().map(|host| mx(10, host)).collect();
+            interpret_with_reachable_hosts(DnsAnswer::Records(records, 600))
+        };
+        for host in ["a*b.test", "nxdomain", "parked", "address"] {
+            for hosts in [&[host][..], &[host, ""]] {
+                assert_eq!(interpret(hosts).outcome_label(), "unknown", "{hosts:?}");
+            }
+            assert_eq!(interpret(&[host, "a.test"]), mx_finding("a.test", 600), "{host}");
+        }
+        assert_eq!(interpret(&["localhost"]), mx_finding("localhost", 600));
     }
 
     #[test]
