@@ -60,7 +60,7 @@ fn bench_key_lookup(c: &mut Criterion) {
     group.bench_function("baseline: SHA-256 of the token", |b| {
         b.iter(|| riskgate::keys::sha256(token_cycle.next().expect("a token")));
     });
-    let present = |value| PresentedKey::bearer(std::iter::once(value));
+    let present = |value| PresentedKey::read_bearer(std::iter::once(value));
     let mut token_cycle = tokens.iter().cycle();
     group.bench_function("known", |b| {
         b.iter(|| {

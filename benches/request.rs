@@ -274,7 +274,7 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
             let head =
                 parse_request_head(request, 0, &LIMITS).expect("a head").expect("a complete one");
             let now = state.ledger.believed_now();
-            let sent = PresentedKey::bearer(head.fields.authorization.into_iter());
+            let sent = PresentedKey::read_bearer(head.fields.authorization.into_iter());
             let lease = authenticate_client(ring, sent, now).expect("a key").account.lease.clone();
             let month = state.ledger.month_to_charge(now);
             calls.spawn(async move { state.ledger.charge(&lease, month, 1).await.is_ok() });

@@ -1,4 +1,4 @@
-//! The gates that every request passes, for any Pingora proxy to mount.
+//! The gates in front of the upstream servers, for any Pingora proxy to mount.
 //!
 //! Owns the order of the gates, and the state by which a request is judged. A [`Gate`] answers
 //! requests for riskgate's own routes, refuses requests, or lets them pass with a permit. A `Gate`

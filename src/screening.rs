@@ -1,4 +1,5 @@
-//! Reads the values of named fields out of the body of a posted form, as a server would read them.
+//! Reads the values of named fields out of the body of a posted form and out of a query, as a
+//! server would read them.
 //!
 //! Servers read unusual bodies in different ways. So this module returns the values that it has
 //! read, and says whether some server may read other values. It does no I/O, and judges no value.

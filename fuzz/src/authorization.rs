@@ -22,7 +22,7 @@ const EXPIRED_KEY: &str = "rg_expired456789abcdefghijABCDEFGHI";
 pub fn check_input(data: &[u8]) {
     let headers: Vec<Vec<u8>> =
         data.split(|byte| *byte == b'\n').take(3).map(replace_key_placeholder).collect();
-    let presented = PresentedKey::bearer(headers.iter().map(Vec::as_slice));
+    let presented = PresentedKey::read_bearer(headers.iter().map(Vec::as_slice));
     let found = authenticate_client(&KEY_RING, presented, NOW_UNIX_SECONDS);
     let expected = match &headers[..] {
         [header] => parse_bearer_token(header).is_some_and(|token| token == VALID_KEY),

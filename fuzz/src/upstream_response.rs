@@ -6,7 +6,7 @@ use riskgate::exchange::forwarding::AllowedResponseFields;
 use riskgate::exchange::{InformationalResponseCounter, MalformedResponse};
 use riskgate::message::response::CommonHeaders;
 use riskgate::proxy::upstream::{
-    ClientHeader, Http1Header, Http2Header, ResponseContext, forward_response_head,
+    ClientResponseHeader, Http1Header, Http2Header, ResponseContext, forward_response_head,
 };
 
 /// The header, the data of the body, true if the response was truncated, and the number of bytes
@@ -63,7 +63,7 @@ fn forward_over_http1(answer: &[u8], is_head: bool, part: usize) -> ForwardedRes
 }
 
 /// Forwards a response that arrives in parts of this size and then ends.
-fn forward_response_in_parts<H: ClientHeader + Default>(
+fn forward_response_in_parts<H: ClientResponseHeader + Default>(
     answer: &[u8],
     is_head: bool,
     part: usize,

@@ -69,7 +69,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     for warning in inputs.config.warnings(has_origins) {
         print_message(format!("warning: {warning}"));
     }
-    for problem in upstreams.problems() {
+    for problem in upstreams.list_name_problems() {
         print_message(format!("warning: upstream.servers: {problem}"));
     }
     for warning in inputs.table.warnings(now) {

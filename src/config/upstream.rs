@@ -85,8 +85,9 @@ impl Settings {
     /// Warns of upstream servers that are riskgate itself.
     pub(super) fn warn_of_own_servers(&mut self, startup: &StartupConfig) {
         let own = [Some(startup.http), startup.https];
-        let is_own =
-            |server: &&ServerName| own.iter().flatten().any(|listener| server.is_at(*listener));
+        let is_own = |server: &&ServerName| {
+            own.iter().flatten().any(|listener| server.is_listener_at(*listener))
+        };
         for server in startup.upstream.servers.iter().filter(is_own) {
             let problem = format!(
                 "expected another server than riskgate itself, but found {server}, where riskgate \

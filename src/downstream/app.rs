@@ -44,7 +44,8 @@ where
     P::CTX: Send + Sync,
 {
     /// Creates an app in front of `proxy`. Requests that the app refuses are counted and logged by
-    /// `gate`. The fast path forwards requests to `upstreams`.
+    /// `gate`. The fast path forwards requests to `upstreams`. The listener counts in `tracker`
+    /// until [`ServerApp::cleanup`].
     pub fn new(
         proxy: Arc<HttpProxy<P>>,
         gate: Gate,
@@ -59,7 +60,7 @@ where
     }
 
     /// Makes the app redirect each client to HTTPS at this port, and serve nothing else.
-    pub fn redirecting_to(mut self, https_port: u16) -> DownstreamApp<P> {
+    pub fn with_https_redirect(mut self, https_port: u16) -> DownstreamApp<P> {
         self.redirect_port = Some(https_port);
         self
     }
@@ -81,8 +82,8 @@ where
         if let Some(proxies) = proxies {
             self.refuse_unless_trusted(&client_io, proxies)?;
         }
-        // A connection counts before it sends a byte. With the PROXY protocol, the client is known
-        // only after the PROXY header.
+        // A connection counts for its client before it sends a byte. With the PROXY protocol, the
+        // client is known only after the PROXY header.
         let mut _address_guard = match proxies {
             None => self.track_client(&client_io)?,
             Some(_) => None,
@@ -193,8 +194,9 @@ where
         }
     }
 
-    /// Counts and logs a connection without a valid PROXY header from a trusted proxy. The caller
-    /// closes the connection. Always returns `None`.
+    /// Counts a connection that does not start with a PROXY header of a trusted proxy. Logs the
+    /// connection, unless riskgate has just logged another. The caller closes the connection.
+    /// Always returns `None`.
     fn refuse_without_proxy_header(&self, client_io: &ClientIo, found: &str) -> Option<()> {
         if self.proxy_header_log.begin_if_due() {
             let peer = client_io.peer_address();

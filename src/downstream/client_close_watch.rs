@@ -14,7 +14,7 @@ use super::client_io::ClientIo;
 use crate::support::peer_close::PeerClose;
 
 /// How often riskgate asks whether a client has left.
-pub const LEFT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+pub const CLIENT_LEFT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long riskgate waits for a response to begin once its client has closed its sending side.
 /// Such a client may still wait for the response, or may have left.
 const HALF_CLOSED_WAIT: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ impl ClientCloseWatch {
             if has_left {
                 return Poll::Ready(());
             }
-            self.next_check.as_mut().reset(Instant::now() + LEFT_CHECK_INTERVAL);
+            self.next_check.as_mut().reset(Instant::now() + CLIENT_LEFT_CHECK_INTERVAL);
         }
         Poll::Pending
     }

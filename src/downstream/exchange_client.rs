@@ -6,21 +6,21 @@ use tokio::time::Instant;
 
 use crate::gate::RequestContext;
 use crate::message::response::Reply;
-use crate::proxy::upstream::ClientHeader;
+use crate::proxy::upstream::ClientResponseHeader;
 
 /// The client of an exchange: a connection of HTTP/1.1, or a stream of HTTP/2. Only HTTP/1.1 uses
 /// `should_close`: a connection of HTTP/2 ends with GOAWAY.
 pub trait ExchangeClient: Send {
     /// The header of a response.
-    type Header: ClientHeader;
+    type Header: ClientResponseHeader;
 
     /// Returns an empty header for a response.
     fn begin_header(&mut self) -> Self::Header;
 
-    /// Waits until the client gives up its request. Over HTTP/1.1,
+    /// Waits until the client has given up its request. Over HTTP/1.1,
     /// [`ClientCloseWatch`](super::client_close_watch::ClientCloseWatch) decides that, by a timer.
-    /// Without `with_timer`, this method never notices a client of HTTP/1.1. A stream of HTTP/2
-    /// needs no timer.
+    /// Without `with_timer`, this method never notices that a client of HTTP/1.1 has left. A stream
+    /// of HTTP/2 needs no timer.
     fn wait_until_gone(&mut self, with_timer: bool) -> impl Future<Output = ()> + Send;
 
     /// Sets the header of a server's response. riskgate sends the header with the first bytes of

@@ -56,8 +56,9 @@ pub struct WaitingRequest<'r> {
     ctx: RequestContext,
 }
 
-/// A request for an upstream server. It has passed the gates; if it has a body, all but the quota.
-pub struct ProxyRequest {
+/// A request for an upstream server. The request has passed the gates. If its method takes a body,
+/// it has passed all gates but the quota.
+pub struct RequestForUpstream {
     /// The state of the request.
     pub ctx: RequestContext,
     /// The length of the request's header, in bytes.
@@ -90,7 +91,7 @@ pub enum NextAction {
     Close,
     /// Forward this request, which is at the front of the bytes not consumed, to an upstream
     /// server.
-    Proxy(Box<ProxyRequest>),
+    Proxy(Box<RequestForUpstream>),
     /// Send the buffered responses, and discard the body of a refused request.
     Discard(SmallBody),
     /// Fall back to the Pingora path with the bytes not consumed.
@@ -155,7 +156,7 @@ impl FastPath {
                     }
                 }
                 Judgement::Decided(GateDecision::Forward) => {
-                    let request = Box::new(ProxyRequest::new(&request.head, ctx));
+                    let request = Box::new(RequestForUpstream::new(&request.head, ctx));
                     return (consumed, BatchEnd::Next(NextAction::Proxy(request)));
                 }
                 Judgement::MustWait(route) => {
@@ -192,7 +193,7 @@ impl FastPath {
             // The request is for no upstream server. The Pingora path answers it.
             None => (0, NextAction::Fallback),
             Some(Ok(route)) => {
-                let mut request = ProxyRequest::new(&request.head, ctx);
+                let mut request = RequestForUpstream::new(&request.head, ctx);
                 request.uncharged = Some((body, route));
                 (0, NextAction::Proxy(Box::new(request)))
             }
@@ -221,7 +222,7 @@ impl FastPath {
                 (request.header.len(), if closes { NextAction::Close } else { NextAction::Flush })
             }
             GateDecision::Forward => {
-                (0, NextAction::Proxy(Box::new(ProxyRequest::new(&request.head, ctx))))
+                (0, NextAction::Proxy(Box::new(RequestForUpstream::new(&request.head, ctx))))
             }
         }
     }
@@ -252,9 +253,9 @@ impl FastPath {
     }
 }
 
-impl ProxyRequest {
-    fn new(head: &RequestHead<'_>, ctx: RequestContext) -> ProxyRequest {
-        ProxyRequest {
+impl RequestForUpstream {
+    fn new(head: &RequestHead<'_>, ctx: RequestContext) -> RequestForUpstream {
+        RequestForUpstream {
             ctx,
             header_length: head.head_length,
             wants_close: head.fields.wants_close,

@@ -9,7 +9,7 @@ use super::boxed::box_future;
 use super::client_io::{ClientIo, LINGER_TIMEOUT};
 use super::context::ListenerContext;
 use super::fast_path::{BatchEnd, FastPath, NextAction};
-use super::http1_exchange::{ConnectionDisposition, proxy_request};
+use super::http1_exchange::{ConnectionDisposition, forward_request};
 use super::idle_wait::{IdleOutcome, IdleWait};
 use super::options::DownstreamOptions;
 
@@ -65,7 +65,8 @@ pub(super) async fn serve_fast_path(
         let batch_length = out.len();
         let disposition = match action {
             NextAction::Proxy(request) => {
-                box_future(|| proxy_request(context, client_io, &mut fast_path, request, out)).await
+                box_future(|| forward_request(context, client_io, &mut fast_path, request, out))
+                    .await
             }
             _ if !client_io.send_bytes(&out, write_timeout, None).await => Broken,
             other => continue_connection(client_io, other, header_timeout).await,

@@ -22,7 +22,7 @@ use crate::gate::{AttemptRecords, Head, RequestContext, UnchargedRoute};
 use crate::message::response::Reply;
 use crate::proxy::request_body::HoldError;
 use crate::proxy::upstream::{
-    ClientHeader, CountedAttempts, ExchangeDeadline, ResponseContext, ResponseHead,
+    ClientResponseHeader, CountedAttempts, ExchangeDeadline, ResponseContext, ResponseHead,
     UpstreamConnection, forward_response_head, wait_at_most_until,
 };
 use crate::screening::ReceivedBody;
@@ -76,7 +76,7 @@ pub(super) async fn charge_and_screen<'h>(
 ) -> Result<Bytes, Option<Reply>> {
     let gate = &context.gate;
     let bytes = received.map_err(|error| match error.into_refusal() {
-        Ok(refusal) => Some(gate.finish_with_refusal(&refusal, ctx).closing_connection()),
+        Ok(refusal) => Some(gate.finish_with_refusal(&refusal, ctx).with_connection_close()),
         Err(_) => {
             ctx.set_aborted_outcome();
             None
@@ -161,8 +161,9 @@ pub(super) async fn send_reply<C: ExchangeClient>(
     ExchangeEnd::Aborted { is_client_gone: true }
 }
 
-impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
-    /// Asks servers until the deadline has passed or the client has left.
+impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
+    /// Like [`Exchange::fetch_response_head`], but gives up once the deadline has passed or the
+    /// client has left.
     async fn fetch_response_head_before(
         &mut self,
         deadline: &ExchangeDeadline,
@@ -174,7 +175,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
             loop {
                 // Only one timer runs at a time: a second timer would cost as much as a look-up.
                 let limit = match watches_client {
-                    true => deadline.at(),
+                    true => deadline.passes_at(),
                     false => deadline.at_latest_after(UNWATCHED_WAIT),
                 };
                 let fetched = tokio::select! {
@@ -223,7 +224,7 @@ impl<'h, H: Head<'h>, R: ClientHeader> Exchange<'_, H, R> {
             return Err(Failure::Internal);
         };
         let server = self.context.upstreams.select_server().ok_or(Failure::NotStarted)?;
-        self.attempts.ask(server);
+        self.attempts.mark_asked(server);
         let connected =
             self.context.upstreams.reuse_or_connect(server, self.attempts.is_retry()).await;
         let mut connection = connected.map_err(|_| Failure::Connect)?;

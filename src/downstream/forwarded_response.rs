@@ -1,7 +1,8 @@
 //! The response of an upstream server, on its way to the client.
 //!
-//! While the client reads nothing, riskgate reads on, up to [`MAX_BYTES_READ_AHEAD`]. Once the
-//! whole response has arrived, the server is free for other exchanges, even if the client is slow.
+//! While the client reads nothing, riskgate reads on, up to about [`MAX_BYTES_READ_AHEAD`], as long
+//! as memory is left. Once the whole response has arrived, the server is free for other exchanges,
+//! even if the client is slow.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -19,7 +20,8 @@ use crate::proxy::upstream::{
 
 /// The space reserved for one read of a response body, in bytes.
 const BODY_READ_BYTES: usize = 16 * 1024;
-/// The most bytes of a response that riskgate reads while the client reads nothing.
+/// Once riskgate has read this many bytes of a response while the client read nothing, riskgate
+/// waits for the client.
 const MAX_BYTES_READ_AHEAD: usize = 256 * 1024;
 
 /// A response whose header is written for the client, and whose body is still to be forwarded.
@@ -101,7 +103,7 @@ impl<'c> ForwardedResponse<'c> {
             let read = tokio::select! {
                 biased;
                 () = client.wait_until_gone(true) => return Err(Failure::Client),
-                read = deadline.limit(connection.read(BODY_READ_BYTES)) => read,
+                read = deadline.wait_within(connection.read(BODY_READ_BYTES)) => read,
             };
             match read {
                 Ok(Ok(0)) => {
@@ -203,7 +205,7 @@ impl<'c> ForwardedResponse<'c> {
         }
     }
 
-    /// Lets other exchanges use the server, which has sent the whole response.
+    /// Lets other exchanges use the server, which sends nothing more in this exchange.
     fn free_server(&mut self) {
         self.permit = None;
         let Some(connection) = self.connection.take() else { return };

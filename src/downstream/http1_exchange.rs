@@ -7,11 +7,11 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::boxed::box_future;
-use super::client_close_watch::{ClientCloseWatch, LEFT_CHECK_INTERVAL};
+use super::client_close_watch::{CLIENT_LEFT_CHECK_INTERVAL, ClientCloseWatch};
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
 use super::exchange_client::ExchangeClient;
-use super::fast_path::{FastPath, ProxyRequest};
+use super::fast_path::{FastPath, RequestForUpstream};
 use super::fast_path_exchange::{
     ExchangeEnd, RequestToForward, charge_and_screen, exchange_with_server, send_reply,
 };
@@ -46,11 +46,11 @@ struct Http1Client<'c> {
 /// Sends `pending_output`, the responses to the client's earlier requests, then forwards the
 /// request and its response. The request stays in its box: without the box, each call would copy
 /// the whole request into the future of this function.
-pub(super) async fn proxy_request(
+pub(super) async fn forward_request(
     context: &ListenerContext,
     client_io: &mut ClientIo,
     fast_path: &mut FastPath,
-    mut request: Box<ProxyRequest>,
+    mut request: Box<RequestForUpstream>,
     pending_output: Vec<u8>,
 ) -> ConnectionDisposition {
     let header = client_io.read_buf.split_to(request.header_length);
@@ -72,7 +72,9 @@ pub(super) async fn proxy_request(
         None => Ok(None),
         Some((body, route)) => {
             let client_io = &mut *client.client_io;
-            let admitted = box_future(|| receive_body(context, client_io, head, body, route, ctx));
+            let admitted = box_future(|| {
+                receive_charge_and_screen(context, client_io, head, body, route, ctx)
+            });
             admitted.await.map(|body| Some(body).filter(|_| request.announces_body))
         }
     };
@@ -102,7 +104,7 @@ pub(super) async fn proxy_request(
 
 /// Receives the body of a request, charges the call, and screens the form: see
 /// [`charge_and_screen`].
-async fn receive_body(
+async fn receive_charge_and_screen(
     context: &ListenerContext,
     client_io: &mut ClientIo,
     head: ParsedBytes<'_>,
@@ -130,7 +132,7 @@ impl ExchangeClient for Http1Client<'_> {
         }
         let has_response_begun = self.has_response_begun;
         // Before a response has begun, the caller has already waited for `UNWATCHED_WAIT`.
-        let wait = if has_response_begun { LEFT_CHECK_INTERVAL } else { Duration::ZERO };
+        let wait = if has_response_begun { CLIENT_LEFT_CHECK_INTERVAL } else { Duration::ZERO };
         let mut watch = ClientCloseWatch::with_first_check_after(wait);
         poll_fn(|context| watch.poll_client_left(self.client_io, has_response_begun, context)).await
     }

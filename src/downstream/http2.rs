@@ -26,7 +26,7 @@ use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::time::{Instant, timeout};
 
-use active_requests::{ActiveRequestGuard, ActiveRequests};
+use active_requests::{ActiveRequestCounter, ActiveRequestGuard};
 use fast_path::{RequestGuards, serve_or_return};
 
 use super::client_io::{ClientIo, FrameMeter};
@@ -34,7 +34,7 @@ use super::context::ListenerContext;
 use super::options::DownstreamOptions;
 use crate::gate::{ConnectionFacts, Gate, LoggedHead};
 use crate::message::request_head::{
-    MAX_DIVIDED_COOKIE_BYTES, check_http2_request, join_cookie_fields,
+    DIVIDED_COOKIES_OVERHEAD_BYTES, check_http2_request, join_cookie_fields,
 };
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
@@ -51,6 +51,7 @@ const MAX_REMEMBERED_RESETS: usize = 1024;
 /// For how long riskgate remembers a stream that it has reset.
 const RESET_MEMORY_TIME: Duration = Duration::from_secs(10);
 /// The most requests on one connection that Pingora finds malformed before riskgate sees them.
+/// After more such requests, riskgate closes the connection.
 const MAX_MALFORMED_REQUESTS: usize = 32;
 /// The most requests that riskgate accepts before it answers the first of them.
 const MAX_BATCHED_REQUESTS: usize = 32;
@@ -70,7 +71,7 @@ fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     // The h2 crate refuses longer headers without a log line, and without the fields of riskgate's
     // responses. So it accepts far more than riskgate, which then refuses the request itself.
     let header_list_bytes =
-        HEADER_LIST_FACTOR * (app.request_limits.header_bytes + MAX_DIVIDED_COOKIE_BYTES);
+        HEADER_LIST_FACTOR * (app.request_limits.header_bytes + DIVIDED_COOKIES_OVERHEAD_BYTES);
     options
         .max_concurrent_streams(app.max_streams)
         .max_header_list_size(u32::try_from(header_list_bytes).unwrap_or(u32::MAX))
@@ -105,7 +106,7 @@ pub(super) async fn serve_http2<P>(
     let Ok(Ok(mut h2_conn)) = timeout(context.options.header_timeout, handshake).await else {
         return;
     };
-    let active_requests = ActiveRequests::new();
+    let active_requests = ActiveRequestCounter::new();
     let mut connection = Http2Connection {
         proxy,
         context,
@@ -163,7 +164,7 @@ struct Http2Connection<'c, P> {
     digest: &'c Arc<Digest>,
     facts: &'c ConnectionFacts,
     frame_meter: &'c FrameMeter,
-    active_requests: &'c Arc<ActiveRequests>,
+    active_requests: &'c Arc<ActiveRequestCounter>,
     is_closing: bool,
     has_had_request: bool,
     /// The time for which the connection may be idle from now on; `None` if it has not changed.

@@ -2,8 +2,9 @@
 //!
 //! A `RequestIo` yields the bytes of the request's body and no later bytes. If the body is chunked,
 //! a `RequestIo` writes the data again in chunks that every parser reads alike. If the client waits
-//! for 100 Continue, a `RequestIo` sends it when Pingora first reads the body. A `RequestIo` never
-//! closes the connection: when it is dropped, the connection returns to its owner.
+//! for 100 Continue, a `RequestIo` sends the 100 when Pingora first reads the body, unless bytes of
+//! the body have arrived. A `RequestIo` never closes the connection: when it is dropped, the
+//! connection returns to its owner.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::client_close_watch::{ClientCloseWatch, LEFT_CHECK_INTERVAL};
+use super::client_close_watch::{CLIENT_LEFT_CHECK_INTERVAL, ClientCloseWatch};
 use super::client_io::ClientIo;
 use crate::message::chunks::{ChunkDecoder, ChunkSyntax, LAST_CHUNK, MalformedChunks, write_chunk};
 use crate::message::request_head::RequestBodyFraming;
@@ -215,7 +216,7 @@ impl AsyncRead for RequestIo {
             // further byte belongs to this request, so the read stays pending until the client has
             // left.
             let _ = client_io.poll_send_buffered(context);
-            let new_watch = || ClientCloseWatch::with_first_check_after(LEFT_CHECK_INTERVAL);
+            let new_watch = || ClientCloseWatch::with_first_check_after(CLIENT_LEFT_CHECK_INTERVAL);
             let watch = this.close_watch.get_or_insert_with(new_watch);
             let left = watch.poll_client_left(client_io, this.has_response_begun, context);
             // A read of no bytes would not end the exchange, so this read returns an error.

@@ -9,7 +9,7 @@ pub const MAX_ATTEMPTS: usize = 2;
 /// What failed in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// riskgate asked no server: too many exchanges are under way, or there is no server.
+    /// riskgate asked no server, for example because too many exchanges are under way.
     NotStarted,
     /// No connection could be opened, so no server has seen the request.
     Connect,
@@ -37,10 +37,10 @@ pub enum Failure {
 /// How an exchange without a whole response ends for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailedEnd {
-    /// The client gets this refusal, and its connection closes.
+    /// The client gets this refusal.
     Refuse(Refusal),
-    /// The client gets nothing more, and its connection closes before the response is complete.
-    /// Either the client has left, or it has a part of the response, which must not look complete.
+    /// The client gets nothing more. Either the client has left, or it has a part of the response,
+    /// which must not look complete.
     Abort,
 }
 
@@ -55,7 +55,7 @@ pub struct Attempts {
 
 impl Attempts {
     /// Makes the state of an exchange whose last attempt has a connection to a server.
-    pub fn last_connected() -> Attempts {
+    pub fn with_connected_last_attempt() -> Attempts {
         Attempts { count: MAX_ATTEMPTS, is_connected: true }
     }
 
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_response_that_has_started_is_aborted_after_every_failure() {
         for failure in ALL_FAILURES {
-            let end = Attempts::last_connected().end_after(failure, true, true);
+            let end = Attempts::with_connected_last_attempt().end_after(failure, true, true);
             assert_eq!(end, FailedEnd::Abort, "{failure:?}");
         }
     }
@@ -174,8 +174,9 @@ mod tests {
     #[test]
     fn a_client_that_is_still_connected_gets_a_response_after_its_own_failure() {
         for is_past_deadline in [false, true] {
-            let end =
-                |failure| Attempts::last_connected().end_after(failure, is_past_deadline, false);
+            let end = |failure| {
+                Attempts::with_connected_last_attempt().end_after(failure, is_past_deadline, false)
+            };
             assert_eq!(end(Failure::Client), FailedEnd::Abort);
             for (fault, refusal) in [
                 (BodyFault::Malformed, Refusal::BadRequest),
@@ -185,7 +186,8 @@ mod tests {
                 assert_eq!(end(Failure::RequestBody(fault)), FailedEnd::Refuse(refusal));
             }
         }
-        let internal = Attempts::last_connected().end_after(Failure::Internal, true, false);
+        let internal =
+            Attempts::with_connected_last_attempt().end_after(Failure::Internal, true, false);
         assert_eq!(internal, FailedEnd::Refuse(Refusal::Internal));
     }
 }

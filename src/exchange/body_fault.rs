@@ -8,7 +8,7 @@ use crate::message::chunks::MalformedChunks;
 use crate::model::refusal::Refusal;
 
 /// The type of Pingora's error for a body that is longer than `listen.max_body_bytes`.
-const TOO_LONG: ErrorType = ErrorType::new("RequestBodyTooLong");
+const TOO_LONG_ERROR: ErrorType = ErrorType::new("RequestBodyTooLong");
 
 /// Why a request's body can't be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +31,14 @@ impl BodyFault {
                 Some(BodyFault::Malformed)
             }
             ErrorType::ReadTimedout => Some(BodyFault::TooSlow),
-            kind if *kind == TOO_LONG => Some(BodyFault::TooLong),
+            kind if *kind == TOO_LONG_ERROR => Some(BodyFault::TooLong),
             _ => None,
         }
     }
 
     /// The error for a body that is longer than `listen.max_body_bytes`.
     pub fn too_long_error() -> Box<Error> {
-        Error::new_down(TOO_LONG)
+        Error::new_down(TOO_LONG_ERROR)
     }
 
     /// The refusal that the client gets.

@@ -35,7 +35,7 @@ static TRACEPARENT_FIELD: FieldName = FieldName::new(TRACEPARENT, "traceparent: 
 /// Which `Host` an upstream server gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostChoice<'c> {
-    /// `upstream.host`, or the address of the server if the config has no `upstream.host`.
+    /// The host that the caller names for the server: `upstream.host`, or the server's address.
     OfServer,
     /// The client's `Host`. If the client sent none, the server gets [`HostChoice::OfServer`].
     OfClient,
@@ -69,7 +69,7 @@ pub struct ClientInfo<'c> {
     pub traceparent: Option<[u8; TRACEPARENT_LENGTH]>,
     /// Whether riskgate began the trace. Then the client's `tracestate` belongs to another trace.
     pub is_new_trace: bool,
-    /// What screening found in the body; `None` if riskgate tells the server nothing about it.
+    /// What screening found in the request; `None` if riskgate tells the server nothing about it.
     pub screening: Option<ScreeningFacts<'c>>,
 }
 
@@ -113,7 +113,7 @@ pub fn prepare_upstream_request(
         request.set_raw_path(upstream_target)?;
     }
     join_cookie_fields(request)?;
-    remove_hop_by_hop_fields(request);
+    remove_connection_and_listed_fields(request);
     let is_dropped =
         |name: &&HeaderName| !client_info.is_request_field_forwarded(name.as_str().as_bytes());
     let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
@@ -130,9 +130,9 @@ pub fn prepare_upstream_request(
     result
 }
 
-/// Removes `Connection` and the fields that it lists. `X-Forwarded-` fields stay even if
-/// `Connection` lists them: a client could list them to erase what a trusted proxy added.
-pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
+/// Removes `Connection` and the fields that `Connection` lists, but no `X-Forwarded-` fields: a
+/// client could list these to erase what a trusted proxy added.
+pub fn remove_connection_and_listed_fields(request: &mut RequestHeader) {
     if !request.headers.contains_key(CONNECTION) {
         return;
     }

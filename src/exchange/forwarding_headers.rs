@@ -98,10 +98,10 @@ impl<'r> ReceivedForwardingInfo<'r> {
     }
 
     /// Passes the `X-Forwarded-` fields for the upstream server to `put`. `X-Forwarded-For` lists
-    /// the received addresses and, at the end, the peer's address. The other fields have the values
-    /// of the client's own connection to the first trusted proxy. If trusted proxies report in
-    /// `Forwarded`, riskgate ignores received `X-Forwarded-` fields: such proxies pass the fields
-    /// that a client has written.
+    /// the received addresses and, at the end, the peer's address. The other fields describe the
+    /// connection that the client made: to the first trusted proxy, or to riskgate. If trusted
+    /// proxies report in `Forwarded`, riskgate ignores received `X-Forwarded-` fields: such proxies
+    /// pass the fields that a client has written.
     pub fn write_x_forwarded_fields(
         &self,
         client: &ClientConnection<'_>,
@@ -174,7 +174,7 @@ struct TrustedChain {
 
 impl TrustedChain {
     /// Reads the elements from the right, up to and including the first hop that is no trusted
-    /// proxy.
+    /// proxy. Stops earlier at an element that names no valid address.
     fn read_forwarded(lines: &[&[u8]], trusted_proxies: &Networks) -> TrustedChain {
         let mut chain = TrustedChain::default();
         let elements = lines.iter().rev().flat_map(|line| elements_from_right(line));

@@ -105,7 +105,7 @@ impl<'r> ResponseFraming<'r> {
     }
 
     /// Returns where the body of a final response with this status ends.
-    pub fn body(&self, status: u16, is_head_method: bool) -> BodyFraming {
+    pub fn body_framing(&self, status: u16, is_head_method: bool) -> BodyFraming {
         match (self.is_chunked, self.content_length) {
             _ if is_head_method || matches!(status, 204 | 304) => BodyFraming::Empty,
             (true, _) => BodyFraming::Chunked,
@@ -214,14 +214,14 @@ mod tests {
         };
         for (status, is_head_method) in [(200, true), (204, false), (304, false)] {
             for (is_chunked, length) in [(true, None), (false, Some(5)), (false, None)] {
-                let framing = framing(is_chunked, length).body(status, is_head_method);
+                let framing = framing(is_chunked, length).body_framing(status, is_head_method);
                 assert_eq!(framing, BodyFraming::Empty);
             }
         }
-        assert_eq!(framing(true, Some(5)).body(200, false), BodyFraming::Chunked);
-        assert_eq!(framing(false, Some(5)).body(200, false), BodyFraming::Length(5));
-        assert_eq!(framing(false, Some(0)).body(200, false), BodyFraming::Empty);
-        assert_eq!(framing(false, None).body(200, false), BodyFraming::UntilClose);
+        assert_eq!(framing(true, Some(5)).body_framing(200, false), BodyFraming::Chunked);
+        assert_eq!(framing(false, Some(5)).body_framing(200, false), BodyFraming::Length(5));
+        assert_eq!(framing(false, Some(0)).body_framing(200, false), BodyFraming::Empty);
+        assert_eq!(framing(false, None).body_framing(200, false), BodyFraming::UntilClose);
         assert!(may_have_framing_fields(304) && !may_have_framing_fields(204));
     }
 }

@@ -20,7 +20,8 @@ pub struct AddressFacts {
     pub is_about_local_part: bool,
     /// What is known about the domain; `None` for a text that is no address.
     pub of_domain: Option<DomainFacts>,
-    /// Whether the address belongs to a function or a machine; `None` without a local part.
+    /// Whether the address belongs to a function or a machine; `None` if the facts are about no
+    /// whole address.
     pub is_role: Option<bool>,
     /// The sign-up; `None` if riskgate makes no inbox id for it.
     pub sign_up: Option<SignUp>,

@@ -1,7 +1,7 @@
-//! Admission: the key gate, then the origin gate, then the quota gate.
+//! Admission: the rules of the gates for the key, the origin and the quota.
 //!
-//! Owns the rules of the three gates; only this module makes a [`Permit`]. Its functions take the
-//! key ring, header values and the time from the caller, write no response and choose no route.
+//! Only this module makes a [`Permit`]. Its functions take the key ring, header values and the time
+//! from the caller, write no response and choose no route.
 
 use std::sync::Arc;
 
@@ -40,29 +40,29 @@ pub struct PresentedKey<'h>(Option<&'h [u8]>);
 
 impl<'h> PresentedKey<'h> {
     /// Reads the key in exactly one `Authorization: Bearer <key>`.
-    pub fn bearer(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
+    pub fn read_bearer(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
         PresentedKey(bearer_credentials(values).filter(|token| is_single_token(token)))
     }
 
     /// Reads the key in a field that contains only the key, or in `Authorization`. If the request
     /// has both fields, they must contain the same key.
-    pub fn bare_or_bearer(
+    pub fn read_bare_or_bearer(
         bare_values: impl Iterator<Item = &'h [u8]>,
         authorization_values: impl Iterator<Item = &'h [u8]>,
     ) -> PresentedKey<'h> {
         let mut bare_values = bare_values.peekable();
         let mut authorization_values = authorization_values.peekable();
         if bare_values.peek().is_none() {
-            return PresentedKey::bearer(authorization_values);
+            return PresentedKey::read_bearer(authorization_values);
         }
-        let bare = PresentedKey::bare(bare_values);
+        let bare = PresentedKey::read_bare(bare_values);
         let is_contradicted = authorization_values.peek().is_some()
-            && PresentedKey::bearer(authorization_values).0 != bare.0;
+            && PresentedKey::read_bearer(authorization_values).0 != bare.0;
         if is_contradicted { PresentedKey(None) } else { bare }
     }
 
     /// Reads the key in a field that occurs once and contains only the key.
-    pub fn bare(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
+    pub fn read_bare(values: impl Iterator<Item = &'h [u8]>) -> PresentedKey<'h> {
         let value = value_if_single(values);
         PresentedKey(value.map(<[u8]>::trim_ascii).filter(|token| is_single_token(token)))
     }
@@ -93,9 +93,9 @@ fn is_single_token(token: &[u8]) -> bool {
         && (16..=256).contains(&token.len())
 }
 
-/// The second gate checks `Origin`. If the key lists origins, a request passes with one of these
-/// origins, or without `Origin`. If the key requires an origin, a request without a valid `Origin`
-/// is refused.
+/// The second gate checks `Origin`. It refuses a request in these cases:
+/// - The key lists origins, and the request has an `Origin` that the list does not allow.
+/// - The key requires an origin, and the request has no valid `Origin`.
 pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     let allowed = match origin {
         OriginHeader::Absent => !key.require_origin,
@@ -226,7 +226,7 @@ mod tests {
             [format!("Bearer {good}"), format!("bEARER {good}"), format!("Bearer   {good} ")]
         {
             assert_eq!(
-                PresentedKey::bearer([value.as_bytes()].into_iter()).0,
+                PresentedKey::read_bearer([value.as_bytes()].into_iter()).0,
                 Some(good.as_bytes()),
                 "{value}"
             );
@@ -244,7 +244,11 @@ mod tests {
             format!("Bearer {}", "k".repeat(257)),
             format!("Bearer {good}\u{e9}"),
         ] {
-            assert_eq!(PresentedKey::bearer([value.as_bytes()].into_iter()).0, None, "{value}");
+            assert_eq!(
+                PresentedKey::read_bearer([value.as_bytes()].into_iter()).0,
+                None,
+                "{value}"
+            );
         }
     }
 

@@ -97,7 +97,8 @@ impl Gate {
         ctx.send_reply(&reply, session).await
     }
 
-    /// Reads the whole body. Returns a refusal if the body is too long, too late or malformed.
+    /// Reads the whole body. Returns a refusal if the body is too long, too late or malformed, or
+    /// if the memory for bodies is used up.
     async fn read_post_body(
         &self,
         post: AnsweredPost,

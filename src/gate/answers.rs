@@ -89,8 +89,13 @@ pub(super) fn set_route_target(target: &[u8], ctx: &mut RequestContext) {
     ctx.upstream_target = Some(target);
 }
 
-/// Answers an OPTIONS request, which needs no key. A CORS preflight gets the CORS fields, and any
-/// other OPTIONS gets the allowed methods.
+/// Answers an OPTIONS request, which needs no key:
+/// - An OPTIONS that is no CORS preflight gets the allowed methods.
+/// - A preflight from an allowed origin gets the CORS fields.
+/// - A preflight from another origin gets 403. On a route with `origins`, it gets the allowed
+///   methods.
+///
+/// On a route without `origins`, a preflight gets 500 while riskgate has no key ring.
 fn answer_options(
     state: &GateState,
     request: &RequestParts<'_>,
@@ -123,9 +128,9 @@ fn answer_options(
     Ok(Reply::of_preflight(allowed_methods, headers))
 }
 
-/// Looks a domain up in the table and in the learned DNS facts, and counts the verdict. If the
-/// verdict is not `safe`, a row of the table matched and the client has a key, riskgate counts the
-/// row for the top list.
+/// Looks a domain up in the table and in the learned DNS facts, and counts the verdict. Counts the
+/// matched row for the top list if the client has a key, the verdict is not `safe`, and the rule is
+/// not `FreeSubdomain`.
 pub(super) fn look_up_and_count<'t>(
     state: &GateState,
     table: &'t Table,

@@ -40,7 +40,7 @@ struct Question {
     email: String,
     /// The address of the client that signs up.
     ip: Option<IpAddr>,
-    /// Whether riskgate counts the sign-up unless it says that the sign-up is to be blocked.
+    /// Whether the client asks riskgate to count the sign-up.
     count: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Answers proxies that ask whether to admit a request of their client: `[authz]` in the config.
 //!
-//! nginx, Envoy, Traefik, Caddy and HAProxy can ask. They understand 200, 401 and 403 only, so the
-//! gates answer nothing else. A request that riskgate refuses before the gates gets 400, 414, 417
-//! or 431. If riskgate fails, or the month is spent, riskgate answers 200 with `X-Fail-Open`: the
-//! proxy must let the user through.
+//! nginx, Envoy, Traefik, Caddy and HAProxy can ask. All of them understand 200, 401 and 403, so
+//! the gates answer nothing else. A request that riskgate refuses before the gates gets another
+//! status, such as 400 or 431. If riskgate fails, or the month is spent, riskgate answers 200 with
+//! `X-Fail-Open`: the proxy must let the user through.
 
 use http::HeaderName;
 use pingora::Result;
@@ -80,7 +80,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Result<(), Refusal> {
         let presented = match header.headers.contains_key(AUTHZ_KEY_FIELD) {
-            true => PresentedKey::bare(header.values(AUTHZ_KEY_FIELD)),
+            true => PresentedKey::read_bare(header.values(AUTHZ_KEY_FIELD)),
             false => request.key,
         };
         let gates = GatesToPass {
@@ -121,7 +121,7 @@ impl Gate {
             }
         }
         ctx.set_outcome_if_unset(200, "ok");
-        Reply::of_admission(false).for_proxy(200, fields_for_proxy(ctx, true))
+        Reply::of_admission(false).into_proxy_answer(200, fields_for_proxy(ctx, true))
     }
 
     /// Returns the answer to a proxy for a refusal.
@@ -131,7 +131,8 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Reply {
         if let Some(status) = status_for_proxy(refusal) {
-            return Reply::of_refusal(refusal).for_proxy(status, fields_for_proxy(ctx, false));
+            return Reply::of_refusal(refusal)
+                .into_proxy_answer(status, fields_for_proxy(ctx, false));
         }
         if let Some(screening) = ctx.authz.clone().and_then(|rules| rules.screening.clone())
             && ctx.screened.is_none()
@@ -140,7 +141,7 @@ impl Gate {
             let unscreened = ScreeningResult::of_unscreened_form(code, policy.mode);
             self.record_screening(unscreened, &policy.route, ctx);
         }
-        Reply::of_admission(true).for_proxy(200, fields_for_proxy(ctx, true))
+        Reply::of_admission(true).into_proxy_answer(200, fields_for_proxy(ctx, true))
     }
 }
 
@@ -233,9 +234,9 @@ fn read_addresses<'r>(
     found.or_unread_cause()
 }
 
-/// Adds the address in a header field. A proxy may have copied the address from a query, where it
-/// may be percent-encoded: `a%40b.com`, or `a@b%2Ecom`. So riskgate judges the decoded text. If the
-/// text has `@` or can't be decoded, riskgate judges the text without decoding.
+/// Adds the address in a header field. A proxy may have copied the address from a query, in which
+/// the address may be percent-encoded: `a%40b.com`, or `a@b%2Ecom`. So riskgate judges the decoded
+/// text. It also judges the text as the proxy sent it if the text has `@` or can't be decoded.
 fn push_header_value(text: &str, found: &mut FieldValues) {
     let decoded =
         percent_decode(text.as_bytes()).ok().and_then(|text| String::from_utf8(text).ok());

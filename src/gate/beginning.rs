@@ -12,7 +12,7 @@ use pingora::http::RequestHeader;
 
 use crate::keys::{KeyRing, MIN_KEY_LEN, Token};
 use crate::message::request_head::{
-    AcceptedTypes, RequestFields, iter_parsed_fields, parsed_request_line, value_if_single,
+    AcceptedTypes, RequestFields, iter_parsed_fields, parsed_method_and_target, value_if_single,
 };
 use crate::message::request_id::RequestId;
 use crate::message::response::{TRACEPARENT, X_REQUEST_ID};
@@ -24,8 +24,8 @@ use super::state::Gate;
 
 /// The header fields of a request, after riskgate has parsed them.
 pub(crate) trait HeaderFields<'r>: Copy {
-    /// Iterates over the names and values of all fields. If the target has an authority, as over
-    /// HTTP/2, the authority stands for the value of `Host`.
+    /// Iterates over the names and values of all fields. Over HTTP/2, `:authority` stands for the
+    /// value of `Host`.
     fn iter(self) -> impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone;
 
     /// Returns all values of a field.
@@ -109,11 +109,11 @@ impl<'r> Head<'r> for &'r RequestHeader {
 
 impl<'r> Head<'r> for ParsedBytes<'r> {
     fn method(self) -> &'r str {
-        std::str::from_utf8(parsed_request_line(self.0).0).unwrap_or_default()
+        std::str::from_utf8(parsed_method_and_target(self.0).0).unwrap_or_default()
     }
 
     fn target(self) -> &'r [u8] {
-        parsed_request_line(self.0).1
+        parsed_method_and_target(self.0).1
     }
 }
 
@@ -170,8 +170,8 @@ impl<'r, F: HeaderFields<'r>> Head<'r> for PlainHead<'_, 'r, F> {
     }
 }
 
-/// The head of a request that is malformed or too large. riskgate only knows whether the method is
-/// HEAD.
+/// The head of a request whose head riskgate does not accept. riskgate only knows whether the
+/// method is HEAD.
 #[derive(Clone, Copy)]
 pub(super) struct UnreadHead {
     pub is_head_method: bool,
@@ -213,7 +213,8 @@ pub(crate) struct RequestParts<'r> {
     pub origin: OriginHeader,
     /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
     pub has_cors_request_method: bool,
-    /// The value of `Access-Control-Request-Headers`, if the request is a CORS preflight.
+    /// The value of `Access-Control-Request-Headers`, if the request has this field once and has
+    /// `Access-Control-Request-Method`.
     pub cors_request_headers: Option<&'r [u8]>,
 }
 
@@ -265,7 +266,7 @@ impl Gate {
         RequestParts {
             method: head.method(),
             target: head.target(),
-            key: PresentedKey::bare_or_bearer(
+            key: PresentedKey::read_bare_or_bearer(
                 self.key_header_values(head),
                 head.authorization_values(),
             ),
@@ -286,10 +287,10 @@ impl Gate {
         self.startup_rules.key_header.iter().flat_map(move |name| head.values(name.clone()))
     }
 
-    /// Returns the id in the client's `X-Request-Id` if the id is valid and contains no key,
-    /// otherwise a new id. riskgate logs and forwards ids, and must never log or forward a key. If
-    /// the request has several `X-Request-Id` fields, the id is new: the client may have forged the
-    /// first field, and a proxy may have added the second.
+    /// Returns the id in the client's `X-Request-Id` if the id is valid and riskgate finds no key
+    /// in the id, otherwise a new id. riskgate logs and forwards ids, and should log and forward no
+    /// key. If the request has several `X-Request-Id` fields, the id is new: the client may have
+    /// forged the first field, and a proxy may have added the second.
     fn accept_or_generate_request_id<'r>(&self, head: impl Head<'r>) -> RequestId {
         let accepted = value_if_single(head.request_id_values()).filter(|id| {
             let ring = self.state.keys.peek();
@@ -315,8 +316,8 @@ fn words_of_key_length(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     words.filter(|word| word.len() >= MIN_KEY_LEN)
 }
 
-/// Returns true if the text is a key, or if a part of the text is a key, as in `a-KEY-b`. Without a
-/// ring, riskgate recognizes only the keys that it has generated, by their checksum.
+/// Returns true if the text is a key, or if a part of the text is a key, as in `a-KEY-b`. riskgate
+/// recognizes the keys of the ring, and by their checksum all keys that it has generated.
 fn contains_key(id: &[u8], ring: Option<&KeyRing>) -> bool {
     let is_known = |part: &[u8]| ring.is_some_and(|ring| ring.contains_key(part));
     let is_key = |part: &[u8]| Token::has_valid_checksum(part) || is_known(part);

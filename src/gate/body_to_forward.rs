@@ -15,9 +15,9 @@ pub(crate) enum BodyToForward {
     Nothing,
     /// A body of this many bytes, which Pingora keeps for a retry.
     Whole(usize),
-    /// A longer body, as it arrives.
+    /// A body as it arrives, because riskgate did not read the whole body before the exchange.
     Streamed {
-        /// The start of the body that riskgate read before the exchange, and Pingora does not keep.
+        /// The start that riskgate read before the exchange, if Pingora does not keep the start.
         unsent_start: Bytes,
         /// The bytes that passed in the current attempt.
         received_bytes: AtomicUsize,
@@ -25,13 +25,14 @@ pub(crate) enum BodyToForward {
 }
 
 impl BodyToForward {
-    /// Makes a streamed body. riskgate has read `unsent_start`, and Pingora does not keep it.
-    pub fn streamed(unsent_start: Bytes) -> BodyToForward {
+    /// Makes a streamed body. riskgate has read `unsent_start`, and Pingora does not keep these
+    /// bytes.
+    pub fn new_streamed(unsent_start: Bytes) -> BodyToForward {
         BodyToForward::Streamed { unsent_start, received_bytes: AtomicUsize::new(0) }
     }
 
     /// Forgets how many bytes the last attempt has forwarded, because a new attempt begins.
-    pub fn restart(&self) {
+    pub fn reset_byte_count(&self) {
         if let BodyToForward::Streamed { received_bytes, .. } = self {
             received_bytes.store(0, Ordering::Relaxed);
         }

@@ -36,11 +36,12 @@ impl ClientAddressRule {
         self.source == ClientAddressSource::Forwarded
     }
 
-    /// Returns the address of the client: the first hop that is no trusted proxy, counted from the
-    /// peer. Each trusted proxy has appended the hop before it to the field, so riskgate reads the
-    /// field from the right. If a trusted proxy reports no valid address, this proxy counts as the
-    /// client. `read_values` returns the values of a field in their order. It is called only if the
-    /// peer is a trusted proxy.
+    /// Returns the address of the client. With [`ClientAddressSource::Peer`], this is the peer.
+    /// Otherwise, this is the first hop that is no trusted proxy, counted from the peer. Each
+    /// trusted proxy has appended the hop before it to the field, so riskgate reads the field from
+    /// the right. If a trusted proxy reports no valid address, this proxy counts as the client. If
+    /// all hops are trusted proxies, the last of them counts. `read_values` returns the values of a
+    /// field in their order.
     pub(super) fn find_client<'h, V: Iterator<Item = &'h [u8]>>(
         &self,
         peer: Option<IpAddr>,

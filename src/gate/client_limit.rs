@@ -1,4 +1,5 @@
-//! The gate for `max_per_client`: how often one client may use a route, or a key that browsers use.
+//! The gate for `max_per_client`: how often one client may use a route, post a form that riskgate
+//! screens, or use a key that browsers use.
 
 use std::fmt;
 use std::sync::Arc;

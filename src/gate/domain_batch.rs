@@ -25,9 +25,9 @@ const MAX_NAMES: usize = 1_000;
 /// The longest body, in bytes. 1,000 of the longest names fit.
 pub(super) const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// The length of the result for one name in the answer, in bytes, without what repeats the name:
-/// the domain, and the row that matched.
-const RESULT_BYTES: usize = 256;
+/// About how many bytes the answer has for one name, without what repeats the name: the domain, and
+/// the row that matched.
+const RESULT_BYTES_ESTIMATE: usize = 256;
 
 /// The JSON in the body of a request.
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ struct DomainBatch {
 
 impl Gate {
     /// Answers with the verdicts on the names in a body. `held` counts the bytes of the body. This
-    /// function adds the bytes of the answer.
+    /// function adds an estimate of the bytes of the answer.
     pub(super) async fn answer_domain_batch(
         &self,
         body: &[u8],
@@ -46,7 +46,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Result<Reply, Refusal> {
         let names = parse_names(body).map_err(Refusal::InvalidBatch)?;
-        if !held.grow_to(3 * body.len() + names.len() * RESULT_BYTES) {
+        if !held.grow_to(3 * body.len() + names.len() * RESULT_BYTES_ESTIMATE) {
             return Err(Refusal::Internal);
         }
         self.charge(names.len() as u64, ctx).await?;

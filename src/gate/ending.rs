@@ -41,7 +41,7 @@ pub(crate) struct EarlyAnswer<'g> {
 
 /// The head of a request that did not reach the gates, for the access log.
 pub(crate) enum LoggedHead<'g> {
-    /// The head is malformed or too large: riskgate logs neither its method nor its path.
+    /// riskgate does not accept the head, and logs neither its method nor its path.
     Untrusted,
     /// The header of a request over HTTP/1.1, after riskgate has parsed it.
     Bytes(&'g [u8]),
@@ -58,7 +58,8 @@ impl EarlyAnswer<'_> {
         bytes
     }
 
-    /// Sends the response on an HTTP/2 stream. Returns false if the client has left or reset it.
+    /// Sends the response on an HTTP/2 stream. Returns false if riskgate could not send the whole
+    /// response.
     pub async fn send_on_http2_stream(&mut self, stream: &mut ServerSession) -> bool {
         self.ctx.write_to_session(&self.reply, stream).await.is_ok()
     }
@@ -92,8 +93,8 @@ impl RequestContext {
         self.response_bytes = reply.body_for(self.is_head_method).len() as u64;
     }
 
-    /// Returns the header and the body that a reply has in Pingora's form, and notes the length of
-    /// the body for the log.
+    /// Returns the header of a reply as Pingora's type, and its body. Notes the length of the body
+    /// for the log.
     pub(crate) fn header_and_body(&mut self, reply: &Reply) -> (Box<ResponseHeader>, Bytes) {
         let body = reply.body_for(self.is_head_method).clone();
         self.response_bytes = body.len() as u64;
@@ -142,12 +143,13 @@ impl Gate {
     }
 
     /// Renders the metrics of this gate in Prometheus' text format, for a page of your own. The
-    /// page `/metrics` of `riskgate run` has the same metrics, and those of client connections.
+    /// page `/metrics` of `riskgate run` also shows what a mounted gate does not know, such as the
+    /// client connections.
     pub fn render_metrics(&self) -> Vec<u8> {
         self.state.render_metrics(0)
     }
 
-    /// Refuses a request before the gates, because its head is malformed or too large. The caller
+    /// Refuses a request before the gates, because riskgate does not accept its head. The caller
     /// sends the reply, then calls [`EarlyAnswer::count_and_log`].
     pub(crate) fn refuse_before_gates(
         &self,
@@ -177,10 +179,9 @@ impl Gate {
     ) -> EarlyAnswer<'g> {
         let mut ctx = self.begin_request(StartTime::now(), connection, protocol, head);
         let request = self.read_parts(head);
-        // If a gate refuses the request as well, the client gets the refusal of this gate.
-        let refused = self.pass_gates_before_quota(Err(refusal.clone()), &request, &mut ctx);
-        let refusal = refused.err().unwrap_or_else(|| refusal.clone());
-        let reply = self.finish_with_refusal(&refusal, &mut ctx);
+        // This call finds the route and sets the CORS fields. It always returns the refusal.
+        let _ = self.pass_gates_before_quota(Err(refusal.clone()), &request, &mut ctx);
+        let reply = self.finish_with_refusal(refusal, &mut ctx);
         EarlyAnswer { gate: self, ctx, reply, logged_head }
     }
 
@@ -206,7 +207,7 @@ impl Gate {
         self.count_and_log(ctx, head);
     }
 
-    /// Counts and logs a request that riskgate stopped to serve before the response was sent.
+    /// Counts and logs a request that riskgate stopped serving before it sent the whole response.
     pub(crate) fn count_and_log_dropped<'h>(&self, mut ctx: RequestContext, head: impl Head<'h>) {
         if ctx.outcome.is_none() {
             ctx.set_aborted_outcome();

@@ -1,5 +1,5 @@
-//! The limits of request bodies. One limit is the memory for bodies that riskgate holds: of all
-//! clients together, and of each client.
+//! The limits of request bodies, and the memory for bodies of requests and responses that riskgate
+//! holds: of all clients together, and of each client.
 
 use std::net::IpAddr;
 use std::sync::Arc;

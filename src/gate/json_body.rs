@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
-/// Returns the object in a body. The error has the text `expected`, what riskgate found, and the
-/// line and the column. The error repeats no part of the body, which may contain an address.
+/// Returns the object in a body. The error has the text `expected`, and says what riskgate found.
+/// The error repeats no part of the body, which may contain an address.
 pub(super) fn parse_json_object<T: DeserializeOwned>(
     body: &[u8],
     expected: &str,

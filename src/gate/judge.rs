@@ -3,7 +3,7 @@
 use pingora::Result;
 use pingora_proxy::Session;
 
-use crate::exchange::forwarding::remove_hop_by_hop_fields;
+use crate::exchange::forwarding::remove_connection_and_listed_fields;
 use crate::keys::KeyRing;
 use crate::message::request_head::takes_body;
 use crate::message::response::{Cors, Reply};
@@ -29,7 +29,7 @@ pub(crate) enum AfterGates {
     Answered,
     /// It forwards the request.
     Charged,
-    /// It reads the body, and then calls [`Gate::charge_after_body`].
+    /// It reads the body if it has to, and then calls [`Gate::charge_after_body`].
     Uncharged(UnchargedRoute),
     /// It reads the body of a request with which a proxy asks, and then calls [`Gate::screen`].
     AskedByProxy,
@@ -186,10 +186,10 @@ impl Gate {
             Err(refusal) => (Some(self.finish_with_refusal(&refusal, ctx)), AfterGates::Answered),
         };
         let Some(reply) = reply else {
-            // Pingora refuses a request whose `Connection` it can't parse. riskgate has counted the
-            // call already, so it removes `Connection` before Pingora reads the field.
+            // Pingora refuses a request whose `Connection` it can't parse. riskgate may have
+            // charged the call already, so it removes `Connection` before Pingora reads the field.
             if !is_injected(TestFault::ParseConnectionInPingora) {
-                remove_hop_by_hop_fields(session.req_header_mut());
+                remove_connection_and_listed_fields(session.req_header_mut());
             }
             return Ok(next);
         };
@@ -200,7 +200,7 @@ impl Gate {
         Ok(next)
     }
 
-    /// Judges a request in the order of the gates. It waits for the store if it has to.
+    /// Judges a request in the order of the gates. Waits for the store if the request has to wait.
     pub(crate) async fn judge_request(
         &self,
         request: &RequestParts<'_>,
@@ -212,15 +212,15 @@ impl Gate {
         }
     }
 
-    /// Returns true if the target is `authz.path`, on which proxies ask. Only the Pingora path
-    /// answers requests for this path.
+    /// Returns true if the target is at or below `authz.path`, on which proxies ask. Only the
+    /// Pingora path answers these requests.
     pub(crate) fn is_asked_by_proxy(&self, target: &[u8]) -> bool {
         self.startup_rules.is_authz_path(target)
     }
 
-    /// Returns the response to a refused request and records the outcome. Refunds the call if the
-    /// refusal is never counted (see [`Refusal::is_never_counted`]). If no upstream server answered
-    /// a check, [`CheckAnswer::Fallback`](super::CheckAnswer) lets riskgate answer it here.
+    /// Returns the response to a refused request and records the outcome. Refunds the call if
+    /// [`Refusal::refunds_call`] says so. If no upstream server answered a check,
+    /// [`CheckAnswer::Fallback`](super::CheckAnswer) lets riskgate answer the check here.
     pub(crate) fn finish_with_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
         if matches!(refusal, Refusal::UpstreamUnavailable | Refusal::UpstreamTimeout)
             && let Some(reply) = answers::answer_check_without_server(&self.state, ctx)
@@ -234,7 +234,7 @@ impl Gate {
         let is_on_route = ctx.upstream_route.is_some();
         let reply = match ctx.authz {
             Some(_) => self.answer_proxy_with_refusal(refusal, ctx),
-            None if ctx.has_gateway_statuses => Reply::of_refusal_by_gateway(refusal),
+            None if ctx.has_gateway_statuses => Reply::of_refusal_with_gateway_status(refusal),
             None => Reply::of_refusal(refusal),
         };
         let reply = match ctx.accepted {
@@ -243,12 +243,12 @@ impl Gate {
                 reply.with_problem_details(refusal, is_on_route)
             }
             accepted if is_on_route && accepted.is_html_first() => reply.with_page(refusal),
-            _ if is_on_route => reply.with_words_for_route(refusal),
+            _ if is_on_route => reply.with_message_on_route(refusal),
             _ => reply,
         };
         // No cache stores a refusal on riskgate's own paths, so it needs no `Vary: Accept`.
         let reply = match is_on_route && ctx.authz.is_none() {
-            true => reply.varying_by_accept(),
+            true => reply.with_vary_by_accept(),
             false => reply,
         };
         ctx.set_outcome_if_unset(reply.status(), refusal.code());
@@ -347,8 +347,8 @@ impl Gate {
     }
 
     /// Runs the gates before the quota in their order: key, origin, `max_per_client`. Sets the CORS
-    /// headers of the response. If `gates` is a refusal, it takes the place of the gate for the
-    /// key: the CORS headers are set, and the request is refused.
+    /// headers of the response. If `gates` is a refusal, this function sets the CORS headers and
+    /// returns the refusal.
     pub(super) fn pass_gates_before_quota(
         &self,
         gates: Result<GatesToPass<'_>, Refusal>,
@@ -390,7 +390,7 @@ impl Gate {
     }
 
     /// Returns the index of the route of `[[upstream.route]]` to which a refused request leads.
-    /// `None` unless the refusal is a 405 or one of [`Refusal::is_of_read_head`].
+    /// `None` unless the refusal is a 405, or [`Refusal::is_after_whole_head`] is true.
     fn find_route_of_refused(
         &self,
         refusal: &Refusal,

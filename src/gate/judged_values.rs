@@ -67,9 +67,10 @@ impl Gate {
     }
 
     /// Judges the value of a field. Returns these verdicts:
-    /// - for an address, or for each of several addresses with commas between them: a verdict on
-    ///   the domain, and a second one if the local part is a role;
-    /// - for any other text: a verdict on each domain behind `@`, and one on the text.
+    /// - for an address: those of [`Gate::judge_typed_address`];
+    /// - for several addresses with commas between them: those of [`Gate::judge_address`] for each;
+    /// - for any other text, or too many addresses: a verdict on each domain behind `@`, and one on
+    ///   the text.
     pub(super) fn judge_value(
         &self,
         value: &str,
@@ -174,8 +175,7 @@ impl JudgedValue {
 }
 
 impl FormDecision {
-    /// Returns the result of screening a form that riskgate could read whole, on a route in this
-    /// mode.
+    /// Returns the result of the screening, on a route in this mode.
     pub fn into_result(self, mode: ScreenMode) -> ScreeningResult {
         let facts = self.value.facts;
         ScreeningResult {
@@ -199,8 +199,8 @@ impl FormDecision {
     }
 }
 
-/// The inbox of a form. `None` if its addresses belong to several inboxes: the server may use any
-/// of the addresses.
+/// The inbox of a form. `None` if the form has no sign-up, or if its addresses belong to several
+/// inboxes: the server may use any of the addresses.
 fn single_inbox(sign_ups: &[SignUp]) -> Option<Pseudonym> {
     let inbox = sign_ups.first()?.inbox;
     sign_ups.iter().all(|it| it.inbox == inbox).then_some(inbox)
@@ -215,8 +215,7 @@ fn domains_in(text: &str) -> Vec<Domain> {
     ends.filter_map(|domain| Domain::parse(domain).ok()).collect()
 }
 
-/// Returns true if the text is an address, but for dots at the ends of its local part or side by
-/// side.
+/// Returns true if the text would be an address without the dots of its local part.
 fn has_misplaced_dots(text: &str) -> bool {
     let Some((local_part, domain)) = text.split_once('@') else { return false };
     let without_dots: String = local_part.split('.').filter(|part| !part.is_empty()).collect();

@@ -39,11 +39,12 @@ pub(crate) struct FailedExchange {
 }
 
 impl Gate {
-    /// Makes the request that the upstream server gets: the canonical target, the length of a body
-    /// that was read, `host` in `Host`, and the client's identity in `X-Riskgate-` and
-    /// `X-Forwarded-` fields. Fields that the client could forge are removed, and so is its key.
-    /// Call this method in your `upstream_request_filter`, before you add fields of your own.
-    /// `host` is the server's name, with the port unless it is the default port.
+    /// Makes the request that the upstream server gets: with the target, the length of a body that
+    /// was read, `Host`, and the client's identity in `X-Riskgate-` and `X-Forwarded-` fields.
+    /// Fields that the client could forge are removed, and so is its key. Call this method in your
+    /// `upstream_request_filter`, before you add fields of your own. `host` is the server's name,
+    /// with the port unless it is the default port. On a route of `[[upstream.route]]`, the server
+    /// gets the route's `host` or the client's `Host` instead.
     ///
     /// # Errors
     /// Returns an error if the request did not pass the gates, or `host` is no valid field value.
@@ -54,7 +55,7 @@ impl Gate {
         ctx: &RequestContext,
         host: &str,
     ) -> Result<()> {
-        ctx.body.restart();
+        ctx.body.reset_byte_count();
         ctx.body.set_framing(request)?;
         let (Some(target), Some(_)) = (ctx.upstream_target(), &ctx.permit) else {
             return Error::e_explain(ErrorType::InternalError, "no permit");
@@ -123,9 +124,8 @@ impl Gate {
     /// `X-Request-Id` and `RateLimit`. Call this method in your `response_filter`.
     ///
     /// # Errors
-    /// Returns an error if the response is a 101, which riskgate never asks for, or if its
-    /// `Connection` or `Transfer-Encoding` is malformed. Return the error from your filter; Pingora
-    /// then calls your `fail_to_proxy`.
+    /// Returns an error if the response is malformed, or a 101, which riskgate never asks for.
+    /// Return the error from your filter; Pingora then calls your `fail_to_proxy`.
     pub fn response_filter(
         &self,
         session: &mut Session,
@@ -134,7 +134,7 @@ impl Gate {
     ) -> Result<()> {
         let malformed = |MalformedResponse| Error::new_up(ErrorType::InvalidHTTPHeader);
         match StatusKind::from(response.status.as_u16()) {
-            // Pingora drops it.
+            // Pingora drops an informational response.
             StatusKind::Informational => return ctx.informational.count_next().map_err(malformed),
             StatusKind::Invalid => return Err(malformed(MalformedResponse)),
             StatusKind::Final => {}
@@ -179,7 +179,7 @@ impl Gate {
     ) -> FailToProxy {
         let failed = FailedExchange {
             failure: classify_error(error),
-            attempts: Attempts::last_connected(),
+            attempts: Attempts::with_connected_last_attempt(),
             is_past_deadline: false,
         };
         self.answer_failure(session, error, ctx, failed).await

@@ -52,22 +52,23 @@ pub struct RequestContext {
     pub(crate) common_headers: CommonHeaders,
     /// See [`RequestContext::client_address()`].
     pub(crate) client_address: Option<IpAddr>,
-    /// Proof that the request passed the gates; `None` before, and for a refused request.
+    /// Proof that the request passed the gates; `None` until it has passed them.
     pub(crate) permit: Option<Permit>,
     /// See [`RequestContext::upstream_target()`].
     pub(super) upstream_target: Option<Vec<u8>>,
     pub(super) route: RouteLabel,
-    /// The key with which the client has authenticated; `None` on a route without a key.
+    /// The key with which the client has authenticated; `None` if it has not.
     pub(super) key: Option<Arc<Key>>,
     /// The outcome in the metrics and the log; `None` until it is known.
     pub(super) outcome: Option<&'static str>,
-    /// The status of the response; 0 if no response was sent.
+    /// The status of the response, for the log; 0 if riskgate has begun no response.
     pub(super) response_status: u16,
-    /// The reason of the verdict, for the log; `None` without a verdict.
+    /// The reason of the verdict that the client asked for, for the log; `None` for a request that
+    /// asks for no verdict, or for many.
     pub(super) verdict_reason: Option<&'static str>,
     /// The domain that the client asked about, on the domain route.
     pub(super) requested_domain: Option<Domain>,
-    /// How riskgate screens the body of the request; `None` if it does not.
+    /// How riskgate screens posts to the request's path; `None` if riskgate does not screen them.
     pub(super) screen_rules: Option<Arc<ScreenRules>>,
     /// Whether the method is HEAD, so that no response has a body.
     pub(super) is_head_method: bool,
@@ -77,27 +78,27 @@ pub struct RequestContext {
     pub(super) has_gateway_statuses: bool,
     /// The index in `[[upstream.route]]` of the request's route; `None` on another route.
     pub(super) upstream_route: Option<usize>,
-    /// Whether the server gets the client's `Authorization`: the route needs no key, and the value
-    /// of the field contains no key.
+    /// Whether the server gets the client's `Authorization`: the route needs no key, the request
+    /// has the field once, and riskgate finds no key in its value.
     pub(super) passes_authorization: bool,
     /// The time limit of the exchange, by its route; `None` on a check, which has
     /// `upstream.deadline`.
     pub(super) time_limit: Option<TimeLimit>,
     /// What riskgate checks, if a proxy asks with this request; `None` for any other request.
     pub(super) authz: Option<Arc<AuthzRules>>,
-    /// The result of the screening; `None` if the body was not screened.
+    /// The result of the screening; `None` if riskgate screened nothing.
     pub(super) screened: Option<Box<ScreeningResult>>,
-    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; `None` if no request could be parsed.
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; `None` until the request has begun.
     pub(crate) protocol: Option<&'static str>,
     /// The body that the server gets from the client, on the Pingora path.
     pub(crate) body: BodyToForward,
-    /// The bytes of the response's body that were sent.
+    /// The bytes of the response's body that the client gets, for the log.
     pub(crate) response_bytes: u64,
     /// The attempts to get a response from an upstream server that have ended.
     pub(crate) attempts: AttemptRecords,
     /// Counts the informational responses of the server, on the Pingora path.
     pub(super) informational: InformationalResponseCounter,
-    /// Whether [`RequestContext::attempts`] is filled.
+    /// Whether riskgate records attempts in [`RequestContext::attempts`]. A mounted gate does not.
     pub(crate) has_attempt_records: bool,
     /// The request's place in its trace; `None` if traces are off.
     pub(crate) trace: Option<RequestTrace>,
@@ -189,7 +190,7 @@ impl RequestContext {
     }
 
     /// The believed time by which riskgate judges the request, in seconds since 1970. riskgate
-    /// reads it once per request, and a jump of the machine's clock doesn't change it.
+    /// reads the believed time once for each request.
     pub(crate) fn unix_now(&self) -> i64 {
         self.unix_now
     }
@@ -218,8 +219,9 @@ impl RequestContext {
         self.client_address
     }
 
-    /// The path and query that the upstream server gets, in canonical form, still percent-encoded;
-    /// `None` unless the request passed the gates.
+    /// The path and query that the upstream server gets, percent-encoded: in canonical form for a
+    /// check, and as the client sent them on a route of `[[upstream.route]]`. `None` unless
+    /// riskgate lets the request pass to a server.
     pub fn upstream_target(&self) -> Option<&[u8]> {
         self.upstream_target.as_deref()
     }
@@ -250,8 +252,8 @@ impl RequestContext {
         self.authz.is_some() || self.screen_rules.is_some()
     }
 
-    /// The name in metrics of the place where riskgate screens the request: the prefix of its
-    /// route, `authz.path`, or `assess`. `None` if riskgate does not screen the request.
+    /// The name in metrics of the rules by which riskgate screens the request: the prefix of a
+    /// route, `authz.path`, or `assess`. `None` without such rules.
     pub(super) fn screening_route(&self) -> Option<&str> {
         if self.route == RouteLabel::Assess {
             return Some(RouteLabel::Assess.as_str());
@@ -288,8 +290,7 @@ impl RequestContext {
         if has_body { Instant::now() } else { self.started_at() }
     }
 
-    /// When the request began, by the machine's clock, in milliseconds since 1970; for the log
-    /// only.
+    /// When the request began, by the machine's clock, in milliseconds since 1970.
     pub(super) fn started_unix_ms(&self) -> i64 {
         self.start.unix_ms
     }
@@ -299,7 +300,7 @@ impl RequestContext {
         self.start
     }
 
-    /// Sets the outcome of the request, unless it is set already.
+    /// Sets the outcome and the status of the request, unless the outcome is set already.
     pub(crate) fn set_outcome_if_unset(&mut self, status: u16, outcome: &'static str) {
         if self.outcome.is_none() {
             self.response_status = status;

@@ -1,4 +1,4 @@
-//! Routing, by the raw path of a request.
+//! Routing, by the method and the raw path of a request, and the form in which logs show a path.
 //!
 //! Denies by default: a path that matches no route gets a 404 and never reaches an upstream server.
 //! This module reads no header and checks no key.
@@ -116,7 +116,7 @@ pub fn match_route<'a>(
 }
 
 /// Returns the index of the route of `[[upstream.route]]` to which a target leads, whatever the
-/// method. `None` for a path of riskgate's own routes.
+/// method. `None` if the target leads to no such route.
 pub(super) fn find_upstream_route(
     target: &[u8],
     upstream_routes: &[UpstreamRoute],

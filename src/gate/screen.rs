@@ -21,7 +21,7 @@ use super::screen_rules::{ScreenPolicy, ScreeningResult};
 use super::state::Gate;
 
 impl Gate {
-    /// Screens a request by its body, if its route or `[authz]` has rules for that. Returns the
+    /// Screens a request with this body, if its route or `[authz]` has rules for that. Returns the
     /// response if riskgate answers the request: it refuses the form, or a proxy asks.
     pub(crate) fn screen<'r>(
         &self,
@@ -44,7 +44,7 @@ impl Gate {
                 ctx.response_status = 303;
                 let screened = ctx.screened.as_deref();
                 let suggestion = screened.and_then(|screened| screened.suggestion.as_deref());
-                Reply::see_other(&add_suggestion(location, suggestion)).varying_by_accept()
+                Reply::see_other(&add_suggestion(location, suggestion)).with_vary_by_accept()
             }
             _ => refused,
         })
@@ -137,8 +137,8 @@ pub(super) fn body_headers<'r>(head: impl Head<'r>) -> BodyHeaders<'r> {
     BodyHeaders { content_type: value_if_single(content_types.into_iter()), is_encoded }
 }
 
-/// Returns the location to which riskgate sends a browser whose form it refuses. The query names
-/// the provider that the user probably meant.
+/// Returns the location to which riskgate sends a browser whose form it refuses. If riskgate
+/// suggests a provider, the query names this provider.
 fn add_suggestion(location: &str, suggestion: Option<&str>) -> String {
     let Some(provider) = suggestion else { return location.to_owned() };
     let (target, fragment) = location.split_at(location.find('#').unwrap_or(location.len()));

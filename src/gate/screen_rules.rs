@@ -19,8 +19,8 @@ use super::decisions::SignUpSuccess;
 pub struct ScreenRules {
     /// What follows from a verdict.
     pub policy: ScreenPolicy,
-    /// riskgate screens posts to these paths and to paths below them. If the list is empty, it
-    /// screens all posts on the route.
+    /// riskgate screens posts to these paths and to paths below them. If the list is empty,
+    /// riskgate screens all posts on the route.
     pub paths: Vec<String>,
     /// The fields that contain e-mail addresses.
     pub fields: Vec<FieldPath>,
@@ -33,9 +33,9 @@ pub struct ScreenRules {
 }
 
 impl ScreenRules {
-    /// Returns the rules that judge the fields of both, and refuse what either refuses. The limit
-    /// `max_per_client` is that of the rules with the stricter mode, if these have one. All other
-    /// settings are those of the rules with the stricter mode.
+    /// Returns the rules that judge the fields of both, and refuse what either refuses. All other
+    /// settings are those of the rules with the stricter mode. If these have no `max_per_client`,
+    /// the `max_per_client` of the other rules applies.
     pub fn strictest_of(&self, others: &ScreenRules) -> ScreenRules {
         let (stricter, milder) = match self.policy.mode < others.policy.mode {
             true => (others, self),
@@ -93,7 +93,8 @@ impl ScreenMode {
     }
 }
 
-/// What riskgate did with a form; the `action` in metrics, logs and for the upstream server.
+/// What riskgate did with a form; the `action` in metrics, logs and for the upstream server. For
+/// `/v1/assess`, what riskgate advises its client to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenAction {
     /// Forwarded.
@@ -127,18 +128,18 @@ pub(crate) struct ScreeningResult {
     pub action: ScreenAction,
     /// The reason of the verdict that decided, or why riskgate did not judge the form.
     pub reason: &'static str,
-    /// The score of the verdict that decided; `None` for a form that riskgate did not judge.
+    /// The score of the verdict that decided; `None` if no verdict decided.
     pub score: Option<Score>,
     /// The domain of the verdict that decided; `None` if the verdict is about no valid domain.
     pub domain: Option<Domain>,
     /// The provider that the user probably meant.
     pub suggestion: Option<SmolStr>,
-    /// The rule that decided; `None` if the scores decided.
+    /// The rule that decided; `None` if no rule decided.
     pub rule: Option<ScreeningRule>,
-    /// The inbox of all addresses in the form; `None` if they belong to several inboxes, or if
-    /// riskgate makes no inbox ids.
+    /// The one inbox to which all addresses of the form belong; `None` if there is no such inbox,
+    /// or if no verdict decided.
     pub inbox: Option<Pseudonym>,
-    /// The sign-ups that count if the server accepts the form: one for each address.
+    /// The sign-ups that count if the server accepts the form: at most one for each address.
     pub sign_ups: Vec<SignUp>,
     /// Whether the upstream server is told the result.
     pub is_upstream_told: bool,
@@ -153,8 +154,8 @@ pub(crate) struct ScreeningRule {
 }
 
 impl ScreeningResult {
-    /// Makes the result for a form that riskgate did not read, for this cause. The policy may block
-    /// the form, but not if the cause is that the form has no field with an address.
+    /// Makes the result for a form that riskgate could not read whole, for this cause. The policy
+    /// may block the form, but not if the cause is that the form has no field with an address.
     pub fn of_unread_form(cause: UnreadCause, policy: &ScreenPolicy) -> ScreeningResult {
         let is_blocked = policy.blocks_unscreened
             && policy.mode == ScreenMode::Block

@@ -27,7 +27,7 @@ impl Gate {
         }
     }
 
-    /// Returns the sign-up of an address by this client; `None` if riskgate makes no inbox ids.
+    /// Returns the sign-up of an address by this client; `None` if riskgate can make no inbox id.
     pub(super) fn identify_sign_up(
         &self,
         address: &EmailAddress,

@@ -1,4 +1,5 @@
-//! The [`Gate`] and the shared state by which it judges requests. This file has no rules.
+//! The [`Gate`], and the shared state and rules by which it judges requests. No code in this file
+//! judges a request.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,7 +81,7 @@ pub struct StartupRules {
 }
 
 impl StartupRules {
-    /// Returns true if this target is the path on which proxies ask.
+    /// Returns true if this target is at or below the path on which proxies ask.
     pub(super) fn is_authz_path(&self, target: &[u8]) -> bool {
         self.authz_path.as_ref().is_some_and(|path| path.strip_from(target).is_some())
     }
@@ -117,7 +118,7 @@ pub struct GateState {
     /// The keys; `None` until riskgate could load a key ring. Until then, requests that need a key
     /// get a 500.
     pub keys: SnapshotCell<Option<KeyRing>>,
-    /// What riskgate has learned from the DNS about domains that are in no list.
+    /// What riskgate has learned from the DNS about domains.
     pub dns: DnsFactCache,
     /// The calls that each account may still spend.
     pub ledger: Ledger,
@@ -143,7 +144,7 @@ pub struct GateState {
     pub forms_decided_by_rules: LatestForms,
     /// The token buckets of `max_per_client`.
     pub client_rates: ClientRates,
-    /// The memory for the bodies of requests that are arriving.
+    /// The memory for bodies that riskgate holds.
     pub held_bytes: Arc<HeldBytes>,
     /// The options of webhooks, and the end of their threads.
     pub webhook: WebhookControl,

@@ -47,12 +47,12 @@ pub(super) fn collect_spans(
 
 fn request_attributes(entry: &LogEntry<'_>) -> Vec<Attribute> {
     let mut attributes = vec![
-        ("http.request.method", text(entry.method)),
-        ("http.route", text(entry.route)),
-        ("url.path", text(&entry.path_parts.concat())),
+        ("http.request.method", text_value(entry.method)),
+        ("http.route", text_value(entry.route)),
+        ("url.path", text_value(&entry.path_parts.concat())),
         ("http.response.status_code", AttributeValue::Number(i64::from(entry.status))),
-        ("riskgate.request_id", text(entry.request_id)),
-        ("riskgate.outcome", text(entry.outcome)),
+        ("riskgate.request_id", text_value(entry.request_id)),
+        ("riskgate.outcome", text_value(entry.outcome)),
     ];
     let version = entry.protocol.and_then(|protocol| protocol.strip_prefix("HTTP/"));
     let optional = [
@@ -63,20 +63,22 @@ fn request_attributes(entry: &LogEntry<'_>) -> Vec<Attribute> {
         ("riskgate.screening", entry.screening.map(|screening| screening.action)),
         ("riskgate.rule", entry.screening.and_then(|screening| screening.rule)),
     ];
-    attributes.extend(optional.into_iter().filter_map(|(name, value)| Some((name, text(value?)))));
-    attributes.extend(entry.client.map(|client| ("client.address", text(&client.to_string()))));
+    attributes
+        .extend(optional.into_iter().filter_map(|(name, value)| Some((name, text_value(value?)))));
+    attributes
+        .extend(entry.client.map(|client| ("client.address", text_value(&client.to_string()))));
     attributes
 }
 
 fn attempt_attributes(attempt: &AttemptRecord) -> Vec<Attribute> {
     vec![
-        ("server.address", text(&attempt.server.ip().to_string())),
+        ("server.address", text_value(&attempt.server.ip().to_string())),
         ("server.port", AttributeValue::Number(i64::from(attempt.server.port()))),
-        ("riskgate.outcome", text(attempt.outcome.as_str())),
+        ("riskgate.outcome", text_value(attempt.outcome.as_str())),
     ]
 }
 
-fn text(text: &str) -> AttributeValue {
+fn text_value(text: &str) -> AttributeValue {
     AttributeValue::Text(text.to_owned())
 }
 

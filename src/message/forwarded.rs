@@ -90,13 +90,13 @@ fn split_last_run(text: &[u8]) -> (&[u8], &[u8]) {
 /// backslashes before it.
 fn split_last_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     // Behind an odd number of backslashes, the quote would not close the string.
-    if backslashes_at_end(text) % 2 == 1 {
+    if count_backslashes_at_end(text) % 2 == 1 {
         return None;
     }
     let mut end = text.len();
     let start = loop {
         let quote = text[..end].iter().rposition(|byte| *byte == b'"')?;
-        if backslashes_at_end(&text[..quote]).is_multiple_of(2) {
+        if count_backslashes_at_end(&text[..quote]).is_multiple_of(2) {
             break quote;
         }
         end = quote;
@@ -109,7 +109,7 @@ fn split_last_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     Some((content, &text[..start]))
 }
 
-fn backslashes_at_end(text: &[u8]) -> usize {
+fn count_backslashes_at_end(text: &[u8]) -> usize {
     text.iter().rev().take_while(|byte| **byte == b'\\').count()
 }
 

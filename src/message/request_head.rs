@@ -1,6 +1,6 @@
 //! The strict parser of a request head (RFC 9112).
 //!
-//! Before riskgate routes a request, the parser refuses every head that two servers could read
+//! Before riskgate routes a request, the parser refuses heads that two servers could read
 //! differently. The parser changes no bytes.
 
 mod accepted;
@@ -16,7 +16,7 @@ use pingora::http::RequestHeader;
 
 use crate::model::refusal::Refusal;
 pub use accepted::AcceptedTypes;
-pub use cookies::{MAX_DIVIDED_COOKIE_BYTES, join_cookie_fields};
+pub use cookies::{DIVIDED_COOKIES_OVERHEAD_BYTES, join_cookie_fields};
 pub use fields::{
     MAX_CONNECTION_OPTIONS, RequestBodyFraming, RequestFields, bearer_credentials,
     host_without_port, parse_content_length, value_if_single,
@@ -93,7 +93,7 @@ pub fn without_body(received: &[u8]) -> &[u8] {
 }
 
 /// Returns the method and the target of a head. The caller has parsed the head before.
-pub fn parsed_request_line(header: &[u8]) -> (&[u8], &[u8]) {
+pub fn parsed_method_and_target(header: &[u8]) -> (&[u8], &[u8]) {
     let start = header.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let mut words = header[start..].splitn(3, |byte| *byte == b' ');
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
@@ -102,7 +102,7 @@ pub fn parsed_request_line(header: &[u8]) -> (&[u8], &[u8]) {
 /// The most bytes behind the target of a request line. The version and a CR need fewer.
 const MAX_VERSION_BYTES: usize = 64;
 
-/// Refuses an incomplete head that no further bytes can make valid.
+/// Refuses an incomplete head that is too long already, or has a bare line feed or a NUL.
 fn check_incomplete_head(
     block: &[u8],
     search_start: usize,
@@ -115,7 +115,7 @@ fn check_incomplete_head(
     if is_request_line_too_long(&block[..line_end], limits) {
         return Err(Refusal::UriTooLong);
     }
-    // A bare line feed or a NUL makes the head invalid, so riskgate doesn't wait for the rest.
+    // No further bytes can make such a head valid, so riskgate doesn't wait for the rest.
     let is_malformed = (search_start..block.len())
         .any(|at| block[at] == b'\n' && (at == 0 || block[at - 1] != b'\r') || block[at] == 0);
     if is_malformed { Err(Refusal::BadRequest) } else { Ok(()) }

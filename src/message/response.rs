@@ -1,4 +1,5 @@
-//! The only writer of riskgate's own responses: their status, header fields and body.
+//! The writer of riskgate's own responses to the clients of the gateway: their status, header
+//! fields and body.
 //!
 //! Owns the names and the order of riskgate's fields, over HTTP/1.1 and HTTP/2, on the Pingora path
 //! and the fast path. The callers decide on the status, the body and the facts.
@@ -19,7 +20,7 @@ use smol_str::SmolStr;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::VerdictSource;
 
-use error_page::{PAGE_POLICY, render_error_page};
+use error_page::{PAGE_CONTENT_SECURITY_POLICY, render_error_page};
 
 pub use common_headers::{CommonHeaders, StrictTransportSecurity};
 pub use cors::{Cors, CorsGrant};
@@ -119,7 +120,7 @@ impl Reply {
     }
 
     /// Tells caches that another `Accept` would have led to another response.
-    pub fn varying_by_accept(self) -> Reply {
+    pub fn with_vary_by_accept(self) -> Reply {
         Reply { varies_by_accept: true, ..self }
     }
 
@@ -140,7 +141,8 @@ impl Reply {
 
     /// Makes the response to a refused request, on a route with the statuses of a gateway (RFC 9110
     /// section 15.6): 502 if no upstream server could be reached, and 504 if none answered in time.
-    pub fn of_refusal_by_gateway(refusal: &Refusal) -> Reply {
+    /// For any other refusal, the response is that of [`Reply::of_refusal`].
+    pub fn of_refusal_with_gateway_status(refusal: &Refusal) -> Reply {
         let mut reply = Reply::of_refusal(refusal);
         match refusal {
             Refusal::UpstreamUnavailable => reply.status = 502,
@@ -151,7 +153,7 @@ impl Reply {
     }
 
     /// Returns the reply with the refusal's message for the clients of an operator's own service.
-    pub fn with_words_for_route(self, refusal: &Refusal) -> Reply {
+    pub fn with_message_on_route(self, refusal: &Refusal) -> Reply {
         Reply { body: Bytes::from(refusal.body_with_message(refusal.message_on_route())), ..self }
     }
 
@@ -239,7 +241,11 @@ impl Reply {
 
     /// Makes the response an answer to a proxy that asks whether to admit a request: with this
     /// status, and with these fields for the server behind the proxy.
-    pub fn for_proxy(mut self, status: u16, facts: Vec<(&'static FieldName, SmolStr)>) -> Reply {
+    pub fn into_proxy_answer(
+        mut self,
+        status: u16,
+        facts: Vec<(&'static FieldName, SmolStr)>,
+    ) -> Reply {
         (self.status, self.facts) = (status, facts);
         self
     }
@@ -264,7 +270,7 @@ impl Reply {
 
     /// Lets the connection close after this response. Otherwise riskgate would take the unread rest
     /// of the request's body for the next request.
-    pub fn closing_connection(mut self) -> Reply {
+    pub fn with_connection_close(mut self) -> Reply {
         self.should_close = true;
         self
     }
@@ -319,7 +325,7 @@ impl Reply {
         }
         self.facts.iter().for_each(|(field, value)| put(field, value.as_bytes()));
         if self.content_type == HTML_CONTENT_TYPE {
-            put(&header_field::CONTENT_SECURITY_POLICY, PAGE_POLICY.as_bytes());
+            put(&header_field::CONTENT_SECURITY_POLICY, PAGE_CONTENT_SECURITY_POLICY.as_bytes());
         }
         if self.varies_by_accept {
             put(&header_field::VARY, b"Accept");
@@ -339,7 +345,7 @@ impl Reply {
         let mut block = BytesMut::with_capacity(512);
         self.for_each_field(common, &mut |field, value| {
             block.extend_from_slice(value);
-            // riskgate's own values are visible ASCII. Any other value is a bug, and is left out.
+            // A value that no field may have is a bug, and is left out.
             if let Ok(value) = field.to_header_value(block.split().freeze()) {
                 parts.headers.append(&field.name, value);
             }
@@ -392,8 +398,8 @@ pub fn format_http_date(unix_now: i64) -> String {
 /// How [`Reply::append_as_http1`] writes a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenderOptions {
-    /// The connection closes after the response.
+    /// Whether the connection closes after the response.
     pub should_close: bool,
-    /// The request's method is HEAD.
+    /// Whether the request's method is HEAD.
     pub is_head_method: bool,
 }

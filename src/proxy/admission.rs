@@ -19,7 +19,7 @@ const PINGORA_READ_BYTES: usize = 64 * 1024;
 
 /// How the Pingora path reads the bodies of requests before it forwards them.
 #[derive(Clone, Copy)]
-pub(super) struct BodyReading {
+pub(super) struct BodyReadRules {
     /// Whether a read of an HTTP/1.1 body always ends at [`MAX_HELD_BODY_BYTES`], as it does on
     /// riskgate's own listeners.
     pub are_parts_bounded: bool,
@@ -32,16 +32,16 @@ impl Gate {
     /// Judges a request by its route, key, origin, `max_per_client`, quota and format, in this
     /// order, and screens its form if the route has `[upstream.route.screen]`. Call it first in
     /// your `request_filter`. If it returns true, riskgate has answered the request with a result
-    /// or a refusal: return true too. If it returns false, the request may be forwarded. A client
-    /// that waits for 100 Continue has then received the 100.
+    /// or a refusal: return true too. If it returns false, the request may be forwarded. Over
+    /// HTTP/1.1, a client that waits for 100 Continue has then received the 100.
     ///
     /// To screen a form, this method reads the body: the whole body, or the first 64 KiB. Pingora
     /// keeps these bytes and forwards them, apart from the start of some longer bodies. Call
     /// [`Gate::request_body_filter`] in your `request_body_filter`, which adds this start.
     ///
     /// The future waits for the client's body, at most `listen.body_timeout`. It waits for the
-    /// store, at most `store.deadline`, on `/v1/usage`, and if the process holds no leased call of
-    /// the account.
+    /// store, at most `store.deadline`, on `/v1/usage`, and if the process holds too few leased
+    /// calls of the account.
     ///
     /// # Errors
     /// Returns an error if riskgate can't read from the client or can't write to it.
@@ -50,7 +50,7 @@ impl Gate {
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
-        let reading = BodyReading { are_parts_bounded: false, is_for_screening_alone: true };
+        let reading = BodyReadRules { are_parts_bounded: false, is_for_screening_alone: true };
         let Some(body) = admit_request(self, session, ctx, reading).await? else {
             return Ok(true);
         };
@@ -66,7 +66,7 @@ pub(super) async fn admit_request(
     gate: &Gate,
     session: &mut Session,
     ctx: &mut RequestContext,
-    reading: BodyReading,
+    reading: BodyReadRules,
 ) -> Result<Option<BodyToForward>> {
     let route = match gate.answer_unless_forwarded(session, ctx).await? {
         AfterGates::Answered => return Ok(None),
@@ -100,7 +100,7 @@ pub(super) async fn admit_request(
             Err(HoldError::Fault(_)) if is_asked_by_proxy => HeldBody::Start(Bytes::new()),
             Err(error) => {
                 let reply = gate.finish_with_refusal(&error.into_refusal()?, ctx);
-                ctx.send_reply(&reply.closing_connection(), session).await?;
+                ctx.send_reply(&reply.with_connection_close(), session).await?;
                 return Ok(None);
             }
         },
@@ -125,14 +125,14 @@ pub(super) async fn admit_request(
         HeldBody::Start(start) => {
             // If Pingora has kept the start, Pingora forwards it.
             let is_kept = session.as_downstream().get_retry_buffer().is_some();
-            BodyToForward::streamed(if is_kept { Bytes::new() } else { start })
+            BodyToForward::new_streamed(if is_kept { Bytes::new() } else { start })
         }
     }))
 }
 
 /// How riskgate holds the body of a request.
 struct HoldRules {
-    reading: BodyReading,
+    reading: BodyReadRules,
     /// Whether riskgate screens the body, and so holds the start even of a longer body.
     is_screened: bool,
     /// The most bytes that the body may have.

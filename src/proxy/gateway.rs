@@ -23,7 +23,7 @@ use crate::gate::{
     BodyToForward, FailedExchange, Gate, HeldBytesGuard, RequestContext, classify_error,
     has_final_response_started,
 };
-use crate::proxy::admission::{BodyReading, admit_request};
+use crate::proxy::admission::{BodyReadRules, admit_request};
 use crate::proxy::request_body;
 use crate::proxy::upload_watch;
 use crate::proxy::upstream::{
@@ -48,7 +48,7 @@ const MAX_QUEUED_BYTES: usize = 5 * 64 * 1024;
 pub struct Gateway {
     gate: Gate,
     upstreams: Arc<Upstreams>,
-    /// See [`BodyReading::are_parts_bounded`].
+    /// See [`BodyReadRules::are_parts_bounded`].
     are_parts_bounded: bool,
 }
 
@@ -84,7 +84,7 @@ impl Drop for ProxyContext {
         if !self.is_logged {
             let mut request = std::mem::take(&mut self.request_context);
             request.response_bytes = self.passed_response_bytes;
-            upload_watch::keep_unlogged(request);
+            upload_watch::keep_unlogged_request(request);
         }
     }
 }
@@ -203,7 +203,7 @@ impl ProxyContext {
 fn body_framing(session: &Session, response: &ResponseHeader) -> BodyFraming {
     let is_head_method = session.req_header().method == http::Method::HEAD;
     ResponseFraming::of_header(response).map_or(BodyFraming::UntilClose, |framing| {
-        framing.body(response.status.as_u16(), is_head_method)
+        framing.body_framing(response.status.as_u16(), is_head_method)
     })
 }
 
@@ -219,7 +219,7 @@ impl ProxyHttp for Gateway {
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut ProxyContext) -> Result<bool> {
-        let reading = BodyReading {
+        let reading = BodyReadRules {
             are_parts_bounded: self.are_parts_bounded,
             is_for_screening_alone: false,
         };
@@ -258,14 +258,14 @@ impl ProxyHttp for Gateway {
         let peer = self.upstreams.select_peer(deadline, ctx.attempts.is_retry());
         let mut peer = peer.ok_or_else(no_server)?;
         if is_streamed {
-            // The server's time runs only once the whole body has arrived. The guard ends it, and
-            // before that it ends an exchange whose server does not take what has arrived.
+            // The server's time runs only once the whole body has arrived. The guard ends an
+            // exchange at the deadline, or if the server does not take the bytes that have arrived.
             peer.options.read_timeout = None;
         }
         ctx.failure = None;
         ctx.server_address = peer._address.to_string();
         if let Some(server) = peer._address.as_inet() {
-            ctx.attempts.ask(*server);
+            ctx.attempts.mark_asked(*server);
         }
         Ok(Box::new(peer))
     }
@@ -334,7 +334,7 @@ impl ProxyHttp for Gateway {
         let has_response_begun = has_final_response_started(session)
             || ctx.connection_guard.as_ref().is_none_or(ConnectionGuard::has_received_bytes);
         let failure = match classify_error(&error) {
-            _ if upload_watch::is_too_slow() => Failure::RequestBody(BodyFault::TooSlow),
+            _ if upload_watch::is_upload_too_slow() => Failure::RequestBody(BodyFault::TooSlow),
             _ if ctx.has_guard_ended_exchange() => Failure::TimedOut,
             Failure::BrokenResponse if !has_response_begun => Failure::ClosedEarly {
                 is_reused: reused,
@@ -468,7 +468,8 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    /// riskgate logs the error, without the target, which may contain an e-mail address.
+    /// riskgate logs its own errors itself, without the target, which may contain an e-mail
+    /// address.
     fn suppress_error_log(&self, _session: &Session, _ctx: &ProxyContext, _error: &Error) -> bool {
         true
     }

@@ -45,7 +45,7 @@ pub enum HeldBody {
 pub enum HoldError {
     /// The body is malformed, too long or too slow. The client is still connected.
     Fault(BodyFault),
-    /// riskgate holds too many bodies.
+    /// The memory for bodies that riskgate holds is used up.
     TooManyHeld,
     /// The client waits for a 100 that riskgate can't send.
     ContinueNotSent,
@@ -90,7 +90,7 @@ pub struct BodyOutlook {
 impl BodyOutlook {
     /// Returns true if riskgate must stop after `read_bytes`: the body is longer than riskgate
     /// holds, or the next part may be the end of a longer body.
-    fn is_longer(self, read_bytes: usize) -> bool {
+    fn must_stop_after(self, read_bytes: usize) -> bool {
         match self.announced_length {
             Some(length) if length > MAX_HELD_BODY_BYTES => {
                 read_bytes >= MAX_HELD_BODY_BYTES || length - read_bytes <= self.max_last_part
@@ -125,7 +125,7 @@ pub async fn hold_body(
             if client.is_body_done() {
                 return Ok(true);
             }
-            if outlook.is_longer(body.len()) {
+            if outlook.must_stop_after(body.len()) {
                 return Ok(false);
             }
             let mut next = pin!(read_next_part(client));

@@ -32,8 +32,8 @@ struct Upload {
 
 /// Serves a request of HTTP/2 with a body. The client is too slow if it sends nothing of its body
 /// for `body_timeout`, although the server has taken what has arrived. This function then ends the
-/// exchange. If the request does not end either, it drops the request, which resets the stream.
-/// Returns the state of a request that was dropped before it was logged.
+/// exchange. If the request does not end after that, this function drops the request, which resets
+/// the stream. Returns the state of a request that was dropped before it was logged.
 pub async fn serve_watched(
     served: impl Future<Output = ()>,
     body_timeout: Duration,
@@ -99,14 +99,14 @@ pub(super) fn record_response_end() {
 }
 
 /// Returns true if riskgate has ended the exchange because the client was too slow.
-pub(super) fn is_too_slow() -> bool {
+pub(super) fn is_upload_too_slow() -> bool {
     let mut is_too_slow = false;
     change_upload(|upload| is_too_slow = upload.is_too_slow);
     is_too_slow
 }
 
 /// Keeps the state of a request that is being dropped before it was logged.
-pub(super) fn keep_unlogged(context: RequestContext) {
+pub(super) fn keep_unlogged_request(context: RequestContext) {
     change_upload(|upload| upload.unlogged = Some(context));
 }
 

@@ -45,7 +45,7 @@ use health_check::{HealthClient, check_periodically, describe_connect_error};
 use name_resolver::NameResolver;
 pub use options::UpstreamOptions;
 pub use response::{
-    ClientHeader, Http1Header, Http2Header, ResponseBody, ResponseContext, ResponseHead,
+    ClientResponseHeader, Http1Header, Http2Header, ResponseBody, ResponseContext, ResponseHead,
     forward_response_head,
 };
 pub use server_health::{ServerFailure, ServerStatus};
@@ -56,11 +56,14 @@ pub use tls::UpstreamTls;
 /// The most idle upstream connections that the fast path keeps. Pingora's own pool, for the Pingora
 /// path, keeps as many.
 pub const MAX_IDLE_CONNECTIONS: usize = 512;
-/// The places for exchanges with a streamed body are `max_in_flight` divided by this number.
+/// `max_in_flight` divided by this number is the share of exchanges with a streamed body: see
+/// [`max_uploads`].
 const UPLOAD_SHARE_DIVISOR: usize = 4;
-/// One client gets `max_in_flight_per_address` divided by this number.
+/// `max_in_flight_per_address` divided by this number is one client's share of exchanges with a
+/// streamed body: see [`max_uploads`].
 const CLIENT_UPLOAD_SHARE_DIVISOR: usize = 8;
-/// The least number of these places, because a page may send as many files at a time.
+/// No such share is smaller than this number, unless there may be fewer other exchanges: a page may
+/// send as many files at a time.
 const MIN_UPLOADS: usize = 8;
 /// The size of the kernel's receive buffer of an upstream connection, in bytes. If a client reads
 /// slowly, the buffer holds a part of its response. The kernel doubles this number for its own
@@ -129,13 +132,13 @@ impl Upstreams {
     }
 
     /// Lists what is wrong with the names of the servers, one line for each problem.
-    pub fn problems(&self) -> Vec<String> {
-        self.servers.problems()
+    pub fn list_name_problems(&self) -> Vec<String> {
+        self.servers.list_name_problems()
     }
 
-    /// Lists the servers: the addresses of all names that resolve.
+    /// Lists the servers: the addresses of all names, by the last good answer for each name.
     pub fn list_servers(&self) -> Vec<SocketAddr> {
-        self.servers.list()
+        self.servers.list_servers()
     }
 
     /// Describes each server for an operator.
@@ -143,8 +146,7 @@ impl Upstreams {
         self.servers.describe()
     }
 
-    /// Says that no server is healthy, and why. `None` if a server is healthy, or if no name
-    /// resolves.
+    /// Says that no server is healthy, and why. `None` if a server is healthy, or without servers.
     pub fn describe_outage(&self) -> Option<String> {
         self.servers.describe_outage()
     }
@@ -280,8 +282,8 @@ impl Upstreams {
         ExchangeDeadline::new(limit, since)
     }
 
-    /// Returns a guard of this connection for an exchange (see [`ConnectionGuard`]); `None` if the
-    /// connection's descriptor can't be duplicated.
+    /// Returns a guard of this connection for an exchange (see [`ConnectionGuard`]); `None` if
+    /// riskgate can't watch the connection.
     pub fn guard_connection(
         &self,
         deadline: &ExchangeDeadline,
@@ -334,7 +336,7 @@ impl Upstreams {
         is_needed: impl Fn() -> bool,
         shutdown: ShutdownWatch,
     ) {
-        let list_servers = || if is_needed() { self.servers.list() } else { Vec::new() };
+        let list_servers = || if is_needed() { self.servers.list_servers() } else { Vec::new() };
         let check = |server| {
             let upstreams = Arc::clone(self);
             async move { upstreams.check_and_record(server).await }

@@ -36,7 +36,7 @@ pub(super) enum BodyKind {
     Other,
 }
 
-/// The kinds of charsets that riskgate tells apart. It reads texts as UTF-8.
+/// The kinds of charsets that riskgate tells apart. riskgate reads all texts as UTF-8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Charset {
     /// The text is UTF-8, which is also the default.

@@ -20,8 +20,8 @@ impl FieldPath {
         parts.iter().all(is_valid).then(|| FieldPath { joined: parts.join("_"), parts })
     }
 
-    /// Returns true if this is the path of a JSON value. `names` are the names of the members that
-    /// lead to the value.
+    /// Returns true if a server may take a JSON value for the field. `names` are the names of the
+    /// members that lead to the value.
     pub(super) fn matches_members(&self, names: &[String]) -> bool {
         names.len() == self.parts.len()
             && self.parts.iter().zip(names).all(|(part, name)| *part == normalize_name(name))

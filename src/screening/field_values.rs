@@ -44,7 +44,7 @@ impl UnreadCause {
 /// The values of the fields in a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldValues {
-    /// All values that are not empty, in the order of the body.
+    /// The values that riskgate has read, none of them empty and none twice.
     pub values: Vec<String>,
     /// Why the body may have further values; `None` if riskgate has read all values.
     pub unread: Option<UnreadCause>,
@@ -102,14 +102,15 @@ impl FieldValues {
         true
     }
 
-    /// Adds all values of `other`.
+    /// Adds the values of `other`, and notes its cause.
     pub fn append(&mut self, other: FieldValues) {
         other.values.iter().for_each(|value| self.push_text(value));
         self.unread = self.unread.or(other.unread);
     }
 
     /// Adds a value without the blanks around it, which servers remove. Adds no empty value, and
-    /// none twice. If there are too many values, marks the body as unread.
+    /// none twice. If there are too many values, or too many addresses in this value, marks the
+    /// body as unread.
     pub fn push_text(&mut self, text: &str) {
         let text = text.trim();
         if text.is_empty() || self.values.iter().any(|value| value == text) {

@@ -16,9 +16,10 @@ use super::field_values::{FieldValues, UnreadCause};
 pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath]) -> FieldValues {
     let is_field =
         |name: &&str| fields.iter().any(|field| field.matches_members(&[(*name).to_owned()]));
-    let place = if name.as_ref().is_some_and(is_field) { Place::InField } else { Place::Outside };
+    let place =
+        if name.as_ref().is_some_and(is_field) { ValuePlace::InField } else { ValuePlace::Outside };
     let names = name.map(str::to_owned).into_iter().collect();
-    let mut reader = Reader { fields, names, found: FieldValues::default() };
+    let mut reader = JsonReaderState { fields, names, found: FieldValues::default() };
     // Servers that accept a byte order mark skip the mark. If a text has another charset, some
     // servers read the other texts.
     let body = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
@@ -77,7 +78,7 @@ fn parse_surrogate(body: &[u8], at: usize) -> Option<Surrogate> {
 }
 
 /// The state of the reader: where it is, and the values that it has found.
-struct Reader<'f> {
+struct JsonReaderState<'f> {
     fields: &'f [FieldPath],
     /// The names of the members that lead to the current value.
     names: Vec<String>,
@@ -86,13 +87,13 @@ struct Reader<'f> {
 
 /// Reads the next value of the body.
 struct ValueVisitor<'r, 'f> {
-    reader: &'r mut Reader<'f>,
-    place: Place,
+    reader: &'r mut JsonReaderState<'f>,
+    place: ValuePlace,
 }
 
 /// Where a value is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ValuePlace {
     /// Outside of all fields.
     Outside,
     /// The value of a field, or an item of a list that is the value of a field.
@@ -118,9 +119,9 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.place {
-            Place::Outside => {}
-            Place::BelowField if !text.contains('@') => {}
-            Place::InField | Place::BelowField => self.reader.found.push_text(text),
+            ValuePlace::Outside => {}
+            ValuePlace::BelowField if !text.contains('@') => {}
+            ValuePlace::InField | ValuePlace::BelowField => self.reader.found.push_text(text),
         }
         Ok(())
     }
@@ -159,9 +160,9 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
             let names = &self.reader.names;
             let is_named = self.reader.fields.iter().any(|field| field.matches_members(names));
             let place = match self.place {
-                _ if is_named => Place::InField,
-                Place::Outside => Place::Outside,
-                Place::InField | Place::BelowField => Place::BelowField,
+                _ if is_named => ValuePlace::InField,
+                ValuePlace::Outside => ValuePlace::Outside,
+                ValuePlace::InField | ValuePlace::BelowField => ValuePlace::BelowField,
             };
             members.next_value_seed(ValueVisitor { reader: &mut *self.reader, place })?;
             self.reader.names.pop();

@@ -23,7 +23,7 @@ const MAX_PART_HEADER_BYTES: usize = 4 * 1024;
 /// Reads all values of the fields. The first of `boundaries` is the boundary by the grammar. Some
 /// servers read the others. If a body has no last delimiter, riskgate reads it to its end.
 pub(super) fn read_values(body: &[u8], boundaries: &[String], fields: &[FieldPath]) -> FieldValues {
-    let context = Context { fields, line_end: detect_line_end(body), is_inner: false };
+    let context = PartContext { fields, line_end: detect_line_end(body), is_inner: false };
     let mut readings = boundaries.iter().map(|it| read_with_boundary(body, it, context));
     let by_grammar = readings.next().flatten();
     let mut found = by_grammar.unwrap_or_else(|| FieldValues::of_unread_body(UnreadCause::Broken));
@@ -37,7 +37,7 @@ pub(super) fn read_values(body: &[u8], boundaries: &[String], fields: &[FieldPat
 
 /// How riskgate reads the parts of a body.
 #[derive(Clone, Copy)]
-struct Context<'f> {
+struct PartContext<'f> {
     fields: &'f [FieldPath],
     line_end: LineEnd,
     /// Whether the text is the content of a part. riskgate looks for parts in such a text, but not
@@ -46,7 +46,11 @@ struct Context<'f> {
 }
 
 /// Reads the values of a body with this boundary. `None` if the body does not have the boundary.
-fn read_with_boundary(body: &[u8], boundary: &str, context: Context<'_>) -> Option<FieldValues> {
+fn read_with_boundary(
+    body: &[u8],
+    boundary: &str,
+    context: PartContext<'_>,
+) -> Option<FieldValues> {
     let mut found = FieldValues::default();
     let delimiters = find_delimiters(body, boundary, context.line_end, &mut found);
     let first = delimiters.first()?;
@@ -70,7 +74,7 @@ fn read_with_boundary(body: &[u8], boundary: &str, context: Context<'_>) -> Opti
 
 /// Reads a text before the first delimiter or behind the last delimiter as a part. Django does so,
 /// and other servers do not.
-fn read_outside_parts(text: &[u8], context: Context<'_>, found: &mut FieldValues) {
+fn read_outside_parts(text: &[u8], context: PartContext<'_>, found: &mut FieldValues) {
     let Some((header_end, _)) = find_empty_line(text) else { return };
     if text[..header_end].trim_ascii().is_empty() {
         return;
@@ -166,8 +170,8 @@ fn find_empty_line(text: &[u8]) -> Option<(usize, usize)> {
     line_ends.iter().filter_map(|it| Some((memmem::find(text, it)?, it.len()))).min()
 }
 
-fn read_part(part: &[u8], context: Context<'_>, found: &mut FieldValues) {
-    let Context { fields, line_end, is_inner } = context;
+fn read_part(part: &[u8], context: PartContext<'_>, found: &mut FieldValues) {
+    let PartContext { fields, line_end, is_inner } = context;
     let empty_line = find_empty_line(part).filter(|(at, _)| *at <= MAX_PART_HEADER_BYTES);
     let Some((header_end, length)) = empty_line else {
         return found.mark_unread(UnreadCause::Broken);
@@ -179,7 +183,7 @@ fn read_part(part: &[u8], context: Context<'_>, found: &mut FieldValues) {
         found.mark_unread(UnreadCause::Broken);
     }
     if !is_inner {
-        header.read_inner_parts(content, Context { is_inner: true, ..context }, found);
+        header.read_inner_parts(content, PartContext { is_inner: true, ..context }, found);
     }
     if header.is_json && header.read_json(content, fields, found) {
         return;
@@ -233,7 +237,7 @@ impl PartHeader {
     /// Reads the values of parts in the content of this part. Mojolicious reads them as fields, and
     /// other servers take them for files of one field. Jetty skips the header of a part that it
     /// finds malformed, and reads the text behind the header as the next header.
-    fn read_inner_parts(&self, content: &[u8], context: Context<'_>, found: &mut FieldValues) {
+    fn read_inner_parts(&self, content: &[u8], context: PartContext<'_>, found: &mut FieldValues) {
         let mut inner = FieldValues::default();
         if let Some(boundary) = self.inner_boundaries.first() {
             inner = read_with_boundary(content, boundary, context).unwrap_or_default();

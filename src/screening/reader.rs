@@ -5,7 +5,7 @@ use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 use super::{json, multipart, urlencoded};
 
-/// The most bytes of a body that riskgate reads.
+/// The most bytes of a body that riskgate screens.
 pub const MAX_SCREENED_BODY_BYTES: usize = 64 * 1024;
 
 /// The header fields that say how a body is to be read.

@@ -28,7 +28,7 @@ pub(super) fn check_servers(config: &Config) -> Vec<Finding> {
         return vec![Finding::fault(SUBJECT, "the names can't be resolved", advice)];
     };
     let unresolved = upstreams
-        .problems()
+        .list_name_problems()
         .into_iter()
         .map(|problem| Finding::fault(SUBJECT, problem, "correct upstream.servers or the DNS"));
     let tls = config.startup.upstream.tls.as_ref();

@@ -172,7 +172,7 @@ fn parse_upstream(text: &str, listen: Option<SocketAddr>) -> Result<Option<Upstr
              this machine that listens beyond loopback, or SERVICE:{port} for another service of the \
              compose file"
         )),
-        Some(listen) if name.is_at(listen) => Err(format!(
+        Some(listen) if name.is_listener_at(listen) => Err(format!(
             "expected another server than riskgate itself, but found {text}, where riskgate listens: \
              each request would come back to it; let the server listen at another port, or riskgate, \
              by --listen"

@@ -1,8 +1,8 @@
 //! Limits the HTTP/2 frames that a client sends on a connection, and the bytes of its DATA frames.
 //!
-//! All frames count, apart from DATA with data: PING, SETTINGS, WINDOW_UPDATE, PRIORITY,
-//! RST_STREAM, HEADERS, CONTINUATION, frames of unknown types, and DATA with next to no data. The
-//! limit holds even if requests are active on the connection.
+//! All frames count, apart from DATA with data and DATA that ends its stream: PING, SETTINGS,
+//! WINDOW_UPDATE, PRIORITY, RST_STREAM, HEADERS, CONTINUATION, frames of unknown types, and DATA
+//! with next to no data. The limit holds even if requests are active on the connection.
 //!
 //! **Why no client in good faith reaches the limit.** A client sends such a frame for one of four
 //! reasons:
@@ -13,8 +13,9 @@
 //! - *It reads a response.* Most clients send a WINDOW_UPDATE once half of a window is used, Go's
 //!   client sends two for each 4 KiB, and gRPC adds a PING for each round trip. A client with a
 //!   window of only 1 KiB, for the stream and for the connection, sends a frame for each 256 bytes;
-//!   these bytes earn it two frames ([`BYTES_FOR_FRAME`]). If the server sends shorter pieces, and
-//!   the client confirms each piece twice, [`FRAMES_PER_SECOND`] is enough for 500 pieces a second.
+//!   these bytes earn it two frames ([`SENT_BYTES_PER_EARNED_FRAME`]). If the server sends shorter
+//!   pieces, and the client confirms each piece twice, [`FRAMES_PER_SECOND`] is enough for 500
+//!   pieces a second.
 //! - *It sends a body.* Its DATA frames have data, apart from the last one.
 //!
 //! A client may confirm late what it received long ago. So earned frames remain, up to
@@ -30,10 +31,10 @@ const FRAMES_AT_ONCE: i64 = 1_024;
 const FRAMES_PER_SECOND: i64 = 1_024;
 /// The further frames that a client may send for each request.
 const FRAMES_EARNED_PER_REQUEST: i64 = 16;
-/// For each of these bytes that riskgate sends, the client may send a further frame. An answer to
-/// PING has 17 bytes, and a DATA frame with one byte has 10, so no frame earns the next frame.
-const BYTES_FOR_FRAME: i64 = 128;
-/// The most frames that a client can earn by requests and responses, and still has to send.
+/// Each time riskgate has sent this number of bytes, the client may send a further frame. An answer
+/// to PING has 17 bytes, and a DATA frame with one byte has 10, so no frame earns the next frame.
+const SENT_BYTES_PER_EARNED_FRAME: i64 = 128;
+/// The most frames that a client may have left to send, however many it has earned.
 const MAX_FRAMES_EARNED: i64 = 65_536;
 /// A frame counts as one more for this number of bytes in its payload, unless it is DATA, HEADERS
 /// or CONTINUATION.
@@ -166,8 +167,8 @@ impl FrameBudget {
 
     fn count_sent(&mut self, bytes: usize) {
         self.sent_bytes += as_i64(bytes);
-        self.add_frames(self.sent_bytes / BYTES_FOR_FRAME);
-        self.sent_bytes %= BYTES_FOR_FRAME;
+        self.add_frames(self.sent_bytes / SENT_BYTES_PER_EARNED_FRAME);
+        self.sent_bytes %= SENT_BYTES_PER_EARNED_FRAME;
     }
 
     fn count_request(&mut self, body_bytes: Option<usize>) {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// Counts the requests of one connection that riskgate is serving, and remembers when the last one
 /// ended. A request still counts after the client has reset its stream.
-pub(super) struct ActiveRequests {
+pub(super) struct ActiveRequestCounter {
     count: AtomicUsize,
     created: Instant,
     /// When the last request ended, in milliseconds after `created`; 0 if none has ended.
@@ -18,11 +18,11 @@ pub(super) struct ActiveRequests {
 }
 
 /// Counts one active request until the guard is dropped. A panic drops the guard as well.
-pub(super) struct ActiveRequestGuard(Arc<ActiveRequests>);
+pub(super) struct ActiveRequestGuard(Arc<ActiveRequestCounter>);
 
 impl ActiveRequestGuard {
     /// Counts a request that begins.
-    pub fn start(requests: &Arc<ActiveRequests>) -> ActiveRequestGuard {
+    pub fn start(requests: &Arc<ActiveRequestCounter>) -> ActiveRequestGuard {
         requests.count.fetch_add(1, Ordering::SeqCst);
         ActiveRequestGuard(Arc::clone(requests))
     }
@@ -37,10 +37,10 @@ impl Drop for ActiveRequestGuard {
     }
 }
 
-impl ActiveRequests {
-    /// Creates the count of a new connection.
-    pub fn new() -> Arc<ActiveRequests> {
-        Arc::new(ActiveRequests {
+impl ActiveRequestCounter {
+    /// Creates the counter of a new connection.
+    pub fn new() -> Arc<ActiveRequestCounter> {
+        Arc::new(ActiveRequestCounter {
             count: AtomicUsize::new(0),
             created: Instant::now(),
             last_end_ms: AtomicU64::new(0),
@@ -81,7 +81,7 @@ mod tests {
 
     /// Returns the seconds after which a connection is idle, with requests at these seconds.
     async fn idle_after(requests: &[(u64, u64)]) -> u64 {
-        let active = ActiveRequests::new();
+        let active = ActiveRequestCounter::new();
         let start = Instant::now();
         for (begin, end) in requests.iter().copied() {
             let active = Arc::clone(&active);

@@ -44,8 +44,8 @@ type RequestFuture =
 enum NextStep {
     /// riskgate answers the request.
     Reply(Reply),
-    /// riskgate forwards the request. If the method takes a body, it charges the call of this route
-    /// once the body is complete.
+    /// riskgate forwards the request. If the method takes a body, riskgate charges the call of this
+    /// route once the body is complete.
     Forward(Option<UnchargedRoute>),
 }
 

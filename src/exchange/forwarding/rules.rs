@@ -5,9 +5,10 @@ use crate::exchange::forwarding_headers::is_x_forwarded_field;
 use crate::message::field_names::{FieldNameSet, RISKGATE_FIELD_PREFIX, has_prefix_ignore_case};
 use crate::message::hop_by_hop::is_hop_by_hop;
 
-/// Request fields that riskgate does not forward to the upstream server. Some are meant for
-/// riskgate, or riskgate sets them. Others, such as `X-Original-URL`, could make the server choose
-/// another route than riskgate.
+/// Request fields that riskgate does not forward to the upstream server, with one exception:
+/// `Authorization` on a route without a key. Some fields are meant for riskgate, or riskgate sets
+/// them. Others, such as `X-Original-URL`, could make the server choose another route than
+/// riskgate.
 static DROPPED_REQUEST_FIELDS: FieldNameSet<15> = FieldNameSet::new([
     "authorization",
     "host",

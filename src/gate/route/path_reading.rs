@@ -12,8 +12,9 @@ const IGNORED_BEHIND_NAME: &[u8] = b".;:?# \t";
 const SCRIPT_EXTENSIONS: [&[u8]; 8] =
     [b"asp", b"aspx", b"cgi", b"fcgi", b"phtml", b"pl", b"py", b"rb"];
 
-/// The most places in a path that may begin a session id. The search for its end begins at each.
-const MAX_ID_BEGINNINGS: usize = 64;
+/// The most places in a path that may begin a session id. At each place, riskgate searches for the
+/// end of the session id.
+const MAX_SESSION_ID_BEGINNINGS: usize = 64;
 
 /// The most names of programs in one path that riskgate looks at.
 const MAX_SCRIPTS: usize = 8;
@@ -53,11 +54,11 @@ impl<'p> PathReadings<'p> {
         let once = decode_if_encoded(path);
         let twice = once.as_deref().and_then(decode_if_encoded);
         let all = [Some(path), once.as_deref(), twice.as_deref()];
-        if all.iter().flatten().any(|reading| has_too_many_id_beginnings(reading)) {
+        if all.iter().flatten().any(|reading| has_too_many_session_id_beginnings(reading)) {
             return None;
         }
         let without_ids = [Some(path), once.as_deref(), twice.as_deref()]
-            .map(|it| it.and_then(without_session_ids));
+            .map(|it| it.and_then(remove_session_ids));
         let has_session_id = without_ids.iter().any(Option::is_some);
         let [first, second, third] = without_ids.map(|it| it.map(Cow::Owned));
         let (once, twice) = (once.map(Cow::Owned), twice.map(Cow::Owned));
@@ -111,7 +112,7 @@ impl<'p> PathReadings<'p> {
         }
         self.readings.iter().flatten().any(|reading| {
             begins_with(segments(reading), prefix)
-                || self.has_script && begins_with_script_or_behind(reading, prefix)
+                || self.has_script && is_at_or_below_for_script(reading, prefix)
         })
     }
 
@@ -161,7 +162,7 @@ pub fn begins_with<'p>(mut segments: impl Iterator<Item = &'p [u8]>, prefix: &st
 
 /// Returns true if a program in this path may read its path as `prefix`, or as a path below it. A
 /// program reads the segments behind its name, with or without the segments before its name.
-fn begins_with_script_or_behind(path: &[u8], prefix: &str) -> bool {
+fn is_at_or_below_for_script(path: &[u8], prefix: &str) -> bool {
     let scripts = segments(path).enumerate().filter(|(_, segment)| is_script(segment));
     scripts.take(MAX_SCRIPTS).any(|(at, _)| {
         let others = segments(path).enumerate().filter(|(other, _)| *other != at);
@@ -209,7 +210,7 @@ fn is_unambiguous(path: &[u8]) -> bool {
 /// Removes session ids such as `(S(k3j2h1))`, each with the `/` before it. ASP.NET removes them
 /// from a path before it looks for the page, even in the middle of a name (CVE-2023-36899). `None`
 /// if the path has no session id.
-fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
+fn remove_session_ids(path: &[u8]) -> Option<Vec<u8>> {
     path.windows(2).find(|pair| pair == b"))")?;
     let mut kept = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -226,10 +227,10 @@ fn without_session_ids(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns true for a path in which a search for session ids would take long.
-fn has_too_many_id_beginnings(path: &[u8]) -> bool {
+fn has_too_many_session_id_beginnings(path: &[u8]) -> bool {
     let begins_id =
         |three: &&[u8]| three[0] == b'(' && three[1].is_ascii_alphabetic() && three[2] == b'(';
-    path.windows(3).filter(begins_id).count() > MAX_ID_BEGINNINGS
+    path.windows(3).filter(begins_id).count() > MAX_SESSION_ID_BEGINNINGS
 }
 
 /// Returns the length of the session ids in one pair of brackets at the start of a text, such as
@@ -403,7 +404,7 @@ mod tests {
                 plain_count += usize::from(readings.is_plain);
                 for prefix in prefixes {
                     let by_full_rules = begins_with(segments(path.as_bytes()), prefix)
-                        || begins_with_script_or_behind(path.as_bytes(), prefix);
+                        || is_at_or_below_for_script(path.as_bytes(), prefix);
                     let found = readings.is_at_or_below_without_host(prefix);
                     assert_eq!(found, by_full_rules, "{path} {prefix}");
                 }

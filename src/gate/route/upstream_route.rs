@@ -97,7 +97,7 @@ impl RouteMethods {
 }
 
 /// Returns the index of the route with the longest prefix that an upstream server may read in this
-/// path. Returns `None` in each of these cases:
+/// path. For this choice, no segment counts as a host. Returns `None` in each of these cases:
 /// - No route has such a prefix.
 /// - Servers disagree about where the path leads: see [`PathReadings::of`].
 /// - A server may read one of riskgate's own paths in this path.

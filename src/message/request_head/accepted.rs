@@ -2,7 +2,7 @@
 
 use super::list::members_of_list;
 
-/// The media types that the client accepts, by the values of `Accept` (RFC 9110 section 12.5.1).
+/// What `Accept` says about problem details, HTML and JSON (RFC 9110 section 12.5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptedTypes {
     has_members: bool,

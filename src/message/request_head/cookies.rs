@@ -6,13 +6,14 @@ use pingora::Result;
 use pingora::http::RequestHeader;
 
 /// The most cookies of one site that a browser keeps.
-const MAX_COOKIES: usize = 180;
+const MAX_COOKIES_OF_SITE: usize = 180;
 /// The bytes that each `Cookie` field adds to the size of an HTTP/2 header, apart from its value:
 /// 32 bytes, and its name (RFC 9113 section 6.5.2).
 const COOKIE_FIELD_OVERHEAD_BYTES: usize = 32 + "cookie".len();
 
-/// The most bytes by which a header grows if its client sends each cookie as a field of its own.
-pub const MAX_DIVIDED_COOKIE_BYTES: usize = MAX_COOKIES * COOKIE_FIELD_OVERHEAD_BYTES;
+/// The most bytes by which an HTTP/2 header grows if its client sends each cookie as a field of its
+/// own.
+pub const DIVIDED_COOKIES_OVERHEAD_BYTES: usize = MAX_COOKIES_OF_SITE * COOKIE_FIELD_OVERHEAD_BYTES;
 
 /// Joins several `Cookie` fields into one. An HTTP/2 client may divide the field, because the parts
 /// compress better. HTTP/1.1 allows only one field (RFC 9113 section 8.2.3).

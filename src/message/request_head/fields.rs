@@ -23,7 +23,7 @@ pub enum RequestBodyFraming {
     Chunked,
 }
 
-/// The fields of a request head that riskgate reads.
+/// The fields of a request head that the parser notes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestFields<'b> {
     pub(super) field_count: usize,
@@ -76,7 +76,6 @@ impl<'b> RequestFields<'b> {
             && !self.has_pingora_path_field
     }
 
-    /// Returns true if the request has no `Content-Length`.
     pub(super) fn has_no_content_length(&self) -> bool {
         self.content_length_count == 0
     }
@@ -202,9 +201,10 @@ impl<'b> RequestFields<'b> {
             && (takes_body(request.method) || limits.is_authz_target(request.target))
     }
 
-    /// Returns where the body ends. Refuses a body of GET, HEAD and OPTIONS, because a server could
-    /// read the body as a second request. On `authz_path`, each method may have a body of any
-    /// length: riskgate answers these requests itself, so their bodies reach no server.
+    /// Returns where the body ends. Refuses a body that is too long, and a body of GET, HEAD and
+    /// OPTIONS, because a server could read the body as a second request. At and below
+    /// `authz_path`, each method may have a body of any length: riskgate answers these requests
+    /// itself, so their bodies reach no server.
     pub(super) fn parse_body_framing(
         &self,
         request: &RequestLine<'_>,
@@ -275,7 +275,7 @@ pub fn value_if_single<'v>(mut values: impl Iterator<Item = &'v [u8]>) -> Option
 /// Returns true for a field that a client must not list in `Connection`, because riskgate relies on
 /// this field.
 fn must_stay_end_to_end(option: &[u8]) -> bool {
-    const END_TO_END: [&[u8]; 8] = [
+    const END_TO_END_FIELDS: [&[u8]; 8] = [
         b"authorization",
         b"host",
         b"origin",
@@ -285,7 +285,7 @@ fn must_stay_end_to_end(option: &[u8]) -> bool {
         b"traceparent",
         b"forwarded",
     ];
-    END_TO_END.iter().any(|name| option.eq_ignore_ascii_case(name))
+    END_TO_END_FIELDS.iter().any(|name| option.eq_ignore_ascii_case(name))
         || has_prefix_ignore_case(option, RISKGATE_FIELD_PREFIX)
         || has_prefix_ignore_case(option, "x-forwarded")
 }

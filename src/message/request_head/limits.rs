@@ -12,15 +12,15 @@ pub struct RequestLimits {
     /// The most bytes of a request target on riskgate's own paths, and of a target that is no path.
     /// Any other target may be as long as a header.
     pub target_bytes: usize,
-    /// The most bytes of a body that riskgate forwards.
+    /// The most bytes of a body, except at and below `authz_path`.
     pub body_bytes: usize,
-    /// The path on which proxies ask about the requests of their clients. On this path, each method
-    /// may have a body: a proxy may ask with GET and the client's body.
+    /// The path on which proxies ask about the requests of their clients. At and below this path,
+    /// each method may have a body: a proxy may ask with GET and the client's body.
     pub authz_path: Option<PathPrefix>,
 }
 
 impl RequestLimits {
-    /// Returns true if this target is the path on which proxies ask.
+    /// Returns true if this target is at or below the path on which proxies ask.
     pub(super) fn is_authz_target(&self, target: &[u8]) -> bool {
         self.authz_path.as_ref().is_some_and(|path| path.strip_from(target).is_some())
     }

@@ -1,4 +1,4 @@
-//! The fields that a response to a request has, whether riskgate answers or a server.
+//! The fields that riskgate adds to responses: to its own, and to those of upstream servers.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl StrictTransportSecurity {
     }
 }
 
-/// The fields that a response to a request has, whether riskgate answers or a server.
+/// The fields that riskgate adds to a response, whether riskgate answers or a server.
 #[derive(Clone, Debug, Default)]
 pub struct CommonHeaders {
     /// The request's id.
@@ -79,7 +79,7 @@ fn insert_or_append_field(
     field: &FieldName,
     value: &[u8],
 ) -> Result<()> {
-    // riskgate's own values are visible ASCII. Any other value is a bug, and is left out.
+    // A value that no field may have is a bug, and is left out.
     let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) else { return Ok(()) };
     match field.name == VARY {
         true => header.append_header(field.h1_name(), value).map(drop),

@@ -9,7 +9,7 @@ use super::header_field::{self, FieldName};
 const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
                                X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean, \
                                X-Evidence-Date";
-/// The fields that a page may send in any request to riskgate.
+/// The fields that a page may send, unless the route lists the allowed fields.
 const ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 
 /// Whether a browser may let a page of another origin read the response.
@@ -25,7 +25,7 @@ pub enum Cors {
     Allowed {
         /// The origin, as the client wrote it.
         origin: SmolStr,
-        /// What the route grants; `None` if a key allows the origin.
+        /// What the route grants; `None` on a route without `origins`.
         grant: Option<Arc<CorsGrant>>,
     },
 }

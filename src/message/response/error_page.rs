@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 /// The policy that allows the page only its own style (Content Security Policy Level 3).
-pub const PAGE_POLICY: &str =
+pub const PAGE_CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// Renders the page of an error with this status. `suggestion` is the provider that the person

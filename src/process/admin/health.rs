@@ -113,7 +113,7 @@ impl AdminApp {
                 "rates: are not shared: the secret of the pseudonyms is not known yet".to_owned(),
             );
         }
-        let names = self.upstreams.problems();
+        let names = self.upstreams.list_name_problems();
         degraded.extend(names.iter().map(|problem| format!("{upstream_name}: {problem}")));
         if self.state.reloadable_rules.peek().may_need_upstream() {
             let outage = self.upstreams.describe_outage();

@@ -119,7 +119,7 @@ impl ProxyServiceParts<'_> {
         if let (Some(socket), Some(https)) =
             (sockets.remove_socket("redirect"), config.startup.https)
         {
-            add("redirect", socket, app().redirecting_to(https.port()));
+            add("redirect", socket, app().with_https_redirect(https.port()));
         }
         if let Some(socket) = sockets.remove_socket("http") {
             add("http", socket, app());

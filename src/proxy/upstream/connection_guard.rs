@@ -20,7 +20,7 @@ const MAX_BYTES_WITHOUT_RESPONSE_OVER_TLS: u64 = 32;
 
 /// The states of a connection whose other side has ended it (RFC 9293), as the kernel numbers them:
 /// CLOSED, which a reset leads to, and CLOSE-WAIT.
-const ENDED_STATES: [u8; 2] = [7, 8];
+const ENDED_TCP_STATES: [u8; 2] = [7, 8];
 
 /// The shortest pause between two checks whether a server takes what the client sends.
 const MIN_STALL_CHECK_PAUSE: Duration = Duration::from_millis(20);
@@ -39,24 +39,24 @@ pub struct ConnectionGuard {
     end_time: watch::Sender<ExchangeEndTime>,
     socket: Arc<GuardedSocket>,
     /// What the connection had received when the exchange began.
-    received_before: Received,
+    received_before: ReceivedTotals,
     is_tls: bool,
 }
 
-/// The guard's own descriptor of the connection. `None` once the timer or the drop of the guard has
-/// taken it.
+/// The guard's own descriptor of the connection. `None` once riskgate has shut the connection down,
+/// or has dropped the guard.
 pub struct GuardedSocket(Mutex<Option<OwnedFd>>);
 
 impl ConnectionGuard {
     /// Starts the timer. Returns `None` if the connection's descriptor can't be duplicated, or if
-    /// the kernel does not say what it has received. The exchange then has no guard.
+    /// the kernel does not say what the connection has received. The exchange then has no guard.
     pub(super) fn start(
         end_time: ExchangeEndTime,
         connection: RawFd,
         is_tls: bool,
     ) -> Option<ConnectionGuard> {
         let connection = duplicate_fd(connection)?;
-        let received_before = Received::on(&connection)?;
+        let received_before = ReceivedTotals::read(&connection)?;
         let socket = Arc::new(GuardedSocket(Mutex::new(Some(connection))));
         let timer_socket = Arc::clone(&socket);
         let (end_time, current_end_time) = watch::channel(end_time);
@@ -85,7 +85,7 @@ impl ConnectionGuard {
     /// Returns true if a part of the response has arrived, or if the connection was shut down.
     pub fn has_received_bytes(&self) -> bool {
         let socket = self.socket.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(received) = socket.as_ref().and_then(Received::on) else { return true };
+        let Some(received) = socket.as_ref().and_then(ReceivedTotals::read) else { return true };
         let before = self.received_before;
         match self.is_tls {
             true => received.bytes - before.bytes > MAX_BYTES_WITHOUT_RESPONSE_OVER_TLS,
@@ -113,7 +113,7 @@ async fn wait_until_passed(mut current: watch::Receiver<ExchangeEndTime>, socket
             }
             ExchangeEndTime::AtIfServerIsSilent(_) => return,
             ExchangeEndTime::IfServerTakesNothingFor(Some(limit)) => {
-                stalled = match (socket.acknowledged_if_more_is_due(), stalled) {
+                stalled = match (socket.acknowledged_bytes_if_more_due(), stalled) {
                     (None, _) => None,
                     (Some(now), Some((since, before))) if now == before => Some((since, before)),
                     (Some(now), _) => Some((Instant::now(), now)),
@@ -134,17 +134,20 @@ async fn wait_until_passed(mut current: watch::Receiver<ExchangeEndTime>, socket
 
 /// What the kernel has received on a connection.
 #[derive(Clone, Copy, Debug)]
-struct Received {
+struct ReceivedTotals {
     /// The bytes. The end of the connection counts as one more byte.
     bytes: u64,
     /// The segments with data.
     data_segments: u32,
 }
 
-impl Received {
-    fn on(connection: &OwnedFd) -> Option<Received> {
+impl ReceivedTotals {
+    fn read(connection: &OwnedFd) -> Option<ReceivedTotals> {
         let info = get_tcp_info(connection.as_raw_fd()).ok()?;
-        Some(Received { bytes: info.tcpi_bytes_received, data_segments: info.tcpi_data_segs_in })
+        Some(ReceivedTotals {
+            bytes: info.tcpi_bytes_received,
+            data_segments: info.tcpi_data_segs_in,
+        })
     }
 }
 
@@ -160,7 +163,7 @@ impl GuardedSocket {
     /// Returns true if the kernel of the server has all bytes that were written to the connection,
     /// or if the guard has released its descriptor.
     pub fn has_sent_everything(&self) -> bool {
-        self.acknowledged_if_more_is_due().is_none()
+        self.acknowledged_bytes_if_more_due().is_none()
     }
 
     /// Returns true if something of the server waits for the client: bytes that nobody has read, or
@@ -168,7 +171,8 @@ impl GuardedSocket {
     fn has_unread_part(&self) -> bool {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let has_closed = |it: &OwnedFd| {
-            get_tcp_info(it.as_raw_fd()).is_ok_and(|info| ENDED_STATES.contains(&info.tcpi_state))
+            get_tcp_info(it.as_raw_fd())
+                .is_ok_and(|info| ENDED_TCP_STATES.contains(&info.tcpi_state))
         };
         let has_bytes = |it: &OwnedFd| ioctl_fionread(it).is_ok_and(|bytes| bytes > 0);
         socket.as_ref().is_some_and(|it| has_bytes(it) || has_closed(it))
@@ -176,7 +180,7 @@ impl GuardedSocket {
 
     /// Returns how many bytes the kernel of the server has acknowledged. `None` if it has all bytes
     /// that were written to the connection, or if the guard has released its descriptor.
-    fn acknowledged_if_more_is_due(&self) -> Option<u64> {
+    fn acknowledged_bytes_if_more_due(&self) -> Option<u64> {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let info = get_tcp_info(socket.as_ref()?.as_raw_fd()).ok()?;
         let is_more_due = info.tcpi_notsent_bytes > 0 || info.tcpi_unacked > 0;

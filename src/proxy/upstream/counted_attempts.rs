@@ -11,7 +11,7 @@ use crate::observe::metrics::{AttemptOutcome, AttemptRecord, UpstreamMetrics};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountedAttempts {
     attempts: Attempts,
-    /// The server that the current attempt asks, and since when; `None` once it is counted.
+    /// The server that the current attempt asks, and since when; `None` if no attempt is under way.
     asked: Option<(SocketAddr, Instant)>,
 }
 
@@ -22,7 +22,7 @@ impl CountedAttempts {
     }
 
     /// Records that the attempt asks this server.
-    pub fn ask(&mut self, server: SocketAddr) {
+    pub fn mark_asked(&mut self, server: SocketAddr) {
         self.asked = Some((server, Instant::now()));
     }
 

@@ -46,8 +46,8 @@ impl ExchangeDeadline {
         self.since = Some(Instant::now());
     }
 
-    /// Starts the time again, because a part of the response has arrived. Does nothing if the limit
-    /// is for the whole exchange, or if the client is still sending.
+    /// Records that a part of the response has arrived. If each part has its own time, this time
+    /// starts again, unless the client is still sending.
     pub fn restart_after_response_part(&mut self) {
         if let TimeLimit::EachPart(_) = self.limit {
             self.since = self.since.map(|_| Instant::now());
@@ -71,7 +71,7 @@ impl ExchangeDeadline {
 
     /// When the exchange ends.
     pub fn end_time(&self) -> ExchangeEndTime {
-        match (self.since, self.at()) {
+        match (self.since, self.passes_at()) {
             (Some(_), Some(at)) if self.is_for_body_part => ExchangeEndTime::AtIfServerIsSilent(at),
             (Some(_), at) => ExchangeEndTime::At(at),
             (None, _) => ExchangeEndTime::IfServerTakesNothingFor(self.longest_wait()),
@@ -79,28 +79,30 @@ impl ExchangeDeadline {
     }
 
     /// When the time is over; `None` without a limit, and while the client sends.
-    pub fn at(&self) -> Option<Instant> {
+    pub fn passes_at(&self) -> Option<Instant> {
         Some(self.since? + self.longest_wait()?)
     }
 
-    /// Returns [`ExchangeDeadline::at`], or the moment `wait` after the time began to run if this
-    /// moment is earlier. `None` while the client sends.
+    /// Returns [`ExchangeDeadline::passes_at`], or the moment `wait` after the time began to run if
+    /// this moment is earlier. `None` while the client sends.
     pub fn at_latest_after(&self, wait: Duration) -> Option<Instant> {
         let longest = self.longest_wait().map_or(wait, |longest| longest.min(wait));
         Some(self.since? + longest)
     }
 
-    /// When the time for the whole exchange is over; `None` if the time is for each part.
+    /// When the time for the whole exchange is over; `None` if each part has its own time, and
+    /// while the client sends.
     pub fn whole_end(&self) -> Option<Instant> {
-        self.at().filter(|_| matches!(self.limit, TimeLimit::Whole(_)))
+        self.passes_at().filter(|_| matches!(self.limit, TimeLimit::Whole(_)))
     }
 
-    /// The time that is left, 0 after the deadline; `None` without a limit.
+    /// The time that is left, 0 after the deadline; `None` without a limit, and while the client
+    /// sends.
     pub fn time_left(&self) -> Option<Duration> {
-        self.at().map(|at| at.saturating_duration_since(Instant::now()))
+        self.passes_at().map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// The time that is left for the whole exchange; `None` if each part has its own time.
+    /// The time that is left until [`ExchangeDeadline::whole_end`].
     pub fn whole_time_left(&self) -> Option<Duration> {
         self.whole_end().map(|end| end.saturating_duration_since(Instant::now()))
     }
@@ -111,8 +113,11 @@ impl ExchangeDeadline {
     }
 
     /// Waits for a future, at most until the deadline.
-    pub async fn limit<T>(&self, future: impl Future<Output = T>) -> Result<T, DeadlinePassed> {
-        wait_at_most_until(self.at(), future).await.ok_or(DeadlinePassed)
+    pub async fn wait_within<T>(
+        &self,
+        future: impl Future<Output = T>,
+    ) -> Result<T, DeadlinePassed> {
+        wait_at_most_until(self.passes_at(), future).await.ok_or(DeadlinePassed)
     }
 }
 
@@ -144,7 +149,7 @@ mod tests {
         each_part.restart_after_response_part();
         assert!(!each_part.has_passed());
         let unlimited = ExchangeDeadline::new(TimeLimit::EachPart(None), Some(since));
-        assert_eq!((unlimited.at(), unlimited.has_passed()), (None, false));
+        assert_eq!((unlimited.passes_at(), unlimited.has_passed()), (None, false));
     }
 
     #[test]
@@ -152,7 +157,7 @@ mod tests {
         let nothing = Duration::ZERO;
         let mut deadline = ExchangeDeadline::new(TimeLimit::EachPart(Some(nothing)), None);
         deadline.restart_after_response_part();
-        assert_eq!((deadline.at(), deadline.has_passed()), (None, false));
+        assert_eq!((deadline.passes_at(), deadline.has_passed()), (None, false));
         deadline.start();
         assert!(deadline.has_passed());
     }

@@ -1,8 +1,9 @@
 //! The addresses of one host in the DNS, and what happens to them if a query fails.
 //!
 //! riskgate queries the addresses of IPv4 and of IPv6 separately. If a query fails, its known
-//! addresses stay. Only an answer that the host has no such addresses removes them. A host never
-//! loses its last address: a fault of riskgate's own network must not look like a missing host.
+//! addresses stay. An answer replaces them, even an answer that the host has no such addresses. But
+//! if neither query finds an address, all known addresses stay: a fault of riskgate's own network
+//! must not look like a missing host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl HostAddresses {
 
 /// What the queries about a host found.
 #[derive(Debug, PartialEq, Eq)]
-pub struct HostQuery {
+pub struct HostQueryResult {
     /// The addresses from now on; `None` if no address was found, so that the known ones stay.
     pub addresses: Option<HostAddresses>,
     /// Why a query failed, if riskgate had to keep known addresses or has none.
@@ -96,7 +97,11 @@ impl HostResolver {
     }
 
     /// Queries the addresses of a host. `last_good` are its known addresses.
-    pub async fn query_host(self, host: String, last_good: Option<HostAddresses>) -> HostQuery {
+    pub async fn query_host(
+        self,
+        host: String,
+        last_good: Option<HostAddresses>,
+    ) -> HostQueryResult {
         let mut problem = None;
         for complete_name in list_complete_names(&host, &self.search, self.ndots) {
             let [four, six] = &self.by_family;
@@ -108,12 +113,12 @@ impl HostResolver {
                 // The known addresses belong to this name, so riskgate asks for no further name of
                 // the search list.
                 Err(why) if known.is_some() => {
-                    return HostQuery { addresses: None, problem: Some(why) };
+                    return HostQueryResult { addresses: None, problem: Some(why) };
                 }
                 Err(why) => problem = Some(why),
             }
         }
-        HostQuery { addresses: None, problem: problem.or_else(|| Some("none".to_owned())) }
+        HostQueryResult { addresses: None, problem: problem.or_else(|| Some("none".to_owned())) }
     }
 }
 
@@ -179,7 +184,7 @@ fn combine_answers(
     complete_name: String,
     answers: [FamilyAnswer; 2],
     known: Option<&HostAddresses>,
-) -> Result<HostQuery, String> {
+) -> Result<HostQueryResult, String> {
     use FamilyAnswer::{Absent, Failed, Found};
     if !answers.iter().any(|answer| matches!(answer, Found(_))) {
         let failed = answers.iter().find(|answer| matches!(answer, Failed(_)));
@@ -203,7 +208,7 @@ fn combine_answers(
             }
         };
     }
-    Ok(HostQuery { addresses: Some(HostAddresses { complete_name, by_family }), problem })
+    Ok(HostQueryResult { addresses: Some(HostAddresses { complete_name, by_family }), problem })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use hickory_resolver::proto::rr::{RData, RecordType};
 use tokio::task::JoinSet;
 
-use super::host_addresses::{HostAddresses, HostQuery, HostResolver, describe_lookup_error};
+use super::host_addresses::{HostAddresses, HostQueryResult, HostResolver, describe_lookup_error};
 use super::server_name::ServerName;
 use crate::support::dns_resolver::DnsResolver;
 
@@ -64,7 +64,8 @@ impl NameResolver {
         self.names.iter().all(|name| matches!(name, ServerName::Address(_)))
     }
 
-    /// Queries all names at the same time.
+    /// Queries all services at the same time, and then all hosts at the same time. Returns their
+    /// servers.
     pub async fn resolve(&mut self) -> Resolution {
         let mut problems = Vec::new();
         if !self.has_only_addresses() {
@@ -102,7 +103,7 @@ impl NameResolver {
         // The records of a service must not make riskgate send any number of queries.
         hosts.truncate(MAX_SERVERS);
         self.last_good_addresses.retain(|host, _| hosts.contains(host));
-        let queries: JoinSet<(String, HostQuery)> = hosts
+        let queries: JoinSet<(String, HostQueryResult)> = hosts
             .into_iter()
             .map(|host| {
                 let last_good = self.last_good_addresses.get(&host).cloned();
@@ -110,7 +111,7 @@ impl NameResolver {
                 async move { (host, query.await) }
             })
             .collect();
-        for (host, HostQuery { addresses, problem }) in queries.join_all().await {
+        for (host, HostQueryResult { addresses, problem }) in queries.join_all().await {
             let is_known = addresses.is_some() || self.last_good_addresses.contains_key(&host);
             problems.extend(problem.map(|why| describe_missing_answer(&host, &why, is_known)));
             if let Some(addresses) = addresses {

@@ -16,7 +16,7 @@ use crate::exchange::{
 use crate::message::response::{CommonHeaders, header_field};
 
 pub use body::ResponseBody;
-pub use client_header::{ClientHeader, Http1Header, Http2Header};
+pub use client_header::{ClientResponseHeader, Http1Header, Http2Header};
 
 use crate::exchange::forwarding::{
     AllowedResponseFields, is_framing_field, is_response_field_forwarded,
@@ -25,12 +25,12 @@ use crate::exchange::forwarding::{
 
 /// The most fields of a response header. Pingora has the same limit.
 const MAX_RESPONSE_FIELDS: usize = 256;
-/// The most bytes of a response header. Pingora has the same limit.
+/// The most bytes of a response header. Pingora has the same limit, less one byte.
 const MAX_RESPONSE_HEADER_BYTES: usize = 1 << 20;
 
 /// The facts about the client's request that a response's header depends on.
 pub struct ResponseContext<'l> {
-    /// The fields that a response to this request has, whether riskgate answers or a server.
+    /// The fields that riskgate adds to the response.
     pub common_headers: &'l CommonHeaders,
     /// Whether the request's method is HEAD.
     pub is_head_method: bool,
@@ -57,7 +57,7 @@ pub struct ResponseHead {
 ///
 /// # Errors
 /// Returns an error if the bytes are no response that riskgate can forward.
-pub fn forward_response_head<H: ClientHeader>(
+pub fn forward_response_head<H: ClientResponseHeader>(
     arrived: &mut BytesMut,
     context: &ResponseContext<'_>,
     informational: &mut InformationalResponseCounter,
@@ -91,7 +91,7 @@ pub fn forward_response_head<H: ClientHeader>(
     }
 }
 
-fn write_client_header<H: ClientHeader>(
+fn write_client_header<H: ClientResponseHeader>(
     status: u16,
     response: &Response<'_, '_>,
     context: &ResponseContext<'_>,
@@ -107,7 +107,7 @@ fn write_client_header<H: ClientHeader>(
         values("transfer-encoding"),
         values("content-length"),
     )?;
-    let body = framing.body(status, context.is_head_method);
+    let body = framing.body_framing(status, context.is_head_method);
     let ResponseFraming { connection_options, is_chunked, content_length } = framing;
     out.set_status(status)?;
     let mut keeps_cache_control = context.allowed_fields != AllowedResponseFields::OfCheck;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     /// The same, with the header and the body apart.
-    fn forward_to_client<H: ClientHeader + Default>(
+    fn forward_to_client<H: ClientResponseHeader + Default>(
         answer: &str,
         is_head_method: bool,
         part_size: usize,

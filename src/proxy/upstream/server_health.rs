@@ -32,7 +32,7 @@ pub struct ServerHealth {
 pub struct ServerStatus {
     /// The server.
     pub address: SocketAddr,
-    /// Whether requests may go to the server: see `ServerHealth`.
+    /// See [`ServerHealth::is_healthy`].
     pub is_healthy: bool,
     /// The last refusal of a connection or failed check; `None` if the server never failed.
     pub last_failure: Option<ServerFailure>,
@@ -81,9 +81,9 @@ impl ServerHealth {
         })
     }
 
-    /// Returns false from a refused connection or a failed check on. Returns true again once the
-    /// server has passed a check, or has accepted a connection without a failed check. The check or
-    /// the connection must begin [`MIN_REFUSAL_AGE`] after a refusal, or `eject_for` if shorter.
+    /// A server is healthy until it refuses a connection or fails a check. After a failed check,
+    /// the server must pass a check to be healthy again. After a refusal, the server must accept a
+    /// connection or pass a check that begins [`MIN_REFUSAL_AGE`] later, or `eject_for` if shorter.
     pub fn is_healthy(&self, server: &SocketAddr) -> bool {
         !self.unhealthy.contains_key(server)
     }

@@ -34,7 +34,7 @@ impl ServerName {
     }
 
     /// Returns true if this server is surely the listener at this address of this machine.
-    pub fn is_at(&self, listener: SocketAddr) -> bool {
+    pub fn is_listener_at(&self, listener: SocketAddr) -> bool {
         let ip = listener.ip();
         // The same port on another machine is another server, so the address counts as well.
         match self {

@@ -30,7 +30,7 @@ impl ServerSet {
     /// Creates the set and resolves the names. A name that does not resolve adds no server.
     ///
     /// # Errors
-    /// If no thread can be started that resolves the names.
+    /// If the runtime that resolves the names can't start.
     pub fn new(resolver: NameResolver, eject_for: Duration) -> std::io::Result<ServerSet> {
         let servers = ServerSet {
             servers: SnapshotCell::new(Vec::new()),
@@ -84,12 +84,12 @@ impl ServerSet {
     }
 
     /// Lists the problems of the last round, one line for each.
-    pub fn problems(&self) -> Vec<String> {
+    pub fn list_name_problems(&self) -> Vec<String> {
         self.problems.peek().to_vec()
     }
 
     /// Lists the servers.
-    pub fn list(&self) -> Vec<SocketAddr> {
+    pub fn list_servers(&self) -> Vec<SocketAddr> {
         self.servers.peek().to_vec()
     }
 

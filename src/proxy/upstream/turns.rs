@@ -33,7 +33,8 @@ impl Turns {
     /// - the server of the first priority whose turn it is, if it is healthy;
     /// - else another healthy server of this priority, and these take turns;
     /// - else a server of the next priority, by the same rule;
-    /// - else, if no server is healthy, the server whose turn it is: it may have recovered.
+    /// - else, if no server is healthy, the server of the first priority whose turn it is: it may
+    ///   have recovered.
     ///
     /// `None` if there is no server.
     pub fn select(

@@ -33,7 +33,7 @@ impl AdminApi {
                 })
             })
             .collect();
-        let unresolved = self.upstreams.problems();
+        let unresolved = self.upstreams.list_name_problems();
         let body = json!({
             "items": items,
             "unresolved": unresolved,

@@ -11,7 +11,7 @@ use crate::message::response::{FieldName, finish_http1_header, header_field, wri
 const EXPECTED_FIELDS: usize = 16;
 
 /// A header that riskgate writes for a forwarded response.
-pub trait ClientHeader: Send {
+pub trait ClientResponseHeader: Send {
     /// Whether the client gets a body without a length in chunks. HTTP/2 marks the end of a body
     /// without chunks.
     const HAS_CHUNKS: bool;
@@ -44,7 +44,7 @@ impl Http1Header {
     }
 }
 
-impl ClientHeader for Http1Header {
+impl ClientResponseHeader for Http1Header {
     const HAS_CHUNKS: bool = true;
 
     fn set_status(&mut self, status: u16) -> Result<(), MalformedResponse> {
@@ -78,7 +78,7 @@ impl Http2Header {
     }
 }
 
-impl ClientHeader for Http2Header {
+impl ClientResponseHeader for Http2Header {
     const HAS_CHUNKS: bool = false;
 
     fn set_status(&mut self, status: u16) -> Result<(), MalformedResponse> {
