@@ -8,6 +8,7 @@ use http::header::{
     ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST,
     HeaderName, ORIGIN,
 };
+use memchr::memmem;
 use pingora::http::RequestHeader;
 
 use crate::keys::{KeyRing, MIN_KEY_LEN, Token};
@@ -292,7 +293,9 @@ impl Gate {
     /// key. If the request has several `X-Request-Id` fields, the id is new: the client may have
     /// forged the first field, and a proxy may have added the second.
     fn accept_or_generate_request_id<'r>(&self, head: impl Head<'r>) -> RequestId {
-        let accepted = value_if_single(head.request_id_values()).filter(|id| {
+        let valid = value_if_single(head.request_id_values()).and_then(RequestId::parse);
+        let accepted = valid.filter(|id| {
+            let id = id.as_bytes();
             let ring = self.state.keys.peek();
             let presented = head
                 .authorization_values()
@@ -300,7 +303,6 @@ impl Gate {
                 .chain(self.key_header_values(head));
             !contains_key(id, Option::as_ref(&ring)) && !contains_presented_key(id, presented)
         });
-        let accepted = accepted.and_then(RequestId::parse);
         accepted.unwrap_or_else(|| self.state.request_ids.generate())
     }
 }
@@ -328,5 +330,5 @@ fn contains_key(id: &[u8], ring: Option<&KeyRing>) -> bool {
 /// Returns true if the id contains a word of these header values that is long enough to be a key.
 fn contains_presented_key<'r>(id: &[u8], values: impl Iterator<Item = &'r [u8]>) -> bool {
     let mut words = values.flat_map(words_of_key_length);
-    words.any(|word| id.windows(word.len()).any(|part| part == word))
+    words.any(|word| memmem::find(id, word).is_some())
 }

@@ -16,6 +16,7 @@ use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora::Error;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::exchange::BodyFault;
@@ -26,7 +27,13 @@ use crate::model::refusal::Refusal;
 /// riskgate holds a body of at most this many bytes until it is complete. Pingora keeps as many
 /// bytes for a retry. After a response over HTTP/2, riskgate reads and discards at most as many.
 pub const MAX_HELD_BODY_BYTES: usize = 64 * 1024;
-/// The longest time for which riskgate reads and discards a body.
+/// The memory of a request over HTTP/2 without its header fields: its task and its stream.
+const HTTP2_REQUEST_BYTES: usize = 12 * 1024;
+/// The memory of a header field without its name and value.
+const FIELD_BYTES: usize = 128;
+/// The most bodies that riskgate discards at the same time. The request of each takes memory.
+const MAX_DISCARDED_BODIES: usize = 1_000;
+/// The longest time for which riskgate discards a body.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time to the start of a body whose client waits for a 100 that riskgate can't send.
 /// Many clients wait for 1 s and then send the body.
@@ -120,6 +127,7 @@ pub async fn hold_body(
         true => (Duration::MAX, options.timeout),
         false => (options.timeout, Duration::MAX),
     };
+    let request_bytes = waiting_request_bytes(client);
     let read = async {
         loop {
             if client.is_body_done() {
@@ -131,7 +139,7 @@ pub async fn hold_body(
             let mut next = pin!(read_next_part(client));
             let part = match poll_fn(|task| Poll::Ready(next.as_mut().poll(task))).await {
                 Poll::Ready(part) => part,
-                Poll::Pending if !held.grow_to(body.len().max(1)) => {
+                Poll::Pending if !held.grow_to(request_bytes + body.len().max(1)) => {
                     return Err(HoldError::TooManyHeld);
                 }
                 Poll::Pending => timeout(part_timeout, next).await.map_err(too_slow)?,
@@ -171,13 +179,26 @@ pub fn remove_expect(client: &mut ServerSession) {
     client.req_header_mut().remove_header(&EXPECT);
 }
 
+/// Returns the bytes that a request takes while it waits for its body, without the body. Over
+/// HTTP/1.1, each request has a connection, and the limits of connections bound these bytes. Over
+/// HTTP/2, one connection has many requests, and a long head costs the client few bytes (RFC 7541).
+fn waiting_request_bytes(client: &ServerSession) -> usize {
+    if !client.is_http2() {
+        return 0;
+    }
+    let fields = client.req_header().headers.iter();
+    let head_bytes: usize =
+        fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES).sum();
+    HTTP2_REQUEST_BYTES + head_bytes
+}
+
 /// Waits for the start of a body whose client waits for a 100 that riskgate can't send. Returns the
 /// first part of the body, which is empty if the body has ended.
 pub async fn wait_for_body_start(
     client: &mut ServerSession,
     held: &mut HeldBytesGuard,
 ) -> Result<Bytes, HoldError> {
-    if !held.grow_to(1) {
+    if !held.grow_to(waiting_request_bytes(client).max(1)) {
         return Err(HoldError::TooManyHeld);
     }
     match timeout(BODY_START_TIMEOUT, read_next_part(client)).await {
@@ -188,8 +209,10 @@ pub async fn wait_for_body_start(
 
 /// Reads and discards the rest of a body after an HTTP/2 response, so that a client that is still
 /// sending a short body gets no reset. If the body is longer, the client gets a reset of the stream
-/// with NO_ERROR (RFC 9113 section 8.1).
+/// with NO_ERROR (RFC 9113 section 8.1). So do clients while riskgate discards too many bodies.
 pub async fn discard_rest_of_body(client: &mut ServerSession) {
+    static DISCARDED_BODIES: Semaphore = Semaphore::const_new(MAX_DISCARDED_BODIES);
+    let Ok(_permit) = DISCARDED_BODIES.try_acquire() else { return };
     let rest = async {
         let mut left = MAX_HELD_BODY_BYTES;
         while left > 0

@@ -8,6 +8,8 @@ pub struct FieldPath {
     parts: Vec<String>,
     /// The parts with `_` between them.
     joined: String,
+    /// The longest text without `_` in `joined`. Each spelling of the field in ASCII contains it.
+    anchor: String,
 }
 
 impl FieldPath {
@@ -17,7 +19,11 @@ impl FieldPath {
         let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let parts: Vec<String> = text.split('.').map(normalize_name).collect();
         let is_valid = |part: &String| !part.is_empty() && part.chars().all(is_name_char);
-        parts.iter().all(is_valid).then(|| FieldPath { joined: parts.join("_"), parts })
+        parts.iter().all(is_valid).then(|| {
+            let joined = parts.join("_");
+            let anchor = joined.split('_').max_by_key(|text| text.len()).unwrap_or_default();
+            FieldPath { anchor: anchor.to_owned(), joined, parts }
+        })
     }
 
     /// Returns true if a server may take a JSON value for the field. `names` are the names of the
@@ -35,6 +41,9 @@ impl FieldPath {
         if is_plain_name(name) {
             return name.eq_ignore_ascii_case(&self.joined);
         }
+        if !self.may_match(name) {
+            return false;
+        }
         let (parts, joined) = (form_name_parts(name), self.joined.as_str());
         let mangled = normalize_name(name.split('\0').next().unwrap_or_default());
         // Rack ignores brackets around a name.
@@ -45,6 +54,19 @@ impl FieldPath {
             || parts_without_indexes(&parts).starts_with(&self.parts)
             || mangled.split('[').next() == Some(joined)
             || mangled.replacen('[', "_", 1).split('[').next() == Some(joined)
+    }
+
+    /// Returns false only for a name that does not match. This test is quick.
+    fn may_match(&self, name: &str) -> bool {
+        let (name, anchor) = (name.as_bytes(), self.anchor.as_bytes());
+        !name.is_ascii()
+            || anchor.is_empty()
+            || name.windows(anchor.len()).any(|text| text.eq_ignore_ascii_case(anchor))
+    }
+
+    /// Returns true if riskgate must compare the name with all spellings of the field.
+    pub(super) fn is_costly_to_match(&self, name: &str) -> bool {
+        !is_plain_name(name) && self.may_match(name)
     }
 
     /// Returns true if a name that matches is the name of a part of the field, such as

@@ -149,7 +149,7 @@ fn has_value_in_another_kind(
         && memchr::memchr(b'=', body).is_some();
     !boundaries.is_empty()
         && multipart::read_values(body, boundaries, fields).values.iter().any(is_new)
-        || is_read_as_form && urlencoded::read_values(body, fields).values.iter().any(is_new)
+        || is_read_as_form && urlencoded::may_have_value(body, fields, is_new)
 }
 
 fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> FieldValues {

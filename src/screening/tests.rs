@@ -116,6 +116,20 @@ fn a_body_without_a_readable_value_says_why() {
 }
 
 #[test]
+fn a_form_with_too_many_pairs_or_odd_names_is_read_in_part() {
+    let form =
+        |pair: &str, count| format!("email=a@b.com&{}&email=c@d.com", vec![pair; count].join("&"));
+    for (pair, most) in
+        [("x=1", 4_094), ("%2565mail=", 4_094), ("xemail[]=", 256), ("\u{e4}=", 256)]
+    {
+        let whole = read(URLENCODED, form(pair, most).as_bytes()).unwrap();
+        assert_eq!((whole.values.len(), whole.unread), (2, None), "{pair}");
+        let part = read(URLENCODED, form(pair, most + 1).as_bytes()).unwrap();
+        assert_eq!((part.values.len(), part.unread), (1, Some(UnreadCause::Broken)), "{pair}");
+    }
+}
+
+#[test]
 fn a_value_that_a_server_finds_in_another_kind_of_body_is_reported() {
     let hidden = multipart(&[(EMAIL, "c@d.com")]);
     let decoy = multipart(&[("Content-Disposition: form-data; name=\"x\"", "&email=a@b.com&")]);

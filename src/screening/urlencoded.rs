@@ -7,10 +7,37 @@ use super::field_values::{FieldValues, UnreadCause};
 use super::server_parsers::remove_bad_percents;
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 
+/// The most pairs of a form that riskgate reads. Rack reads no more, and PHP reads 1,000.
+const MAX_PAIRS: usize = 4_096;
+/// The most names of a form that riskgate compares with all spellings of the fields.
+const MAX_COSTLY_NAMES: usize = 256;
+
 /// Reads all values of the fields. Some servers take `;` for a separator. So if a pair with a field
-/// has a `;`, the body counts as not read completely.
+/// has a `;`, the body counts as not read completely. So does a body with too many pairs, or with
+/// too many names that are costly to compare.
 pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
+    let (mut found, is_cut) = read_pairs(body, fields);
+    if is_cut {
+        found.mark_unread(UnreadCause::Broken);
+    }
+    found
+}
+
+/// Returns true if a server that reads the body as a form may find a value that is new.
+pub(super) fn may_have_value(
+    body: &[u8],
+    fields: &[FieldPath],
+    is_new: impl Fn(&String) -> bool,
+) -> bool {
+    let (found, is_cut) = read_pairs(body, fields);
+    is_cut || found.values.iter().any(is_new)
+}
+
+/// Reads the values of the fields. Returns true beside them if there were too many pairs, or too
+/// many names that are costly to compare, and the rest was not read.
+fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
     let mut found = FieldValues::default();
+    let (mut pair_count, mut costly_count) = (0, 0);
     for pair in body.split(|byte| *byte == b'&') {
         let mut has_field = false;
         for (index, part) in pair.split(|byte| *byte == b';').enumerate() {
@@ -20,6 +47,11 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
             };
             let value = || decode(value);
             let plain_name = decode(name);
+            pair_count += 1;
+            costly_count += usize::from(is_costly(&plain_name, fields));
+            if pair_count > MAX_PAIRS || costly_count > MAX_COSTLY_NAMES {
+                return (found, true);
+            }
             let is_field = |field: &FieldPath| field.matches_form_name(&to_text(&plain_name));
             if index > 0 && !value().contains(&b'@') && fields.iter().any(is_field) {
                 // Most servers read this as a part of the value before the `;`.
@@ -42,7 +74,11 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
             found.mark_unread(UnreadCause::Broken);
         }
     }
-    found
+    (found, false)
+}
+
+fn is_costly(name: &[u8], fields: &[FieldPath]) -> bool {
+    fields.iter().any(|field| field.is_costly_to_match(&to_text(name)))
 }
 
 /// Decodes percent-encoding and `+`. A `%` without two hexadecimal digits stays, as most servers

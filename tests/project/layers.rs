@@ -96,7 +96,7 @@ const CRATES: [(&str, &[&str]); 42] = [
     ("ipnet", &["model/network"]),
     ("itoa", &["message", "exchange", "proxy/upstream", "observe/access_log"]),
     ("jiff", &["model/month", "keys/key_file", "management/expiry"]),
-    ("memchr", &["message", "screening"]),
+    ("memchr", &["message", "screening", "gate/beginning", "gate/route/path_reading"]),
     ("minisign_verify", &["feed/fetch"]),
     ("pingora", &["message", "exchange", "gate", "proxy", "downstream", "process"]),
     ("pingora_proxy", &["message", "gate", "proxy", "downstream", "process"]),

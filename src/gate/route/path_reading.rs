@@ -1,6 +1,11 @@
 //! A path as upstream servers may read it.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::{iter, mem};
+
+use arrayvec::ArrayVec;
+use memchr::{memchr, memchr2};
 
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 
@@ -19,37 +24,55 @@ const MAX_SESSION_ID_BEGINNINGS: usize = 64;
 /// The most names of programs in one path that riskgate looks at.
 const MAX_SCRIPTS: usize = 8;
 
+/// The most segments in a path that servers may read in several ways.
+const MAX_SEGMENTS: usize = 512;
+
 /// The ways in which upstream servers may read one path.
 pub struct PathReadings<'p> {
     /// The path as it is, decoded once, and decoded twice, and each of these without session ids.
-    /// `None` if such a reading is the same as an earlier one.
-    readings: [Option<Cow<'p, [u8]>>; 6],
-    /// Whether a reading has the name of a program.
-    has_script: bool,
-    /// Whether a reading may begin with a host.
-    may_have_host: bool,
+    /// A reading that is the same as an earlier one is missing.
+    readings: ArrayVec<Reading<'p>, 6>,
     /// Whether a reading has a session id.
     has_session_id: bool,
     /// Whether all servers read the path alike: see [`is_plain_path`].
     is_plain: bool,
 }
 
+/// One reading of a path.
+struct Reading<'p> {
+    /// The path. It begins with `/`. Blank segments are missing, except for the last one: servers
+    /// merge repeated slashes, and some servers drop parameters before they do so.
+    path: Cow<'p, [u8]>,
+    /// Whether a server may take the first segment for a host, because the server reads the target
+    /// as a relative URL (RFC 3986 section 4.2).
+    may_have_host: bool,
+    /// The places of the names of programs in `path`, each with the `/` before it. A name in the
+    /// last segment is missing, and at most [`MAX_SCRIPTS`] are listed.
+    scripts: Vec<Range<usize>>,
+}
+
+/// A path that some server may read.
+pub struct ReadPath<'r> {
+    /// The path is the first part with the second part behind it. Each part begins with `/`, or is
+    /// empty.
+    parts: [&'r [u8]; 2],
+}
+
 impl<'p> PathReadings<'p> {
-    /// Reads a path. `None` if the path does not begin with `/`, or if one of the readings has a
-    /// dot segment, a `\`, an ASCII control character or too many beginnings of session ids:
-    /// servers disagree about such a path.
+    /// Reads a path. Returns `None` in these cases, because servers disagree about such a path, or
+    /// because reading it would take long:
+    /// - The path does not begin with `/`.
+    /// - One of the readings has a dot segment, a `\`, an ASCII control character, too many
+    ///   segments, or too many beginnings of session ids.
     pub fn of(path: &'p [u8]) -> Option<PathReadings<'p>> {
         if path.first() != Some(&b'/') {
             return None;
         }
+        let mut readings = ArrayVec::new();
         if is_plain_path(path) {
-            return Some(PathReadings {
-                readings: [Some(Cow::Borrowed(path)), None, None, None, None, None],
-                has_script: false,
-                may_have_host: false,
-                has_session_id: false,
-                is_plain: true,
-            });
+            let path = Cow::Borrowed(path);
+            readings.push(Reading { path, may_have_host: false, scripts: Vec::new() });
+            return Some(PathReadings { readings, has_session_id: false, is_plain: true });
         }
         let once = decode_if_encoded(path);
         let twice = once.as_deref().and_then(decode_if_encoded);
@@ -57,70 +80,114 @@ impl<'p> PathReadings<'p> {
         if all.iter().flatten().any(|reading| has_too_many_session_id_beginnings(reading)) {
             return None;
         }
-        let without_ids = [Some(path), once.as_deref(), twice.as_deref()]
-            .map(|it| it.and_then(remove_session_ids));
+        let without_ids = all.map(|it| it.and_then(remove_session_ids));
         let has_session_id = without_ids.iter().any(Option::is_some);
-        let [first, second, third] = without_ids.map(|it| it.map(Cow::Owned));
-        let (once, twice) = (once.map(Cow::Owned), twice.map(Cow::Owned));
-        let readings = [Some(Cow::Borrowed(path)), once, twice, first, second, third];
-        let is_clear = readings.iter().flatten().all(|reading| is_unambiguous(reading));
-        let has_script = readings.iter().flatten().any(|reading| segments(reading).any(is_script));
-        let may_have_host = readings.iter().flatten().any(|reading| may_begin_with_host(reading));
-        is_clear.then_some(PathReadings {
-            readings,
-            has_script,
-            may_have_host,
-            has_session_id,
-            is_plain: false,
-        })
+        let decoded = [once, twice].into_iter().chain(without_ids).flatten().map(Cow::Owned);
+        for reading in iter::once(Cow::Borrowed(path)).chain(decoded) {
+            readings.push(Reading::of(reading)?);
+        }
+        Some(PathReadings { readings, has_session_id, is_plain: false })
     }
 
     /// Returns true if some servers may read another path in this one: a path that lacks some of
     /// the segments, or session ids.
     pub fn may_hide_path(&self) -> bool {
-        self.has_script || self.may_have_host || self.has_session_id
+        let may_lack_segments = |it: &Reading| it.may_have_host || !it.scripts.is_empty();
+        self.has_session_id || self.readings.iter().any(may_lack_segments)
     }
 
-    /// Lists the paths that some server may read, each as its segments.
-    pub fn list_paths(&self) -> Vec<Vec<&[u8]>> {
-        let mut paths = Vec::new();
-        for reading in self.readings.iter().flatten() {
-            let all: Vec<&[u8]> = segments(reading).collect();
-            let scripts = (0..all.len()).filter(|at| is_script(all[*at]) && at + 1 < all.len());
-            for at in scripts.take(MAX_SCRIPTS) {
-                paths.push(all[at + 1..].to_vec());
-                paths.push([&all[..at], &all[at + 1..]].concat());
-            }
-            if may_begin_with_host(reading) {
-                paths.push(all.iter().skip(1).copied().collect());
-            }
-            paths.push(all);
-        }
-        paths
+    /// The paths that some server may read.
+    pub fn paths(&self) -> impl Iterator<Item = ReadPath<'_>> {
+        let behind_hosts = self.readings.iter().filter_map(Reading::behind_host);
+        self.paths_without_hosts().chain(behind_hosts)
+    }
+
+    /// The paths that a server may read that never takes a segment for a host.
+    fn paths_without_hosts(&self) -> impl Iterator<Item = ReadPath<'_>> {
+        self.readings.iter().flat_map(Reading::paths_without_host)
     }
 
     /// Returns true if a server may read the path as `prefix`, or as a path below it. `prefix`
     /// begins with `/`.
     pub fn is_at_or_below(&self, prefix: &str) -> bool {
-        self.is_at_or_below_without_host(prefix) || self.is_at_or_below_behind_host(prefix)
+        self.is_plain_at_or_below(prefix)
+            .unwrap_or_else(|| self.paths().any(|path| path.is_at_or_below(prefix)))
     }
 
     /// Like [`PathReadings::is_at_or_below`], for servers that never take a segment for a host.
     pub fn is_at_or_below_without_host(&self, prefix: &str) -> bool {
-        if let (true, Some(path)) = (self.is_plain, &self.readings[0]) {
-            return is_plain_path_at_or_below(path, prefix);
-        }
-        self.readings.iter().flatten().any(|reading| {
-            begins_with(segments(reading), prefix)
-                || self.has_script && is_at_or_below_for_script(reading, prefix)
-        })
+        self.is_plain_at_or_below(prefix)
+            .unwrap_or_else(|| self.paths_without_hosts().any(|path| path.is_at_or_below(prefix)))
     }
 
-    /// Like [`PathReadings::is_at_or_below`], for servers that take the first segment behind `//`
-    /// for a host.
-    fn is_at_or_below_behind_host(&self, prefix: &str) -> bool {
-        let mut readings = self.readings.iter().flatten().filter(|it| may_begin_with_host(it));
-        readings.any(|reading| begins_with(segments(reading).skip(1), prefix))
+    /// The answer for a path that all servers read alike; `None` for other paths.
+    fn is_plain_at_or_below(&self, prefix: &str) -> Option<bool> {
+        let reading = self.readings.first().filter(|_| self.is_plain)?;
+        Some(is_plain_path_at_or_below(&reading.path, prefix))
+    }
+}
+
+impl<'p> Reading<'p> {
+    /// `None` if servers disagree about where this path leads, or if it has too many segments.
+    fn of(path: Cow<'p, [u8]>) -> Option<Reading<'p>> {
+        let may_have_host = path.starts_with(b"//");
+        if path.iter().any(|byte| byte.is_ascii_control() || *byte == b'\\') {
+            return None;
+        }
+        let path = without_blank_segments(path);
+        let (mut scripts, mut end, mut count) = (Vec::new(), 0, 0);
+        for segment in path.split(|byte| *byte == b'/').skip(1) {
+            let start = end;
+            (end, count) = (start + 1 + segment.len(), count + 1);
+            if is_dot_segment(segment) || count > MAX_SEGMENTS {
+                return None;
+            }
+            if scripts.len() < MAX_SCRIPTS && end < path.len() && is_script(segment) {
+                scripts.push(start..end);
+            }
+        }
+        Some(Reading { path, may_have_host, scripts })
+    }
+
+    /// The path itself, and what a program may read whose name is in the path: the segments behind
+    /// its name, with or without the segments before its name.
+    fn paths_without_host(&self) -> impl Iterator<Item = ReadPath<'_>> {
+        let behind = |script: &Range<usize>| ReadPath { parts: [&self.path[script.end..], &[]] };
+        let around = |script: &Range<usize>| ReadPath {
+            parts: [&self.path[..script.start], &self.path[script.end..]],
+        };
+        let of_scripts = self.scripts.iter().flat_map(move |it| [behind(it), around(it)]);
+        iter::once(ReadPath { parts: [&self.path, &[]] }).chain(of_scripts)
+    }
+
+    /// The path without its first segment; `None` if no server takes this segment for a host.
+    fn behind_host(&self) -> Option<ReadPath<'_>> {
+        let behind = self.path[1..].iter().position(|byte| *byte == b'/');
+        let rest = behind.map_or(&[][..], |at| &self.path[1 + at..]);
+        self.may_have_host.then_some(ReadPath { parts: [rest, &[]] })
+    }
+}
+
+impl ReadPath<'_> {
+    /// Returns true if a server may read this path as `prefix`, or as a path below it. Reads no
+    /// further than the prefix is long, apart from what servers ignore behind the names.
+    pub fn is_at_or_below(&self, prefix: &str) -> bool {
+        let [mut rest, mut second] = self.parts;
+        prefix.split('/').filter(|name| !name.is_empty()).all(|name| {
+            if rest.is_empty() {
+                rest = mem::take(&mut second);
+            }
+            let segment = rest.strip_prefix(b"/").unwrap_or_default();
+            let Some((start, behind)) = segment.split_at_checked(name.len()) else { return false };
+            rest = match behind.first() {
+                Some(byte) if IGNORED_BEHIND_NAME.contains(byte) => {
+                    &behind[memchr(b'/', behind).unwrap_or(behind.len())..]
+                }
+                None | Some(b'/') => behind,
+                Some(_) => return false,
+            };
+            start.eq_ignore_ascii_case(name.as_bytes())
+        })
     }
 }
 
@@ -148,63 +215,45 @@ fn is_plain_path_at_or_below(path: &[u8], prefix: &str) -> bool {
     })
 }
 
-/// Returns true if a server may take the first segment for a host, because the server reads the
-/// target as a relative URL (RFC 3986 section 4.2).
-fn may_begin_with_host(path: &[u8]) -> bool {
-    path.starts_with(b"//")
-}
-
-/// Returns true if a server may read these segments as `prefix`, or as a path below it.
-pub fn begins_with<'p>(mut segments: impl Iterator<Item = &'p [u8]>, prefix: &str) -> bool {
-    let mut names = prefix.split('/').filter(|name| !name.is_empty());
-    names.all(|name| segments.next().is_some_and(|segment| has_name(segment, name)))
-}
-
-/// Returns true if a program in this path may read its path as `prefix`, or as a path below it. A
-/// program reads the segments behind its name, with or without the segments before its name.
-fn is_at_or_below_for_script(path: &[u8], prefix: &str) -> bool {
-    let scripts = segments(path).enumerate().filter(|(_, segment)| is_script(segment));
-    scripts.take(MAX_SCRIPTS).any(|(at, _)| {
-        let others = segments(path).enumerate().filter(|(other, _)| *other != at);
-        begins_with(segments(path).skip(at + 1), prefix)
-            || begins_with(others.map(|(_, segment)| segment), prefix)
-    })
-}
-
 /// Returns true for the name of a program such as `index.php`. Web servers pass the segments behind
 /// the name to the program as `PATH_INFO` (RFC 3875 section 4.1.5), and the program takes
 /// `PATH_INFO` for the path.
 fn is_script(segment: &[u8]) -> bool {
-    let name = segment.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
+    let name = name_without_parameters(segment);
     let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |at| at + 1);
     let extension = name[..end].rsplit(|byte| *byte == b'.').next().unwrap_or_default();
     let is_php = extension.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"php"));
     is_php || SCRIPT_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// Returns the segments of a path. Drops segments that are empty or blank without their parameters:
-/// servers merge repeated slashes, and some servers drop parameters before they do so.
-fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').filter(|segment| {
-        let name = segment.split(|byte| matches!(byte, b';' | b':')).next();
-        name.is_some_and(|name| name.iter().any(|byte| *byte != b' '))
-    })
+/// Removes the blank segments but the last one, and adds a missing `/` at the start.
+fn without_blank_segments(path: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    let last_slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
+    let is_slash = |byte: &u8| *byte == b'/';
+    let has_blank = last_slash > 0 && path[1..last_slash].split(is_slash).any(is_blank);
+    if !has_blank && path.first() == Some(&b'/') {
+        return path;
+    }
+    let mut kept = Vec::with_capacity(path.len() + 1);
+    for segment in path.split(is_slash).filter(|segment| !is_blank(segment)) {
+        kept.push(b'/');
+        kept.extend_from_slice(segment);
+    }
+    Cow::Owned(kept)
 }
 
-fn has_name(segment: &[u8], name: &str) -> bool {
-    segment.split_at_checked(name.len()).is_some_and(|(start, rest)| {
-        start.eq_ignore_ascii_case(name.as_bytes())
-            && rest.first().is_none_or(|next| IGNORED_BEHIND_NAME.contains(next))
-    })
+/// Returns true for a segment that is empty, or that has only blanks before its parameters.
+fn is_blank(segment: &[u8]) -> bool {
+    name_without_parameters(segment).iter().all(|byte| *byte == b' ')
 }
 
-fn is_unambiguous(path: &[u8]) -> bool {
-    let is_dots = |segment: &[u8]| {
-        let name = segment.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
-        name.contains(&b'.') && name.iter().all(|byte| matches!(byte, b'.' | b' '))
-    };
-    !path.iter().any(|byte| byte.is_ascii_control() || *byte == b'\\')
-        && !segments(path).any(is_dots)
+fn is_dot_segment(segment: &[u8]) -> bool {
+    let name = name_without_parameters(segment);
+    name.contains(&b'.') && name.iter().all(|byte| matches!(byte, b'.' | b' '))
+}
+
+fn name_without_parameters(segment: &[u8]) -> &[u8] {
+    segment.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default()
 }
 
 /// Removes session ids such as `(S(k3j2h1))`, each with the `/` before it. ASP.NET removes them
@@ -240,7 +289,7 @@ fn session_id_length(text: &[u8]) -> usize {
     loop {
         match &text[end..] {
             [letter, b'(', id @ ..] if letter.is_ascii_alphabetic() => {
-                let Some(length) = id.iter().position(|byte| matches!(byte, b')' | b'/')) else {
+                let Some(length) = memchr2(b')', b'/', id) else {
                     return 0;
                 };
                 if id[length] == b'/' {
@@ -403,8 +452,10 @@ mod tests {
                 let readings = PathReadings::of(path.as_bytes()).unwrap();
                 plain_count += usize::from(readings.is_plain);
                 for prefix in prefixes {
-                    let by_full_rules = begins_with(segments(path.as_bytes()), prefix)
-                        || is_at_or_below_for_script(path.as_bytes(), prefix);
+                    let by_full_rules =
+                        Reading::of(Cow::Borrowed(path.as_bytes())).is_some_and(|it| {
+                            it.paths_without_host().any(|it| it.is_at_or_below(prefix))
+                        });
                     let found = readings.is_at_or_below_without_host(prefix);
                     assert_eq!(found, by_full_rules, "{path} {prefix}");
                 }
@@ -416,6 +467,7 @@ mod tests {
     #[test]
     fn a_path_that_leads_elsewhere_in_some_server_has_no_reading() {
         let brackets = format!("/open/{}", "(a".repeat(66));
+        let long = format!("/open/x.y{}", "/a".repeat(MAX_SEGMENTS));
         for path in [
             "",
             "open",
@@ -441,6 +493,7 @@ mod tests {
             "/open/%e0%80%ae%f0%80%80%ae/x",
             "/open/.(S(x))./a",
             &brackets,
+            &long,
         ] {
             assert!(PathReadings::of(path.as_bytes()).is_none(), "{path}");
         }

@@ -15,7 +15,7 @@ use crate::model::origin::OriginPattern;
 use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
 use crate::support::client_rates::Rate;
 
-use super::path_reading::{PathReadings, begins_with};
+use super::path_reading::{PathReadings, ReadPath};
 
 /// A path prefix that is forwarded to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,8 +120,8 @@ pub(super) fn find_upstream_route_index(
     // A request must not reach a route that needs a key through a route that needs none.
     let avoids_key = !routes[found].needs_key
         && readings.may_hide_path()
-        && readings.list_paths().iter().any(|path| {
-            find_longest(routes, |prefix| begins_with(path.iter().copied(), prefix))
+        && readings.paths().any(|path| {
+            find_longest(routes, |prefix| path.is_at_or_below(prefix))
                 .is_some_and(|read| routes[read].needs_key)
         });
     (!avoids_key).then_some(found)
@@ -147,14 +147,14 @@ pub fn find_screen_rules(
     let Some(readings) = readings.filter(PathReadings::may_hide_path) else {
         return rules.cloned();
     };
-    let rules_of = |segments: Vec<&[u8]>| {
-        let is_at_or_below = |prefix: &str| begins_with(segments.iter().copied(), prefix);
+    let rules_of = |read: ReadPath<'_>| {
+        let is_at_or_below = |prefix: &str| read.is_at_or_below(prefix);
         let rules = routes[find_longest(routes, is_at_or_below)?].screen.as_ref()?;
         let is_screened =
             rules.paths.is_empty() || rules.paths.iter().any(|path| is_at_or_below(path));
         is_screened.then_some(rules)
     };
-    let others = readings.list_paths().into_iter().filter_map(rules_of);
+    let others = readings.paths().filter_map(rules_of);
     rules.into_iter().chain(others).cloned().reduce(|rules, others| match rules == others {
         true => rules,
         false => Arc::new(rules.strictest_of(&others)),

@@ -226,6 +226,25 @@ fn slow_bodies_of_one_client_take_its_share_and_no_more() {
     assert_eq!(gateway.get_month_count(&key), 3);
 }
 
+#[test]
+fn requests_over_http2_that_wait_for_their_bodies_take_memory_too() {
+    let upstream = MockUpstream::start();
+    let setup = Setup::new().set("listen.max_held_bytes", "1048576");
+    let (gateway, key) = start(setup, &upstream);
+    let mut frames = FrameClient::open(gateway.http);
+    // One client may use 65,536 bytes, and each of these requests takes more than 12,288.
+    let block = encode_request_fields("POST", "/v1/signup", &key, &[]);
+    for stream in [1, 3, 5, 7, 9, 11] {
+        assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, stream, &block)));
+    }
+    assert_eq!(frames.read_status(11), 500);
+    assert!(frames.try_send(&encode_frame(DATA, END_STREAM, 1, b"whole")));
+    assert_eq!(frames.read_status(1), 200);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 13, &block)));
+    assert!(frames.try_send(&encode_frame(DATA, END_STREAM, 13, b"whole")));
+    assert_eq!(frames.read_status(13), 200);
+}
+
 /// The exchanges that are under way.
 fn count_exchanges(gateway: &Gateway) -> f64 {
     gateway.sum_of_samples("riskgate_upstream_exchanges_in_flight", &[])
