@@ -1,13 +1,14 @@
 //! The quota ledger: it spends each account's monthly calls from leases in memory, and records them
 //! in the store.
 //!
-//! Owns this process's node id, every account's [`Lease`] and the thread that reports to the store.
-//! While a lease holds calls and no call waits, charging one is a single atomic operation. The
-//! worker requests more calls from the store in the background: once half of a lease is spent, or
-//! all of a lease of one call. This module sees no request, and of a key only its id.
+//! Owns this process's node id, the [`Lease`]s of the accounts and the thread that reports to the
+//! store. While a lease holds a call and no other call waits, a compare-and-swap spends the call.
+//! Once about half of a lease is spent, the worker thread requests more calls from the store in the
+//! background. This module sees no request, and of a key only its id.
 //!
-//! A call is spent only if the store has granted it. *Unbacked* calls are the exception: while the
-//! store can't grant any, the ledger admits calls without a grant if the policy is open.
+//! A call is spent only if the store has granted it. *Unbacked* calls are the exception: if the
+//! policy is open and the store can't grant calls, the ledger admits up to `store.max_unsettled`
+//! calls without a grant.
 
 mod account_faults;
 mod accounting;
@@ -35,7 +36,6 @@ pub use key_usage::{KeyUsage, UsageDay};
 pub use lease::Lease;
 pub use ledger::{Ledger, LedgerOptions, LedgerStatus};
 pub use month_usage::AccountUsage;
-pub use packed_lease::MAX_HELD_CALLS;
 pub use time_of_command::{BelievedTimeReport, find_believed_time};
 
 #[cfg(test)]

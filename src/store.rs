@@ -1,9 +1,10 @@
-//! State that outlives a process: the quota ledger, keys, accounts, the audit, top counts, DNS
-//! facts, quota events, the inbox secret, sign-ups, shared rates of clients.
+//! State that outlives a process: the quota ledger and usage by day, keys, accounts, overrides, the
+//! audit, top counts, DNS facts, quota events, the inbox secret, sign-ups, shared rates of clients.
 //!
 //! Owns the types that callers exchange with a store, and the contract of each store operation.
-//! Both kinds of store keep the same contracts: `sqlite` serves one machine, `redis` several nodes.
-//! This module never decides whether a request is admitted. It knows no HTTP and no config.
+//! There are two kinds of store: `sqlite` serves one machine, `redis` several nodes. Both keep the
+//! same contracts; only `redis` has shared rates. This module never decides whether a request is
+//! admitted. It knows no HTTP and no config.
 
 mod audit;
 mod contents;
@@ -42,7 +43,7 @@ pub use ledger::{
 };
 pub use lost::LostRows;
 pub use new_key_plan::NewKeyPlan;
-pub use operations::changes::StoreChanges;
+pub use operations::changes::StoreEditor;
 pub use operations::open::Store;
 pub use overrides::{
     MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,

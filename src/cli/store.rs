@@ -131,7 +131,7 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
     // Fails if a gateway of the config runs and has read its keys from a store with another id.
     let mut store = open_store(&config)?;
-    store.changes_by(&find_command_author()).mark_as_store()?;
+    store.edit_as(&find_command_author()).mark_as_store()?;
     let version = store
         .ring_version()?
         .ok_or_else(|| CommandFailure::failed("expected a store, found none"))?;
@@ -159,7 +159,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
         }
     }
     let MonthRepair { latest_month_before: previous, deleted_totals: dropped } =
-        store.changes_by(&find_command_author()).repair_month(month)?;
+        store.edit_as(&find_command_author()).repair_month(month)?;
     let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
     let done = match previous {

@@ -315,7 +315,7 @@ mod tests {
     fn delete(store: &mut Store, inbox: Pseudonym) {
         let found = store.find_sign_ups(&[inbox].into()).unwrap();
         let deletion = SignUpDeletion { found: &found, inboxes: &[inbox] };
-        store.changes_by(&ChangeAuthor::riskgate("a test")).delete_sign_ups(&deletion).unwrap();
+        store.edit_as(&ChangeAuthor::riskgate("a test")).delete_sign_ups(&deletion).unwrap();
     }
 
     #[test]

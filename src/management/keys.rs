@@ -120,7 +120,7 @@ impl PreparedKey {
             return Ok(());
         }
         let key = (self.row.clone(), self.plan.clone());
-        store.changes_by(author).add_keys(&[key], self.request.as_ref())
+        store.edit_as(author).add_keys(&[key], self.request.as_ref())
     }
 }
 
@@ -138,7 +138,7 @@ pub fn revoke_key(
     declared_keys: impl FnOnce() -> Result<Arc<Vec<DeclaredKey>>, ManagementFault>,
 ) -> Result<i64, ManagementFault> {
     let now = store.now().unix_now;
-    match store.changes_by(author).expire_or_revoke_key(id, None, Some(now)) {
+    match store.edit_as(author).expire_or_revoke_key(id, None, Some(now)) {
         Err(StoreError::Conflict(_)) => {}
         done => {
             done?;
@@ -160,11 +160,11 @@ pub fn revoke_key(
     match store.find_key_by_digest(&declared.key.digest)? {
         // The store has the same key under another id.
         Some(stored) => {
-            store.changes_by(author).expire_or_revoke_key(&stored.id, None, Some(now))?;
+            store.edit_as(author).expire_or_revoke_key(&stored.id, None, Some(now))?;
         }
         None => {
             let declared = KeyRow { revoked_at: None, ..declared.key.clone() };
-            store.changes_by(author).revoke_declared_key(&declared, now)?;
+            store.edit_as(author).revoke_declared_key(&declared, now)?;
         }
     }
     Ok(now)
@@ -257,7 +257,7 @@ pub fn import_keys(
             (KeyRow { created_at, ..key }, plan)
         })
         .collect();
-    store.changes_by(author).add_keys(&rows, None)?;
+    store.edit_as(author).add_keys(&rows, None)?;
     Ok(rows.into_iter().map(|(key, _)| key.id).collect())
 }
 

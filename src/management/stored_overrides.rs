@@ -252,7 +252,7 @@ pub fn take_over_default_file(
         })
         .collect();
     let take_over = OverrideTakeOver { path: &path, rows: &rows, subjects };
-    let added = store.changes_by(author).take_over_overrides(&take_over)?;
+    let added = store.edit_as(author).take_over_overrides(&take_over)?;
     Ok(added.map(|added| TakenOverFile { row_count: rows.len(), added, path: path.clone() }))
 }
 

@@ -1,7 +1,8 @@
-//! The accounts whose reports fail although the store takes those of other accounts: the store
-//! can't read their totals, has lost them, or grants calls against a rule of the ledger.
+//! The accounts whose reports fail although the store answers: the store can't read their totals,
+//! has lost them, or grants calls against a rule of the ledger.
 //!
-//! Such a report counts as unanswered, and `on_failure` decides about the calls of its account.
+//! If such a report is about the current month, it counts as unanswered. For a moment, `on_failure`
+//! then decides about the calls of the account that its lease does not hold.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,10 +15,10 @@ use crate::store::{Grant, LeaseReport, ReportOutcome, StoreError, check_grant};
 /// this bound, a fault that begins and ends with each report could fill the log.
 const FAULT_LOG_PERIOD_MS: u64 = 60_000;
 const MAX_LOGGED_FAULTS: u32 = 100;
-/// A fault that no report has shown for this long, in milliseconds, is over: while a fault lasts,
-/// the account is reported every second.
+/// A fault that no report has shown for this long, in milliseconds, counts as over. While a fault
+/// lasts and the store answers, the account is reported every second.
 const FAULT_FORGOTTEN_AFTER_MS: u64 = 60_000;
-/// The most faults that [`AccountFaults::describe_present`] returns.
+/// The most faults that [`AccountFaults::describe_present_faults`] returns.
 const MAX_LISTED_FAULTS: usize = 10;
 
 #[derive(Default)]
@@ -58,7 +59,7 @@ impl AccountFaults {
     }
 
     /// The present faults, each with its account: the first ten, and how many follow.
-    pub(super) fn describe_present(&self, uptime_ms: u64) -> Vec<String> {
+    pub(super) fn describe_present_faults(&self, uptime_ms: u64) -> Vec<String> {
         let mut state = lock_ignoring_poison(&self.0);
         state
             .faults

@@ -3,8 +3,9 @@
 //!
 //! Invariant: the leased calls that this node has spent, and those that it still holds, are
 //! together at most what the store has leased to this node. Unbacked calls, which riskgate admits
-//! without a lease, are counted apart. This file does no I/O, reads no clock and takes no lock:
-//! `Lease` locks this state, and the worker sends the reports.
+//! without a lease, have a count of their own until the store has confirmed them. This file does no
+//! I/O, reads no clock and takes no lock: `Lease` locks this state, and the worker sends the
+//! reports.
 
 use super::atomic_lease::AtomicLease;
 use super::packed_lease::max_held_calls;
@@ -14,20 +15,21 @@ use crate::store::KnownState;
 /// The outcome of a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefundOutcome {
-    /// This node can spend the call again.
+    /// This node can spend the calls again.
     Reusable,
-    /// This node may hold no more calls, so the call goes back to the store.
+    /// This node may not hold so many more calls, so the calls go back to the store.
     ToStore,
-    /// The month of the call is over or the limit has changed since, so the call stays spent.
+    /// The month of the calls is over or the limit has changed since, so the calls stay spent.
     Stale,
 }
 
-/// Each count is one of calls in `month`, unless the field says otherwise.
+/// The counts are of calls in `month`, unless a field says otherwise.
 #[derive(Default)]
 pub(super) struct LeaseAccounting {
-    /// The number of the lease's month; 0 before the first call.
+    /// The number of the lease's month; 0 before the lease has entered a month.
     pub month: u16,
-    /// The number of the latest month for which a call needed the store.
+    /// The number of the latest month in which a call needed the store. The next reports move the
+    /// lease to this month, if it is later.
     pub(super) requested_month: u16,
     /// `None` when unlimited.
     pub limit: Option<u64>,
@@ -35,17 +37,17 @@ pub(super) struct LeaseAccounting {
     pub(super) last_report_sequence: u64,
     /// This node's leased total in the store, from the latest grant.
     pub(super) own_leased: u64,
-    /// Calls withdrawn from the lease. The next report returns them to the store; this node never
-    /// spends them again.
+    /// Leased calls that this node neither holds nor has spent. The next report returns them to the
+    /// store; this node never spends them again.
     pub(super) calls_to_return: u64,
     /// Unbacked calls that the store has not confirmed, so that `own_leased` lacks them.
     pub(super) unsettled_calls: u64,
     /// The reports of this account fail although the store answers. Its unsettled calls then count
     /// apart from those of other accounts.
     pub fails_alone: bool,
-    /// Calls leased by all other nodes, from the latest grant.
+    /// Calls leased by all other nodes, as far as this node knows.
     pub(super) others_leased: u64,
-    /// Calls spent by all other nodes, from the latest grant.
+    /// Calls spent by all other nodes, as far as the grants tell.
     pub(super) others_spent: u64,
     /// The month for which `Ledger::read_spent_by_all` last read the store, and the calls that
     /// other nodes had spent.
@@ -66,7 +68,7 @@ pub(super) struct LeaseAccounting {
     pub(super) is_batch_denied: bool,
     /// This node's spent total at the last tick.
     pub(super) spent_at_last_tick: u64,
-    /// Calls that this node spent in the second before the last tick.
+    /// Calls that this node spent between the last two ticks, which are a second apart.
     pub(super) calls_per_second: u64,
 }
 
@@ -98,13 +100,13 @@ impl LeaseAccounting {
         LeaseAccounting { limit, ..LeaseAccounting::default() }
     }
 
-    /// Calls that this node has spent of the current month.
+    /// Calls that this node has spent of the lease's month.
     pub(super) fn own_spent(&self, atomic_lease: &AtomicLease) -> u64 {
         self.own_leased - self.calls_to_return - atomic_lease.load().held() + self.unsettled_calls
     }
 
-    /// Calls that other nodes had spent of this month, from the latest grant; `None` before the
-    /// first grant.
+    /// Calls that other nodes have spent of this month, as far as the grants tell; `None` before
+    /// the first grant.
     pub(super) fn others_spent(&self) -> Option<u64> {
         (self.known.sequence > 0).then_some(self.others_spent)
     }
@@ -113,7 +115,8 @@ impl LeaseAccounting {
         self.requested_month = self.requested_month.max(month.number());
     }
 
-    /// Sets another limit. Calls held under the old limit go back to the store.
+    /// Sets another limit, and begins an epoch. The next report returns the calls held under the
+    /// old limit to the store.
     pub(super) fn set_limit(&mut self, atomic_lease: &AtomicLease, limit: Option<u64>) {
         self.limit = limit;
         self.calls_to_return += atomic_lease.withdraw_all_but(0, true);
@@ -151,12 +154,12 @@ impl LeaseAccounting {
 
     /// The unsettled calls of all months if they count apart from those of other accounts, else
     /// `None`.
-    pub fn unsettled_apart(&self) -> Option<u64> {
+    pub fn unsettled_if_counted_apart(&self) -> Option<u64> {
         self.fails_alone.then(|| self.unsettled_of_all_months())
     }
 
-    /// Refunds unbacked calls, all or none. Returns false if their month is over, or if they may
-    /// have been reported to the store already.
+    /// Refunds unbacked calls, all or none. Returns false if their month is over, or if they may be
+    /// in the report in flight or in an answered report.
     pub(super) fn refund_unbacked(&mut self, month: Month, calls: u64) -> bool {
         let reported = self.pending_report.map_or(0, |pending| pending.unsettled_calls);
         let is_unreported =
@@ -165,8 +168,8 @@ impl LeaseAccounting {
         is_unreported
     }
 
-    /// Refunds spent calls: to the lease if this node may hold so many more calls, else to the
-    /// store.
+    /// Refunds spent calls, unless the refund is [`RefundOutcome::Stale`]: to the lease if this
+    /// node may hold so many more calls, else to the store.
     pub(super) fn refund(
         &mut self,
         atomic_lease: &AtomicLease,
@@ -183,7 +186,7 @@ impl LeaseAccounting {
             atomic_lease.refund(calls);
             return RefundOutcome::Reusable;
         }
-        atomic_lease.return_to_store(calls);
+        atomic_lease.count_as_unleased(calls);
         self.calls_to_return += calls;
         RefundOutcome::ToStore
     }
@@ -200,7 +203,7 @@ impl LeaseAccounting {
         self.own_leased - self.calls_to_return + self.unsettled_calls + self.others_leased
     }
 
-    /// The calls that no node has leased, as far as this node knows.
+    /// The calls that no node has leased, as far as this node knows; `u64::MAX` without a limit.
     pub(super) fn unleased_calls(&self) -> u64 {
         self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.leased_by_all()))
     }

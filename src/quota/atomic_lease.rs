@@ -1,13 +1,14 @@
 //! The 64-bit word that the calls of one account are spent from.
 //!
 //! Every change is one atomic operation. This file knows neither the store nor the totals: the
-//! caller that adds or withdraws calls holds the lock of `accounting.rs` and says how many.
+//! caller that adds or withdraws calls holds the lock of the account's `LeaseAccounting`, and says
+//! how many.
 
 use super::packed_lease::PackedLease;
 use super::sync::{AtomicU64, Ordering};
 
 /// The calls held for one month and one epoch. A new epoch starts when the limit changes or a month
-/// begins. Calls spent in an older epoch can't be refunded to this lease.
+/// begins. Calls spent in an older epoch can't be refunded.
 #[derive(Debug)]
 pub(super) struct AtomicLease(AtomicU64);
 
@@ -72,8 +73,8 @@ impl AtomicLease {
         self.0.fetch_add(calls * PackedLease::ONE_HELD_CALL, Ordering::AcqRel);
     }
 
-    /// Returns spent calls to the store: they count as unleased and can't be spent here.
-    pub(super) fn return_to_store(&self, calls: u64) {
+    /// Counts calls as unleased, because the caller returns them to the store.
+    pub(super) fn count_as_unleased(&self, calls: u64) {
         self.update(|packed| {
             let unleased = packed.unleased_low_bits() + calls;
             PackedLease::new(packed.month(), packed.epoch(), packed.held(), unleased)

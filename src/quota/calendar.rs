@@ -7,19 +7,21 @@
 //! follows this machine's system clock.
 //!
 //! If the followed clock jumps, the jump is held: the believed time ignores the jump and advances
-//! by CLOCK_BOOTTIME alone. A held jump is accepted in two cases:
+//! by CLOCK_BOOTTIME alone. A jump to a time before 2025 is never accepted. Any other jump is
+//! accepted in two cases:
 //! - The clock has kept to the jump for ten minutes, and does not lead back to an earlier month.
 //! - The jump is one of the store's clock, and this machine's clock has already shown the same time
 //!   for ten minutes. If both clocks jump at once, neither confirms the other: a host with gateway
 //!   and server has only one clock.
 //!
-//! A month that has ended never begins again. But the first accepted reading of the store's clock
-//! replaces a month that only this machine's clock began, because no call of that month was
-//! reported.
+//! A month that has ended never begins again. But as long as no call of a month was reported, a
+//! month that only this machine's clock began can be replaced: by what the store knows of the time,
+//! and by the first reading of the store's clock if that reading is accepted at once.
 //!
 //! At the start, the calendar compares this machine's clock with what the store knows of the time.
-//! If that clock contradicts the store, and nothing else tells the time, the believed time is a
-//! lower bound: the latest time that the store knows. The lower bound ends in three cases:
+//! If that clock was never set or contradicts the store, and CLOCK_BOOTTIME does not tell the time,
+//! the believed time is a lower bound: the latest time that the store knows, or the beginning of
+//! 2025. The lower bound ends in three cases:
 //! - This machine's clock contradicts nothing any more, and shows a month that has begun. If this
 //!   machine's clock was never set before, it may begin a month.
 //! - The first reading of the store's clock contradicts nothing.
@@ -35,7 +37,8 @@ use super::sync::lock_ignoring_poison;
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::{Month, format_rfc3339};
 
-/// A held jump is accepted once the clock has kept to the jump for this many seconds.
+/// For how many seconds a clock must be steady before riskgate accepts its jump, and before the
+/// believed time is settled.
 const JUMP_CONFIRM_SECONDS: i64 = 600;
 
 pub(super) struct Calendar {
@@ -50,17 +53,18 @@ pub(super) struct Calendar {
 struct ClockState {
     /// The believed time minus CLOCK_BOOTTIME, in seconds.
     boottime_offset: i64,
-    /// What the store knew before this process started.
+    /// What the store knew of the time when this process first read it.
     known_at_start: KnownTime,
     /// No clock has been accepted yet, so the believed time is a lower bound.
     is_lower_bound: bool,
     /// This machine's clock has shown a time from [`EARLIEST_VALID_TIME`] on: somebody has set it.
     was_machine_set: bool,
     /// The CLOCK_BOOTTIME, in seconds, since which no clock has contradicted the believed time.
+    /// While a jump is held, this value means nothing.
     agreed_since_boottime: i64,
     has_read_store_clock: bool,
     /// The store's clock has been accepted at least once. From then on the believed time never
-    /// follows this machine's clock, which only confirms jumps of the store's clock.
+    /// follows this machine's clock, which only confirms or contradicts the store's clock.
     follows_store_clock: bool,
     held_store_jump: Option<ClockJump>,
     held_machine_jump: Option<ClockJump>,
@@ -85,9 +89,12 @@ enum ClockSource {
 impl Calendar {
     /// `unix_now` is the time of this machine's clock. The believed time starts with the first of
     /// these that exists:
-    /// 1. the present time that the store knows;
-    /// 2. `unix_now`, if it contradicts nothing that the store knows;
-    /// 3. the latest time that the store knows; then the jump to `unix_now` is held.
+    /// 1. the present time that the store knows, or `unix_now` if both agree;
+    /// 2. `unix_now`, if this machine's clock was set and contradicts nothing that the store knows;
+    /// 3. the latest time that the store knows;
+    /// 4. [`EARLIEST_VALID_TIME`].
+    ///
+    /// If `unix_now` does not agree with this time, the jump to `unix_now` is held.
     pub(super) fn new(known: impl Into<KnownTime>, unix_now: i64, boottime: i64) -> Calendar {
         let known = known.into();
         let (believed, is_lower_bound) = match known.present {
@@ -177,7 +184,8 @@ impl Calendar {
 
     /// The month that a call at this believed time belongs to: the latest month that has begun. If
     /// the time would begin a month, the month is computed again from `boottime` under a lock,
-    /// because the offset may have been corrected since the caller read the time.
+    /// because the offset may have been corrected since the caller read the time. A lower bound
+    /// begins no month.
     pub(super) fn month_to_charge(
         &self,
         believed_now: i64,
@@ -264,9 +272,9 @@ impl Calendar {
         }
     }
 
-    /// The problem that an operator should know of: a clock whose jump is held, or calls that were
+    /// A problem that an operator should know of: a clock whose jump is held, or calls that were
     /// counted in a month that has not begun. `None` if there is no problem.
-    pub(super) fn problem(&self, boottime: i64) -> Option<String> {
+    pub(super) fn clock_problem(&self, boottime: i64) -> Option<String> {
         let state = lock_ignoring_poison(&self.clock_state);
         let latest = self.latest_month();
         let now = Month::containing(boottime + state.boottime_offset);
@@ -339,8 +347,8 @@ impl ClockState {
     }
 
     /// Remembers whether this machine's clock contradicts the believed time, which follows the
-    /// store's clock. During a contradiction, riskgate deletes nothing. Returns a warning to log if
-    /// this machine's clock is at this offset for the first time.
+    /// store's clock. During a contradiction, riskgate deletes nothing by its age. Returns a
+    /// warning to log if this machine's clock is at this offset for the first time.
     fn record_machine_offset(&mut self, offset: i64, boottime: i64) -> Option<String> {
         if is_within_tolerance(offset, self.boottime_offset) {
             self.held_machine_jump = None;

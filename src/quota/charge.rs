@@ -1,11 +1,11 @@
-//! The results of charging a call, and the policy while the store is down.
+//! The results of charging a call, and the policy while the store can grant no calls.
 
 use crate::model::month::Month;
 
-/// The policy for calls while the store is down.
+/// The policy for calls while the store can grant none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// Admit calls, count them locally and report them once the store answers again.
+    /// Admit a bounded number of unbacked calls, and report them once the store answers again.
     Open,
     /// Refuse calls with status 500, as if riskgate had failed.
     Closed,
@@ -25,7 +25,7 @@ pub struct Allowance {
 /// Why a call was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// Fewer calls are left of the month's limit than were asked for.
+    /// Fewer calls are left of the month's limit than were asked for, as far as this node knows.
     Exhausted,
     /// Nobody can tell whether calls are left:
     /// - The store did not answer in time.

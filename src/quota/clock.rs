@@ -9,8 +9,8 @@ use crate::support::machine_clock::machine_time_since_epoch;
 /// CLOCK_BOOTTIME in whole seconds. Nobody can set it, and it goes on while the machine sleeps.
 ///
 /// [`BootClock::new`] shifts this clock by less than two seconds, so that its seconds begin with
-/// the seconds of the system clock. A process and its successor therefore read the same second, and
-/// an expired key stays expired over a restart.
+/// the seconds of the system clock. So a process and its successor agree on the second at which a
+/// key expires, unless the system clock is set in between.
 #[derive(Clone, Copy)]
 pub(super) struct BootClock {
     /// Added to CLOCK_BOOTTIME; more than zero and less than two seconds.
@@ -44,7 +44,8 @@ pub(super) fn anchor_time(believed_now: i64) -> Option<TimeAnchor> {
 }
 
 /// Returns the present time by an anchor of this boot of the machine. `None` if the anchor is of
-/// another machine, boot or time namespace: then nothing tells how much time has passed since.
+/// another machine, boot or time namespace, or if that can't be told: then nothing tells how much
+/// time has passed since.
 pub(super) fn find_present_time(anchor: &TimeAnchor) -> Option<i64> {
     let passed = read_boottime().as_secs().cast_signed() - anchor.boottime;
     (read_boot_id().ok()? == anchor.boot_id && passed >= 0)

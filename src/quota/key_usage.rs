@@ -1,8 +1,8 @@
 //! The calls of each key by day and route, as this node has counted them.
 //!
-//! A request changes one counter with a compare-and-swap. The request takes a lock only if the
-//! counter is of another day. The lease reports carry the changed counts to the store, so a crash
-//! loses only what was counted since the last acknowledged report.
+//! To count a call, riskgate changes one counter with a compare-and-swap. riskgate takes a lock
+//! only if the counter is of another day. The lease reports carry the changed counts to the store,
+//! so a crash loses only what was counted since the last acknowledged report.
 
 use std::array;
 use std::collections::{BTreeMap, HashMap};
@@ -110,15 +110,15 @@ impl KeyUsage {
 
     /// Counts calls of this route on this day.
     pub fn count_calls(&self, route: RouteLabel, day: UsageDay, calls: u64) {
-        self.change(route as usize, day, |known| known + calls);
+        self.change_count(route as usize, day, |known| known + calls);
     }
 
     /// Subtracts calls that were refunded.
     pub fn uncount_calls(&self, route: RouteLabel, day: UsageDay, calls: u64) {
-        self.change(route as usize, day, |known| known.saturating_sub(calls));
+        self.change_count(route as usize, day, |known| known.saturating_sub(calls));
     }
 
-    fn change(&self, route: usize, day: UsageDay, change: impl Fn(u64) -> u64) {
+    fn change_count(&self, route: usize, day: UsageDay, change: impl Fn(u64) -> u64) {
         let counter = &self.latest[route];
         let mut seen = counter.load(Ordering::Relaxed);
         while DayCount(seen).day() == day {
@@ -128,12 +128,17 @@ impl KeyUsage {
                 Err(now) => seen = now,
             }
         }
-        self.change_on_another_day(route, day, change);
+        self.change_count_of_another_day(route, day, change);
     }
 
     /// Changes the count of a day that is not the latest one. If the day is later, it becomes the
     /// latest one, and the count of the former latest day moves to the past counts.
-    fn change_on_another_day(&self, route: usize, day: UsageDay, change: impl Fn(u64) -> u64) {
+    fn change_count_of_another_day(
+        &self,
+        route: usize,
+        day: UsageDay,
+        change: impl Fn(u64) -> u64,
+    ) {
         let mut past = self.lock_past();
         let counter = &self.latest[route];
         // Only this function changes the day, and it holds the lock.
@@ -148,7 +153,7 @@ impl KeyUsage {
             *calls = change(*calls);
         } else {
             drop(past);
-            self.change(route, day, change);
+            self.change_count(route, day, change);
         }
     }
 
@@ -243,7 +248,8 @@ impl UsageByKey {
         }
     }
 
-    /// Makes the next report carry all counts again, because the store may have lost them.
+    /// Makes the next report carry all counts that this node still has, because the store may have
+    /// lost them.
     pub(super) fn mark_unreported(&self) {
         for usage in lock_ignoring_poison(&self.keys).values() {
             usage.lock_past().reported.clear();

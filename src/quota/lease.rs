@@ -27,7 +27,7 @@ const EXHAUSTED_RETRY_MS: u64 = 500;
 /// store again after this many milliseconds.
 const ACCOUNT_OUTAGE_MS: u64 = 250;
 
-/// The calls that one account may spend on this node.
+/// What this node holds of one account's calls, and what it knows of the account's totals.
 pub struct Lease {
     account: String,
     hot: HotState,
@@ -59,7 +59,7 @@ struct HotState {
     /// The calls held at the refill threshold last so long that the next request can wait to share
     /// a commit.
     refill_can_wait: AtomicBool,
-    /// How many calls wait for the store to grant calls.
+    /// How many calls are in the wait queue; a batch counts as one.
     waiting_calls: AtomicU32,
 }
 
@@ -132,7 +132,8 @@ impl Lease {
     // --- spending ---
 
     /// Spends held calls, all or none, with a compare-and-swap and no lock. Returns the charge, and
-    /// how urgently the worker should request more calls. `None` if fewer calls are held.
+    /// how urgently the worker should request more calls. `None` if fewer calls are held, or if
+    /// they are of a month before `month`.
     pub(super) fn try_spend(&self, month: Month, calls: u64) -> Option<(Charge, RefillUrgency)> {
         let packed = self.hot.atomic_lease.spend(u64::from(month.number()), calls)?;
         let urgency = match packed.held() <= self.hot.refill_threshold.load(Ordering::Relaxed) {
@@ -168,7 +169,7 @@ impl Lease {
         if accounting.month < month.number() {
             self.exhausted_until_ms.store(0, Ordering::Release);
         }
-        if !unsettled_calls.try_add(calls, accounting.unsettled_apart()) {
+        if !unsettled_calls.try_add(calls, accounting.unsettled_if_counted_apart()) {
             return Err(Denial::StoreUnavailable);
         }
         let spent = accounting.spend_unbacked(&self.hot.atomic_lease, month, calls);
@@ -180,7 +181,8 @@ impl Lease {
         Ok(Charge { month, calls, lease_epoch: epoch, is_unbacked: true, remaining })
     }
 
-    /// Refunds a charge: to this lease, or to the store if this node may not hold the calls.
+    /// Refunds a charge, unless the refund is [`RefundOutcome::Stale`]: to this lease, or to the
+    /// store if this node may not hold the calls.
     pub(super) fn refund(&self, charge: &Charge) -> RefundOutcome {
         let (epoch, lease) = (u64::from(charge.lease_epoch), &self.hot.atomic_lease);
         let outcome = self.lock_accounting().refund(lease, charge.month, epoch, charge.calls);
@@ -193,7 +195,7 @@ impl Lease {
     }
 
     /// Refunds an unbacked charge. Returns false if the month of the charge is over, or if its
-    /// calls may have been reported to the store already.
+    /// calls may be in the report in flight or in an answered report.
     pub(super) fn refund_unbacked(
         &self,
         charge: &Charge,
@@ -220,8 +222,8 @@ impl Lease {
         self.is_in_lease_queue.store(false, Ordering::Release);
     }
 
-    /// Marks the lease as tracked: the worker visits it every second. Returns true if it was not
-    /// tracked yet.
+    /// Marks the lease as tracked: the worker asks it for reports every second. Returns true if it
+    /// was not tracked yet.
     pub(super) fn mark_tracked_by_worker(&self) -> bool {
         !self.is_tracked_by_worker.swap(true, Ordering::AcqRel)
     }
@@ -240,7 +242,8 @@ impl Lease {
         WaitTicket { lease: self }
     }
 
-    /// A future that completes when the store has replied, or when a call was refunded.
+    /// A future that completes when the waiting calls should look at the lease again: the worker
+    /// has tried to report, or a call was refunded.
     pub(super) fn notified_of_reply(&self) -> Notified<'_> {
         self.reply_notify.notified()
     }
@@ -257,8 +260,8 @@ impl Lease {
             && self.lock_accounting().month >= month.number()
     }
 
-    /// Returns true if, less than a quarter of a second before this uptime, the store was
-    /// recovering from a data loss or failed for this account alone.
+    /// Returns true if, less than a quarter of a second before this uptime, a report showed that
+    /// the store recovers from a data loss or fails for this account alone.
     pub(super) fn is_store_unavailable(&self, uptime_ms: u64) -> bool {
         uptime_ms < self.store_unavailable_until_ms.load(Ordering::Acquire)
     }
@@ -281,7 +284,7 @@ impl Lease {
         self.lock_accounting().limit
     }
 
-    /// Calls that this node has spent of the month.
+    /// Calls that this node has spent of the month; 0 if the lease is in another month.
     pub(super) fn own_spent(&self, month: Month) -> u64 {
         let accounting = self.lock_accounting();
         if accounting.month == month.number() {
@@ -318,7 +321,8 @@ impl Lease {
         let usage = self.usage.collect_changes();
         let mut accounting = self.lock_accounting();
         if !usage.is_empty() {
-            // A total that counts as unreported makes a report due. The report carries the counts.
+            // A total that counts as unreported makes a report due at the next tick. The report
+            // carries the counts.
             accounting.reported_spent = None;
         }
         let month = accounting.month;

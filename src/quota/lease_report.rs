@@ -13,7 +13,8 @@ use crate::store::{Grant, KnownState, LeaseReport, UsageCount};
 /// The fewest calls that a full lease holds, if [`max_held_calls`] allows that many.
 const MIN_FULL_LEASE_CALLS: u64 = 8;
 
-/// A full lease lasts this long at the current rate, if [`max_held_calls`] allows so many calls.
+/// A full lease lasts this long at the current rate, but holds at least [`MIN_FULL_LEASE_CALLS`],
+/// and never more than [`max_held_calls`] allows.
 const LEASE_SUPPLY_SECONDS: u64 = 4;
 
 /// A request for calls is urgent if the calls then held last no longer than this.
@@ -22,9 +23,10 @@ const URGENT_SUPPLY_SECONDS: f64 = 0.05;
 /// Why the worker collects reports from a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReportReason {
-    /// A call needs a larger lease, or soon will.
+    /// The lease was queued, mostly because a call needs a larger lease or soon will.
     CallsNeeded,
-    /// A second has passed: totals are published and unused calls are returned.
+    /// A second has passed, or the store may have lost data: totals are published, and an idle
+    /// lease returns its calls.
     Tick,
     /// The process shuts down.
     Shutdown,
@@ -54,7 +56,7 @@ impl OutgoingReports {
 pub(super) struct GrantOutcome {
     /// Unbacked calls that the store now counts.
     pub settled_calls: u64,
-    /// The lease requested calls, got none and holds none: no calls are left of the limit.
+    /// The lease requested calls, got none and holds none. Other nodes may still hold some.
     pub is_exhausted: bool,
     /// The store lost data and grants nothing until it has recovered, or this grant is invalid.
     pub is_recovering: bool,
@@ -182,8 +184,8 @@ impl LeaseAccounting {
     }
 
     /// Returns how many calls to request. A full lease lasts [`LEASE_SUPPLY_SECONDS`] at the
-    /// current rate, but has at most `max_held` calls. If at most half of a full lease is held, the
-    /// lease lacks the rest; else it lacks nothing.
+    /// current rate, but has at least [`MIN_FULL_LEASE_CALLS`] and never more than `max_held`. If
+    /// at most half of a full lease is held, the lease lacks the rest; else it lacks nothing.
     ///
     /// If a batch waits, all calls that the batch lacks are requested at once. But if this node
     /// knows of fewer calls that are left, it requests only what the lease lacks; the store's reply

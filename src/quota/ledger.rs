@@ -21,16 +21,17 @@ use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::{Store, StoreError};
 
-/// How the ledger handles calls while the store is slow or down.
+/// How the ledger handles calls while the store is slow, down or recovering.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerOptions {
     /// The longest time that a single call waits for the store: `store.deadline`. A batch waits up
     /// to eight times as long.
     pub store_deadline: Duration,
-    /// The policy for calls while the store counts as down.
+    /// The policy for calls while the store can grant none.
     pub on_failure: FailurePolicy,
     /// The most unsettled calls at a time: calls that this process has admitted without a lease and
-    /// that the store has not confirmed yet.
+    /// that the store has not confirmed yet. An account whose reports fail alone may have as many
+    /// for itself.
     pub max_unsettled: u64,
 }
 
@@ -67,7 +68,7 @@ const MAX_BATCH_TIME_IN_DEADLINES: u32 = 8;
 
 impl Ledger {
     /// Starts a ledger. The worker thread sends reports on `store`; usage is read on
-    /// `usage_reader`. A server that does not answer yet is no error: the worker probes it until it
+    /// `usage_reader`. A store that does not answer yet is no error: the worker probes it until it
     /// answers.
     pub fn start(
         mut store: Store,
@@ -118,9 +119,8 @@ impl Ledger {
         self.shared.node.open_lease(account, limit)
     }
 
-    /// The believed time in Unix seconds, by which riskgate judges every request. The believed time
-    /// follows the clock of the Redis server, or this machine's clock if the store is SQLite. If
-    /// the followed clock jumps, the believed time ignores the jump at first (see `calendar.rs`).
+    /// The believed time in Unix seconds, by which riskgate judges every request: see
+    /// `calendar.rs`.
     pub fn believed_now(&self) -> i64 {
         self.shared.node.calendar.believed_now(self.shared.boot_clock.seconds())
     }
@@ -146,7 +146,7 @@ impl Ledger {
     /// The problem with the clocks that an operator should know of; `None` if there is no problem.
     pub fn clock_problem(&self) -> Option<String> {
         let calendar = &self.shared.node.calendar;
-        calendar.problem(self.shared.boot_clock.seconds()).or_else(boot_id_problem)
+        calendar.clock_problem(self.shared.boot_clock.seconds()).or_else(boot_id_problem)
     }
 
     /// The month to which a call that arrived at this believed time is charged: the latest month
@@ -161,9 +161,9 @@ impl Ledger {
     }
 
     /// Spends so many calls of the month, all or none, or returns why they are denied. If the lease
-    /// holds the calls and no other call waits, the charge is one atomic operation. Else one report
-    /// asks the store for all missing calls. A single call waits up to the deadline; a batch waits
-    /// up to eight times as long.
+    /// holds the calls and no other call waits, the charge waits for nothing. Else the charge may
+    /// wait until the store has granted calls: for a single call up to the deadline, for a batch up
+    /// to eight times as long.
     pub async fn charge(
         &self,
         lease: &Arc<Lease>,
@@ -213,8 +213,8 @@ impl Ledger {
         lease.remaining_calls(month)
     }
 
-    /// Spends one call if the lease holds one and no other call waits in its queue. Else returns
-    /// `None`, and nothing is spent. Never waits.
+    /// Spends one call if the lease holds one of this month or a later one, and no other call waits
+    /// in its queue. Else returns `None`, and nothing is spent. Never waits.
     pub fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
         if lease.has_waiters() { None } else { self.shared.node.try_charge(lease, month, 1) }
     }
@@ -222,7 +222,7 @@ impl Ledger {
     /// Refunds a charge. Returns false if the charge stays spent:
     /// - Its month is over.
     /// - The charge has a lease, and the limit has changed since.
-    /// - The charge is unbacked, and may have been reported to the store already.
+    /// - The charge is unbacked, and may be in the report in flight or in an answered report.
     pub fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
         self.shared.node.refund(lease, charge)
     }
@@ -247,8 +247,8 @@ impl Ledger {
         Ok(lease.own_spent(month).saturating_add(others))
     }
 
-    /// Reads from the store the calls that other nodes have spent. `None` if the store is
-    /// unreachable, does not answer in time, or too many reads are running. A store that rejects
+    /// Reads from the store the calls that other nodes have spent. `None` if the last probe failed,
+    /// if the read fails or takes too long, or if too many reads are running. A store that rejects
     /// reports may still be read.
     async fn read_others_spent(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
         let shared = Arc::clone(&self.shared);
@@ -299,11 +299,12 @@ impl Ledger {
     /// The accounts whose reports fail although the store answers, each with the reason: the first
     /// ten, and how many follow.
     pub fn account_faults(&self) -> Vec<String> {
-        self.shared.node.account_faults.describe_present(self.shared.uptime_ms())
+        self.shared.node.account_faults.describe_present_faults(self.shared.uptime_ms())
     }
 
     /// Stops the worker and waits for its end. The worker first returns the unspent calls to the
-    /// store, or gives up after three seconds. The caller makes sure that no request is in flight.
+    /// store, for which it tries for some three seconds. The caller makes sure that no request is
+    /// in flight.
     pub fn close(&self) {
         self.shared.node.lock_lease_queue().is_ledger_closing = true;
         self.shared.node.worker_wakeup.notify_all();
@@ -325,8 +326,8 @@ impl Ledger {
     }
 }
 
-/// Ends the wait of a batch when it is dropped: the batch was admitted or denied, or its client has
-/// left. Without a lease, it does nothing.
+/// When dropped, ends the wait of a batch that was admitted or denied, or whose client has left.
+/// `lease` is `None` for a single call; then nothing happens.
 struct EndBatchOnDrop<'l> {
     node: &'l Node,
     lease: Option<&'l Arc<Lease>>,

@@ -17,8 +17,8 @@ pub struct AccountUsage<'u> {
     pub spent: u64,
     /// The monthly limit in force.
     pub limit: u64,
-    /// Whether the store granted the account nothing within the last two seconds. Another node may
-    /// still hold calls of the account.
+    /// Whether the store's latest grant gave the account nothing, at most two seconds ago. Another
+    /// node may still hold calls of the account.
     pub is_exhausted: bool,
 }
 

@@ -283,7 +283,8 @@ impl Node {
         }
     }
 
-    /// Records the outcome of a probe.
+    /// Records the outcome of a probe. While reports fail, a probe that succeeds does not end an
+    /// outage.
     pub(super) fn record_probe_outcome(&self, error: Option<&StoreError>) {
         let error = error.map(|error| error as &dyn Display);
         self.health.has_last_probe_failed.store(error.is_some(), Ordering::Relaxed);

@@ -2,8 +2,9 @@
 //!
 //! Bits and arithmetic only; `atomic_lease.rs` changes the word.
 
-/// The most unspent calls of an account with a limit that one process holds.
-pub const MAX_HELD_CALLS: u64 = 4_096;
+/// The most unspent calls of an account with a limit that one process holds, unless a batch needs
+/// more.
+const MAX_HELD_CALLS: u64 = 4_096;
 /// A limit of at least a hundred times this number lets a process hold at least this many calls,
 /// until few calls are unleased.
 const MIN_HELD_OF_LARGE_LIMITS: u64 = 64;
@@ -53,7 +54,8 @@ impl PackedLease {
     }
 }
 
-/// The most unspent calls of one account that one process may hold or have requested:
+/// The most unspent calls of one account that one process may hold or have requested, unless a
+/// batch needs more:
 /// - without a limit: [`MAX_HELD_UNLIMITED`];
 /// - if at most a hundredth of the limit is unleased: 1;
 /// - else at least 1, and at most each of these:

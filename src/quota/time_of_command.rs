@@ -26,7 +26,7 @@ pub fn find_believed_time(store: Option<&mut Store>) -> Result<BelievedTimeRepor
     let (boottime, machine_now) = (BootClock::new().seconds(), machine_unix_now());
     let Some(store) = store else {
         let calendar = Calendar::new(KnownTime::default(), machine_now, boottime);
-        return Ok(describe(&calendar, boottime));
+        return Ok(report_believed_time(&calendar, boottime));
     };
     let mut known = read_known_time(store)?;
     if known.is_empty() {
@@ -37,14 +37,14 @@ pub fn find_believed_time(store: Option<&mut Store>) -> Result<BelievedTimeRepor
     if let Some(server_now) = store.server_unix_now()? {
         calendar.observe_store_clock(server_now, machine_now, boottime);
     }
-    Ok(describe(&calendar, boottime))
+    Ok(report_believed_time(&calendar, boottime))
 }
 
-fn describe(calendar: &Calendar, boottime: i64) -> BelievedTimeReport {
+fn report_believed_time(calendar: &Calendar, boottime: i64) -> BelievedTimeReport {
     let time = calendar.believed_time(boottime);
     let trust = if time.is_known() { TimeTrust::Known } else { TimeTrust::LowerBound };
     let time = BelievedTime { trust, ..time };
-    BelievedTimeReport { time, problem: calendar.problem(boottime).or_else(boot_id_problem) }
+    BelievedTimeReport { time, problem: calendar.clock_problem(boottime).or_else(boot_id_problem) }
 }
 
 /// Reads what the store knows of the time.

@@ -37,8 +37,8 @@ const BATCH_DELAY: Duration = Duration::from_millis(5);
 const REMEMBER_TIME_INTERVAL: Duration = Duration::from_secs(60);
 /// Stands for "no month" in a probe: the probe does not advance the store's latest month.
 const NO_MONTH: Month = Month::FIRST;
-/// The pause after a failure. The pause doubles with each further failure, up to [`MAX_BACKOFF`],
-/// and is then shortened by chance to no less than half.
+/// The pause after the first failure. With each further failure the pause grows, up to
+/// [`MAX_BACKOFF`]. Chance shortens each pause, to no less than half.
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
@@ -89,10 +89,10 @@ struct Worker {
     store: Store,
     /// The latest successful probe.
     last_probe: Option<Probe>,
-    /// The last store operation succeeded. If false, the worker probes the store before it sends
-    /// the next report.
+    /// The last probe or batch of reports succeeded, and the store takes writes. If false, the
+    /// worker probes the store before it sends the next report.
     is_store_healthy: bool,
-    /// Leases that hold calls or have something to report; each reports at every tick.
+    /// Leases that hold calls or have something to report. Each is asked for reports at every tick.
     tracked_leases: Vec<Arc<Lease>>,
     last_tick: Instant,
     /// What this process last told the store of the time, and when.
@@ -225,8 +225,8 @@ impl Worker {
         }
     }
 
-    /// Tells the store the believed time: each minute, and at once if the believed time has made a
-    /// step. Does nothing while `Calendar::time_to_remember` has no time.
+    /// Tells the store the believed time, at the start and at a tick: each minute, and if the
+    /// believed time has made a step. Does nothing while `Calendar::time_to_remember` has no time.
     fn remember_time_if_due(&mut self) {
         if self.is_time_unread {
             // The store may know a better time, which this node has not read yet.

@@ -1,8 +1,9 @@
 //! The audit: who made which change, and the records of changes that a store keeps.
 //!
 //! Values only. The store writes a change and its record in one step, so there is no change without
-//! its record. Only for a deletion of sign-ups, a server writes the record before. No record that
-//! is shown contains the text or the digest of a key.
+//! its record. A server has two exceptions, for which it writes the record first: a deletion of
+//! sign-ups, and the deletion of totals when the month is repaired. No record that is shown
+//! contains the text or the digest of a key.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +15,14 @@ use crate::model::month::{Month, format_rfc3339};
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::support::machine_name::machine_name;
 
-/// For how long a store keeps its records, in seconds.
+/// How old a record becomes, in seconds, before a store may delete it.
 pub const AUDIT_RETENTION_SECONDS: i64 = 400 * 86_400;
 /// If the entries of a source have more bytes than this, the store remembers their digest instead.
 const MAX_SOURCE_STATE_BYTES: usize = 256 << 10;
-/// The most changed entries of a source that one record lists.
-const MAX_LISTED_ENTRIES: usize = 200;
-/// The most ids, plans and states that the record of an import lists.
+/// The most changed entries of a source that a record lists in the state before, and in the state
+/// after.
+const MAX_LISTED_SOURCE_ENTRIES: usize = 200;
+/// The record of an import lists at most so many ids, so many plans and so many states.
 const MAX_LISTED_KEYS: usize = 2_000;
 
 /// The surface through which a change was made.
@@ -66,11 +68,12 @@ impl ChangeSurface {
 /// Who made a change, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeAuthor {
-    /// The name of a user of the machine, or of an admin token.
+    /// The name of a user of the machine or of an admin token, or `riskgate`.
     pub actor: String,
     /// The surface that the actor used.
     pub via: ChangeSurface,
-    /// The machine, the address of the client, or the path of the file that the change came from.
+    /// The machine, the address of the client, or the path and machine of the file that the change
+    /// came from.
     pub from: String,
 }
 
@@ -103,13 +106,13 @@ impl ChangeAuthor {
 pub enum AuditOperation {
     /// A key was created.
     KeyCreate,
-    /// Keys were imported from a file.
+    /// Several keys were added at once.
     KeyImport,
-    /// A key was replaced by a new key, and the expiry of the old key was lowered.
+    /// A key was replaced by a new key, and the old key got an expiry, unless it expired earlier.
     KeyRotate,
     /// A rotation was undone, because nobody saw the new key.
     KeyRotationUndo,
-    /// A key was revoked, or its expiry was lowered.
+    /// A key was revoked, or given an earlier expiry.
     KeyRevoke,
     /// Keys and accounts that the store had lost were written back.
     KeyRestore,
@@ -135,7 +138,7 @@ pub enum AuditOperation {
     StoreInit,
     /// An empty store was filled from another one.
     StoreFill,
-    /// The store was returned to an earlier month.
+    /// The store was returned to an earlier month, or only totals of later months were deleted.
     StoreRepairMonth,
     /// The sign-ups of an inbox were deleted.
     SignUpsDelete,
@@ -273,7 +276,7 @@ pub(super) fn diff_source_states(before: &str, after: &str) -> (Value, Value) {
         if was == is {
             continue;
         }
-        if old.len().max(new.len()) >= MAX_LISTED_ENTRIES {
+        if old.len().max(new.len()) >= MAX_LISTED_SOURCE_ENTRIES {
             unlisted += 1;
             continue;
         }

@@ -1,4 +1,4 @@
-//! What `riskgate store copy` moves from one store to another.
+//! What `riskgate store copy` copies from one store to another.
 
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ use super::rows::{DailyUsageRow, RingRows, TopRow, UsageRow};
 use crate::model::month::Month;
 use crate::model::sign_up::SignUp;
 
-/// The contents that `riskgate store copy` moves. DNS facts and requests that can be repeated stay
-/// behind: riskgate learns the facts again, and knows a request for a day only.
+/// The contents that `riskgate store copy` copies. What riskgate learns again or needs only for a
+/// while stays behind, for example DNS facts and requests that can be repeated.
 #[derive(Clone, Debug)]
 pub struct StoreContents {
     /// Keys and accounts.
@@ -32,11 +32,11 @@ pub struct StoreContents {
     pub audit: Vec<AuditRecord>,
     /// The subject and the state of each source outside the store, as the store last recorded them.
     pub source_states: Vec<(String, String)>,
-    /// The calls by day of each month that the store keeps.
+    /// The calls by day of `usage_month` and of the months before it that the store keeps.
     pub daily_usage: Vec<(Month, Vec<DailyUsageRow>)>,
     /// The secret from which the pseudonyms of the sign-ups were computed, if the store has one.
     pub inbox_secret: Option<StoredInboxSecret>,
-    /// The sign-ups, in the order of writing.
+    /// The sign-ups that no deletion covers, in the order of writing.
     pub sign_ups: Vec<SignUp>,
 }
 
@@ -52,7 +52,8 @@ pub struct RingSnapshot {
 }
 
 impl StoreContents {
-    /// Returns true if the store had nothing but, at most, the records of its own beginning.
+    /// Returns true if there is nothing to copy but, at most, states of sources and the records of
+    /// the store's own beginning.
     pub fn is_empty(&self) -> bool {
         let StoreContents { ring, usage, top_rows, quota_events, audit, daily_usage, .. } = self;
         let StoreContents { overrides, inbox_secret, sign_ups, .. } = self;

@@ -33,8 +33,8 @@ pub enum StoreError {
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The server did not answer, or gave an unexpected answer; or the disk of an SQLite store is
-    /// full.
+    /// The server did not answer, or gave an unexpected answer; or the disk has no space to open an
+    /// SQLite store.
     #[error("{location}: {operation}: {found}")]
     Unavailable {
         /// The store's address.
@@ -75,7 +75,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns true if another process held SQLite's lock, so that a retry may succeed.
+    /// Returns true if another connection held SQLite's lock, so that a retry may succeed.
     pub fn is_sqlite_locked(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
         let code = match self {
@@ -86,7 +86,7 @@ impl StoreError {
     }
 }
 
-/// The fault of a copy that would leave out a row that can't be read. `row` names it.
+/// The error of a copy that would leave out a row that can't be read. `row` names this row.
 pub(super) fn unreadable_row_error(row: &str) -> StoreError {
     StoreError::Conflict(format!("expected rows that can be read, but found another for {row}"))
 }

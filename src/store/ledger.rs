@@ -17,8 +17,8 @@ pub struct ReportBatchContext<'r> {
     /// probe; usually zero.
     pub recovery_left: Duration,
     /// If true, the operation fails unless `store.wait_replicas` replicas have the reports. If
-    /// false, the server's own acknowledgement is enough. Then
-    /// `Store::missing_replicas` tells how many replicas lack the reports.
+    /// false, the server's own acknowledgement is enough, and `Store::missing_replicas` tells how
+    /// many replicas lack the reports.
     pub needs_replicas: bool,
 }
 
@@ -68,8 +68,8 @@ pub struct UsageCount {
     pub calls: u64,
 }
 
-/// The state of an account and month that a node knows from its latest grant. All zeros before the
-/// first grant.
+/// The state of an account and month that a node knows. Before the first grant, `sequence` and
+/// `revision` are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownState {
     /// The sequence of the node's latest acknowledged report.
@@ -105,7 +105,8 @@ pub struct Grant {
 
 impl Grant {
     /// Returns the leased total that the store gives the reporting node, if all other nodes have
-    /// leased `others_leased` calls in total. Every store follows this rule.
+    /// leased `others_leased` calls in total. Every store follows this rule, except while it
+    /// recovers: it then gives only the floor.
     ///
     /// The node gets the calls above its floor that it asks for, as far as the sum of all nodes
     /// stays within the limit. The result is never below the floor, because the node has spent the

@@ -3,8 +3,8 @@
 //! Compares the rows that this node knows with the rows that the store holds now, and decides which
 //! rows apply. A key that this node knows stays in effect, unless the store's row of the key is
 //! damaged. An end of a key that this node knows never moves to a later time, unless a rotation was
-//! undone. Plans and limits apply as the store holds them. A digest identifies a key, whatever the
-//! key's id in the store:
+//! undone. The plan and the limit of an account apply as the store holds them, if it has the
+//! account. A digest identifies a key, whatever the key's id in the store:
 //!
 //! - If the store has the digest of a lost key under another id, both are the same key. The key
 //!   gets the id in the store, and the earlier of the two ends.
@@ -20,7 +20,8 @@ use super::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows};
 use crate::model::month::format_rfc3339;
 use crate::model::monthly_limit::MonthlyLimit;
 
-/// The most losses of each kind that are listed; the rest are only counted.
+/// The most lost rows, and the most lost settings of accounts, that are listed; the rest are only
+/// counted.
 const MAX_LISTED_LOSSES: usize = 5;
 
 /// The rows that this node knows and that the store lost, or holds with other values.
@@ -48,7 +49,8 @@ struct LostKey {
 
 impl LostRows {
     /// Compares the `known` rows of this node with the `current` rows of the store. Adds the rows
-    /// that `current` lacks, and remembers them as lost.
+    /// that `current` lacks, gives keys in `current` the earlier ends that were lost, and remembers
+    /// all these rows as lost.
     ///
     /// `store_lost_data` is true if the store is known to have lost data. If `store_lost_data` is
     /// false, a different plan or limit is an ordinary change, and a later expiry comes from an
@@ -176,8 +178,8 @@ impl LostRows {
     }
 
     /// One line for each loss that is not repaired yet, with the command that repairs it. Lists at
-    /// most [`MAX_LISTED_LOSSES`] of each kind. Lost revocations come first, because a node that
-    /// does not know of them would accept those keys.
+    /// most [`MAX_LISTED_LOSSES`] rows and as many lost settings. Lost revocations come first,
+    /// because a node that does not know of them would accept those keys.
     pub fn describe_losses(&self) -> Vec<String> {
         let mut keys: Vec<&LostKey> = self.lost_keys.values().collect();
         keys.sort_by_key(|lost| {
@@ -202,8 +204,9 @@ impl LostRows {
 }
 
 impl LostKey {
-    /// Replaces the id of the lost key with the old id and the first 64 bits of the digest, which
-    /// no other key has. Logs may show the new id, because so few bits don't reveal the digest.
+    /// Replaces the id of the lost key with an id made of the old id and the first 64 bits of the
+    /// digest. No other key has the new id. Logs may show it, because so few bits don't reveal the
+    /// digest.
     fn assign_new_id(&mut self) {
         let KeyRow { id, digest, .. } = &mut self.row;
         let fingerprint = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));

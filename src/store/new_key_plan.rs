@@ -1,8 +1,8 @@
 //! The plan that a request for a new key names.
 //!
-//! If the account is new, the named plan becomes its plan. If the account exists, the named plan
-//! must be its present plan, because a new key must not change the limit of the account's other
-//! keys. The store compares the plans in the step in which it adds the key.
+//! If neither the store nor the key file knows the account, the named plan becomes its plan. Else
+//! the named plan must be its present plan, because a new key must not change the limit of the
+//! account's other keys. The store compares the plans in the step in which it adds the key.
 
 use super::error::StoreError;
 use crate::model::plan::choose_plan;

@@ -19,7 +19,7 @@ pub const MAX_ADDRESSES_PER_DNS_FACT: usize = 4;
 pub(super) const DNS_FACTS_PER_PAGE: usize = 1_000;
 
 /// For how many months before the present month a store keeps usage by day, and an SQLite store
-/// also totals. An SQLite store deletes older months when a month begins, if the time is then
+/// also totals. An SQLite store may delete older months when a month begins, if the time is then
 /// settled.
 pub(super) const KEPT_PAST_MONTHS: u16 = 13;
 
@@ -93,7 +93,8 @@ impl KeyRow {
 /// Rows in the store that can't be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DamagedRows {
-    /// The digests of the damaged keys by id; `None` if the store has no digest of the key.
+    /// The digests of the damaged keys by id; `None` if the store has no readable digest of the
+    /// key.
     pub key_digests_by_id: BTreeMap<String, Option<[u8; 32]>>,
     /// The names of the damaged accounts.
     pub account_names: BTreeSet<String>,
@@ -259,7 +260,7 @@ pub struct UsageRow {
     pub is_damaged: bool,
 }
 
-/// The calls of one account, day, route and key: a row of `riskgate usage --month`.
+/// The calls of one account, day, route and key: a row of `riskgate usage --daily`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DailyUsageRow {
     /// The account.
@@ -366,7 +367,7 @@ pub struct DnsFactRow {
     pub name: String,
     /// The mail host, or a keyword in its place, as in a list of kind `mx`.
     pub mx: String,
-    /// Addresses of the mail host; empty if they were not looked up.
+    /// Some addresses of the mail host; empty if riskgate did not look them up or found none.
     pub addresses: Vec<IpAddr>,
     /// When the fact expires, in Unix seconds.
     pub expires_at: i64,
@@ -374,8 +375,7 @@ pub struct DnsFactRow {
 
 impl DnsFactRow {
     /// The text that a store keeps as the mail host: the host, then each address after a space.
-    /// Earlier versions of riskgate take the whole text for a host that no list has. Their verdict
-    /// is right all the same, because riskgate looks up addresses only of hosts that no list has.
+    /// Earlier versions of riskgate take the whole text for a host that no list has.
     pub(super) fn format_host_text(&self) -> String {
         let addresses = self.addresses.iter().map(|address| format!(" {address}"));
         std::iter::once(self.mx.clone()).chain(addresses).collect()
@@ -395,7 +395,7 @@ impl DnsFactRow {
 pub struct TopCredit {
     /// The domain of the table's row that the look-ups matched.
     pub domain: String,
-    /// The initial count of a new row: the count of the row that was evicted for it.
+    /// The initial count of a new row: the count of the row that was evicted for it, or 0.
     pub initial_count: f64,
     /// The Unix second at which the look-ups count.
     pub at: i64,

@@ -26,8 +26,8 @@ pub(super) const OLDEST_SIGN_UPS_PER_WRITE: usize = 100;
 /// The length of a sign-up as bytes, without its time.
 pub(super) const SIGN_UP_BYTES: usize = 1 + 4 * 16;
 
-/// The most entries that one step of a deletion deletes.
-pub(super) const DELETIONS_PER_WRITE: usize = 1_000;
+/// The most entries that a deletion deletes in one step, apart from those written since its search.
+pub(super) const MAX_ENTRIES_DELETED_PER_STEP: usize = 1_000;
 
 const HAS_DOMAIN: u8 = 1;
 const HAS_CLIENT: u8 = 2;
@@ -78,7 +78,7 @@ impl FoundSignUps {
     /// Splits the numbers to delete. The store deletes the second part in the step that appends the
     /// deletion, and the first part in later steps.
     pub(super) fn split_numbers_to_delete(&self) -> (&[u64], &[u64]) {
-        self.numbers.split_at(self.numbers.len().saturating_sub(DELETIONS_PER_WRITE))
+        self.numbers.split_at(self.numbers.len().saturating_sub(MAX_ENTRIES_DELETED_PER_STEP))
     }
 
     /// Adds the entries of a page that are of one of these inboxes.

@@ -24,7 +24,7 @@ use std::time::Duration;
 use super::redis_server::RedisServer;
 use super::{
     AccountRow, ChangeAuthor, ChangeSurface, KeyRow, RedisOptions, RingRows, Rotation, Store,
-    StoreChanges, StoreUrl,
+    StoreEditor, StoreUrl,
 };
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 
@@ -107,8 +107,8 @@ static TESTER: LazyLock<ChangeAuthor> = LazyLock::new(tester);
 
 impl Store {
     /// Changes the store in the name of the tester.
-    pub(super) fn changes(&mut self) -> StoreChanges<'_> {
-        self.changes_by(&TESTER)
+    pub(super) fn changes(&mut self) -> StoreEditor<'_> {
+        self.edit_as(&TESTER)
     }
 }
 
@@ -127,7 +127,7 @@ fn account(name: &str, plan: Option<&str>) -> AccountRow {
 
 fn add_keys(store: &mut Store, keys: &[KeyRow]) {
     let keys: Vec<_> = keys.iter().map(|key| (key.clone(), None)).collect();
-    store.changes_by(&tester()).add_keys(&keys, None).unwrap();
+    store.edit_as(&tester()).add_keys(&keys, None).unwrap();
 }
 
 fn sort_rows(mut rows: RingRows) -> RingRows {

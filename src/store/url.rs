@@ -15,7 +15,7 @@ pub const STORE_URL_SYNTAX: &str = "sqlite:PATH, redis://[USER:PASSWORD@]HOST[:P
 /// A parsed `store.url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// `sqlite:PATH`, one file beside the gateway.
+    /// `sqlite:PATH`, one file on the machine of the gateway.
     Sqlite(PathBuf),
     /// `redis://` or `redis+sentinel://`; with TLS `rediss://` or `rediss+sentinel://`.
     Redis(RedisUrl),

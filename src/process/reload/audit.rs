@@ -350,7 +350,7 @@ impl Worker {
                     from,
                 },
             };
-            let mut changes = store.changes_by(&author);
+            let mut changes = store.edit_as(&author);
             changes.record_source_state(*operation, state).map_err(describe_store_error)?;
             self.waiting.pop_front();
         }

@@ -61,7 +61,7 @@ impl WriteBack {
             (self.attempted_keys, self.attempted_accounts) = lost.rows_to_restore();
         }
         let author = ChangeAuthor::riskgate(&machine_name());
-        let mut changes = store.changes_by(&author);
+        let mut changes = store.edit_as(&author);
         let restored = changes.restore_rows(&self.attempted_keys, &self.attempted_accounts);
         self.problem = match restored {
             Ok(missing) => {
@@ -131,10 +131,7 @@ mod tests {
             revoked_at: None,
         };
         // Another key has the id by now, and this node does not know that key yet.
-        store
-            .changes_by(&ChangeAuthor::riskgate("a test"))
-            .add_keys(&[(key(2), None)], None)
-            .unwrap();
+        store.edit_as(&ChangeAuthor::riskgate("a test")).add_keys(&[(key(2), None)], None).unwrap();
         let known = RingRows { keys: vec![key(1)], ..RingRows::default() };
         let mut lost = LostRows::default();
         lost.find_and_keep_lost_rows(&known, &mut RingRows::default(), true);

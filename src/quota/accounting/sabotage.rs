@@ -20,8 +20,8 @@ impl LeaseAccounting {
         atomic_lease.add_granted(kept, lease.unleased_low_bits().saturating_sub(kept));
     }
 
-    /// Withdraws the calls of `make_returned_calls_spendable` again, once the store has replied.
-    /// The calls that were spent in between had no lease.
+    /// Withdraws the calls of `make_returned_calls_spendable` again, before the node applies the
+    /// store's reply. The calls that were spent in between had no lease.
     pub(in super::super) fn withdraw_returned_calls(&mut self, atomic_lease: &AtomicLease) {
         let Some(report) = &self.pending_report else { return };
         let kept =

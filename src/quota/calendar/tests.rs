@@ -32,14 +32,20 @@ fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
     let wrong = NOVEMBER_END + 62 * DAY;
     let calendar = Calendar::new(counted_month_at(NOVEMBER_END), wrong, 0);
     assert!(
-        calendar.problem(0).unwrap().contains("this machine's clock says 2027-01-31T23:59:59Z")
+        calendar
+            .clock_problem(0)
+            .unwrap()
+            .contains("this machine's clock says 2027-01-31T23:59:59Z")
     );
     for boottime in 0..600 {
         calendar.observe_machine_clock(wrong + boottime, boottime);
         assert_eq!(month_text(&calendar, boottime), "2026-11");
     }
     calendar.observe_machine_clock(wrong + 600, 600);
-    assert_eq!((month_text(&calendar, 600), calendar.problem(600)), ("2027-02".to_owned(), None));
+    assert_eq!(
+        (month_text(&calendar, 600), calendar.clock_problem(600)),
+        ("2027-02".to_owned(), None)
+    );
     // A gateway that did not run while a month ended accepts the new month at once.
     let calendar = Calendar::new(counted_month_at(NOVEMBER_END), NOVEMBER_END + 5 * DAY, 0);
     assert_eq!(month_text(&calendar, 0), "2026-12");
@@ -72,7 +78,7 @@ fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
     assert_eq!(observe(jump, 1), start + 1);
     // The clock steps back, so the jump is forgotten.
     assert_eq!(observe(0, 2), start + 2);
-    assert_eq!(calendar.problem(2), None);
+    assert_eq!(calendar.clock_problem(2), None);
     // The clock keeps jumping, so no jump is steady.
     assert_eq!(observe(jump, 500), start + 500);
     assert_eq!(observe(jump + 3_000, 700), start + 700);
@@ -82,7 +88,7 @@ fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
     // A steady clock alone never leads back to a past month.
     assert_eq!(observe(0, 1_400), start + jump + 4_400);
     assert_eq!(observe(0, 9_000), start + jump + 12_000);
-    assert!(calendar.problem(9_000).unwrap().contains("riskgate store repair-month 2026-11"));
+    assert!(calendar.clock_problem(9_000).unwrap().contains("riskgate store repair-month 2026-11"));
 }
 
 #[test]
@@ -146,7 +152,7 @@ fn a_first_store_time_far_ahead_is_held() {
             assert_eq!(month_text(&calendar, boottime), "2026-11");
             assert_eq!(calendar.month_by_store_clock(boottime), None, "other nodes get no month");
         }
-        assert!(calendar.problem(599).unwrap().contains("the store's clock says"));
+        assert!(calendar.clock_problem(599).unwrap().contains("the store's clock says"));
         calendar.observe_store_clock(start + jump + 600, start + 600, 600);
         assert_eq!(calendar.believed_now(600), start + jump + 600);
     }
@@ -167,7 +173,7 @@ fn a_first_store_time_is_accepted_if_not_contradicted() {
         let calendar = Calendar::new(known, machine, 0);
         calendar.observe_store_clock(store, machine, 0);
         assert_eq!(calendar.believed_now(0), store, "{known:?} {machine}");
-        let told = calendar.problem(0);
+        let told = calendar.clock_problem(0);
         assert_eq!(told.is_none(), is_within_tolerance(store, machine), "{told:?}");
         assert!(told.is_none_or(|text| text.starts_with("this machine's clock says")));
     }
@@ -190,7 +196,7 @@ fn a_month_counted_too_early_is_a_clock_problem() {
         counted_month_at(NOVEMBER_END),
         "other nodes get the true month"
     );
-    let problem = calendar.problem(0).unwrap();
+    let problem = calendar.clock_problem(0).unwrap();
     assert!(problem.starts_with("it is 2026-11, but calls of 2027-01 were counted"), "{problem}");
 }
 
@@ -216,11 +222,11 @@ fn clocks_that_jump_together_may_be_the_one_clock_of_a_host() {
             let shown = start + jump + boottime;
             calendar.observe_store_clock(shown, shown, boottime);
             assert_eq!(calendar.believed_now(boottime), start + boottime, "{jump}");
-            assert!(calendar.problem(boottime).unwrap().contains("clock says"), "{jump}");
+            assert!(calendar.clock_problem(boottime).unwrap().contains("clock says"), "{jump}");
         }
         // The clocks are set right.
         calendar.observe_store_clock(start + 601, start + 601, 601);
-        assert_eq!((calendar.believed_now(601), calendar.problem(601)), (start + 601, None));
+        assert_eq!((calendar.believed_now(601), calendar.clock_problem(601)), (start + 601, None));
     }
 }
 
@@ -298,15 +304,15 @@ fn a_machine_clock_that_contradicts_the_store_is_told_until_it_agrees() {
     let wrong = NOVEMBER_END + 50 * DAY;
     let calendar = Calendar::new(None, wrong, 0);
     calendar.observe_store_clock(NOVEMBER_END - 1_000, wrong + 1, 1);
-    let told = calendar.problem(1).unwrap();
+    let told = calendar.clock_problem(1).unwrap();
     assert!(told.contains("but that of the store 2026-11-30"), "{told}");
     assert_eq!(calendar.believed_time(700).trust, TimeTrust::Known);
     // It is set right, jumps again, and is set right again.
     calendar.observe_store_clock(NOVEMBER_END - 999, NOVEMBER_END - 999, 2);
-    assert_eq!(calendar.problem(2), None);
+    assert_eq!(calendar.clock_problem(2), None);
     calendar.observe_store_clock(NOVEMBER_END - 998, NOVEMBER_END + 700 * DAY, 3);
-    assert!(calendar.problem(3).unwrap().contains("riskgate follows the store's"));
+    assert!(calendar.clock_problem(3).unwrap().contains("riskgate follows the store's"));
     assert_eq!(calendar.believed_now(3), NOVEMBER_END - 998);
     calendar.observe_store_clock(NOVEMBER_END - 997, NOVEMBER_END - 997, 4);
-    assert_eq!(calendar.problem(4), None);
+    assert_eq!(calendar.clock_problem(4), None);
 }

@@ -183,8 +183,8 @@ fn unsettled_calls_of_an_account_that_fails_alone_take_none_from_other_accounts(
     };
     assert_eq!(admit(&faulty, 4).len(), 4);
     report(|_| Err(crate::store::StoreError::Conflict("lost".to_owned())));
-    assert_eq!(node.account_faults.describe_present(60_000), ["account faulty: lost"]);
-    let of_past_month = node.account_faults.describe_present(60_001);
+    assert_eq!(node.account_faults.describe_present_faults(60_000), ["account faulty: lost"]);
+    let of_past_month = node.account_faults.describe_present_faults(60_001);
     assert_eq!(of_past_month.len(), 0, "no report shows it any longer");
     let mut own = admit(&faulty, 20);
     assert_eq!((own.len(), admit(&sound, 20).len()), (6, 10));
@@ -202,7 +202,7 @@ fn unsettled_calls_of_an_account_that_fails_alone_take_none_from_other_accounts(
         Ok(totals)
     });
     assert_eq!(
-        (node.unsettled_calls.total(), node.account_faults.describe_present(1).len()),
+        (node.unsettled_calls.total(), node.account_faults.describe_present_faults(1).len()),
         (10, 0)
     );
     assert_eq!((admit(&faulty, 1).len(), admit(&sound, 1).len()), (0, 0), "together again");

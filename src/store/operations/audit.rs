@@ -6,7 +6,7 @@ use crate::store::rows::RepeatableRequestRow;
 
 /// What both kinds of store do with the audit.
 pub trait AuditBackend {
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn record_source_state(
         &mut self,
         author: &ChangeAuthor,

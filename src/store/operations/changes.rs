@@ -1,7 +1,8 @@
 //! Changes of keys, accounts and overrides, deletions of sign-ups, and their records in the audit.
 //!
-//! Each change and its record are one atomic step, so there is no change without its record. Only a
-//! deletion of sign-ups on a server is recorded before its step.
+//! Each change and its record are one atomic step, so there is no change without its record. A
+//! server has two exceptions, for which it writes the record first: a deletion of sign-ups, and the
+//! deletion of totals when the month is repaired.
 
 use super::open::Store;
 use crate::model::month::Month;
@@ -16,30 +17,30 @@ use crate::store::overrides::{OverrideTakeOver, OverrideUpdate};
 use crate::store::rows::{AccountRow, KeyRow, MonthRepair, RepeatableRequestRow, Rotation};
 use crate::store::sign_ups::SignUpDeletion;
 
-/// Changes a store in the name of an author. See [`Store::changes_by`].
-pub struct StoreChanges<'s> {
+/// Changes a store in the name of an author. See [`Store::edit_as`].
+pub struct StoreEditor<'s> {
     store: &'s mut Store,
     author: &'s ChangeAuthor,
 }
 
 impl Store {
-    /// Returns the operations that change keys, accounts, overrides and the audit, in the name of
-    /// this author.
-    pub fn changes_by<'s>(&'s mut self, author: &'s ChangeAuthor) -> StoreChanges<'s> {
-        StoreChanges { store: self, author }
+    /// Returns the operations that the audit records. Their records name this author.
+    pub fn edit_as<'s>(&'s mut self, author: &'s ChangeAuthor) -> StoreEditor<'s> {
+        StoreEditor { store: self, author }
     }
 }
 
-impl StoreChanges<'_> {
+impl StoreEditor<'_> {
     /// Makes an empty server a store without keys: gives the server a store id and a version. Does
-    /// nothing if the server is a store already. A command that changes keys, accounts or overrides
-    /// does the same first.
+    /// nothing if the server is a store already, and with SQLite. A change of keys, accounts or
+    /// overrides makes an empty server a store as well.
     pub fn mark_as_store(&mut self) -> Result<(), StoreError> {
         self.store.mark_as_store(self.author)
     }
 
-    /// Adds all keys or none. Creates the accounts that don't exist yet. A plan that is given with
-    /// a key becomes the plan of a new account. If the keys are added for a `request` that can be
+    /// Adds all keys or none; without any key, as [`StoreEditor::mark_as_store`]. Creates the
+    /// accounts that don't exist yet. A plan that is given with a key becomes the plan of a new
+    /// account that the key file does not name. If the keys are added for a `request` that can be
     /// repeated, the store remembers the request.
     ///
     /// # Errors
@@ -85,12 +86,15 @@ impl StoreChanges<'_> {
         self.store.expire_or_revoke_key(self.author, id, expires_at, revoked_at)
     }
 
-    /// In one step, adds the new key and lowers the expiry of the old key. The caller gives both
-    /// keys the same account. Remembers the `request` as [`StoreChanges::add_keys`] does.
+    /// In one step, adds the new key and gives the old key the expiry `rotation.old_expires_at`,
+    /// unless the old key expires earlier. The caller gives both keys the same account. Remembers
+    /// the `request` as [`StoreEditor::add_keys`] does.
     ///
     /// # Errors
-    /// If the store fails, has no old key with this id, has the new key or the request already, or
-    /// if the old key is revoked or has expired.
+    /// If the store fails, or
+    /// - has no old key with this id;
+    /// - has the new key or the request already;
+    /// - has an old key that is revoked or has expired.
     pub fn rotate_key(
         &mut self,
         rotation: &Rotation<'_>,
@@ -146,8 +150,8 @@ impl StoreChanges<'_> {
     }
 
     /// Lowers the store's latest month to `month`, unless it is `month` or an earlier one. Deletes
-    /// the totals, the usage by day and the quota events of later months. Call it only while no
-    /// node runs.
+    /// the totals, the usage by day and the quota events of later months, and forgets the believed
+    /// time. Call it only while no node runs.
     pub fn repair_month(&mut self, month: Month) -> Result<MonthRepair, StoreError> {
         self.store.repair_month(self.author, month)
     }
@@ -172,20 +176,20 @@ impl StoreChanges<'_> {
 
     /// Appends a deletion for each of some inboxes, and deletes their sign-ups. Once a node has
     /// read the deletions, it counts no earlier sign-up of these inboxes. The step that appends the
-    /// deletions also deletes up to a thousand sign-ups; later steps delete the others. Returns how
-    /// many sign-ups were deleted.
+    /// deletions also deletes some of the sign-ups; later steps delete the others. Returns how many
+    /// sign-ups were deleted.
     ///
     /// On a server, the record of the audit is written first, because it is in another hash slot.
-    /// If the server fails after that, there is a record without a deletion, and the caller repeats
-    /// the deletion.
+    /// If the server fails after that, there is a record without a deletion, and the caller can
+    /// repeat the deletion.
     pub fn delete_sign_ups(&mut self, deletion: &SignUpDeletion<'_>) -> Result<usize, StoreError> {
         self.store.delete_sign_ups(self.author, deletion)
     }
 
     /// Remembers the state of a source, and appends a record of what differs from the state before.
     /// Returns true if a record was appended. If the store has no state of the source on this
-    /// machine, the state before is the latest one on any machine. The first state of a source
-    /// differs from nothing.
+    /// machine, the state before is the latest one on any machine. The first state of a source gets
+    /// no record.
     pub fn record_source_state(
         &mut self,
         operation: AuditOperation,

@@ -11,7 +11,7 @@ pub trait ConnectionBackend {
     /// Whether the store is a server, which other nodes may use too.
     fn is_server(&self) -> bool;
 
-    /// The time that the operations work by.
+    /// The believed time that the caller has told this connection.
     fn told_time(&mut self) -> &mut ToldTime;
 
     /// Fails if riskgate must not use the store: its file is damaged or read-only, or its server
@@ -23,8 +23,8 @@ pub trait ConnectionBackend {
     /// failure.
     fn check_still_safe(&mut self) -> Result<(), StoreError>;
 
-    /// Checks everything that a gateway relies on, and changes nothing. `deadline` is how long a
-    /// call waits for the store.
+    /// Checks what a gateway relies on, and changes nothing that the store keeps. `deadline` is how
+    /// long a call waits for the store.
     fn check_deployment(&mut self, deadline: Duration) -> Result<Vec<Finding>, StoreError>;
 
     /// Lets later operations wait up to five seconds for an SQLite lock, so that a command succeeds
@@ -33,14 +33,15 @@ pub trait ConnectionBackend {
         Ok(())
     }
 
-    /// Moves SQLite's write-ahead log into the database file. If no process has the store open
-    /// after that, the database file alone can be moved or backed up. Does nothing if the store is
-    /// in Redis.
+    /// Moves SQLite's write-ahead log into the database file, unless another process reads the
+    /// store. If the log was moved and no process has the store open after that, the database file
+    /// alone can be moved or backed up. Does nothing if the store is in Redis.
     fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Fails if a server that has a store refuses writes. Changes nothing.
+    /// Fails if a server refuses writes. Changes nothing. Call it only if the server is a store: to
+    /// an empty server it would write.
     fn check_takes_writes(&mut self) -> Result<(), StoreError> {
         Ok(())
     }

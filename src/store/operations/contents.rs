@@ -12,12 +12,16 @@ use crate::store::rows::{KEPT_PAST_MONTHS, KeyRow};
 use crate::store::sign_ups::{NumberedEntry, SIGN_UPS_PER_PAGE};
 
 impl Store {
-    /// Reads what [`super::changes::StoreChanges::fill_empty_store`] writes, while others may
-    /// change the store. Keys, accounts, overrides and the audit are of one moment: the audit has
-    /// the record of each change that the rows show, and of no other. The other contents are of the
+    /// Reads what [`super::changes::StoreEditor::fill_empty_store`] writes, while others may change
+    /// the store. Keys, accounts, overrides and the audit are of one moment: the audit has the
+    /// record of each change that the rows show, and of no other. The other contents are of the
     /// same moment with SQLite; on a server, they may be newer. Of damaged keys, accounts, totals
-    /// and overrides, only the names are read. Fails if any other row can't be read. `None` if the
-    /// store is not initialized.
+    /// and overrides, only the names are read. `None` if the store is not initialized, and has
+    /// neither an inbox secret nor sign-ups.
+    ///
+    /// # Errors
+    /// If the store fails, or if it can't read a row of usage by day or of the top list, a quota
+    /// event, a sign-up or the inbox secret.
     pub fn read_contents(&mut self) -> Result<Option<StoreContents>, StoreError> {
         self.begin_snapshot()?;
         let contents = self.read_contents_of_snapshot();

@@ -22,7 +22,7 @@ pub trait InboxSecretBackend {
     fn read_inbox_id_mark(&mut self) -> Result<Option<String>, StoreError>;
 
     /// Replaces the mark of the inbox ids: a text that is the same on two nodes if and only if both
-    /// make the same ids. So the store has the mark of the
-    /// node that wrote last, after a start or a reload.
+    /// make the same ids. So the store has the mark of the node that wrote last, after a start or a
+    /// reload.
     fn write_inbox_id_mark(&mut self, mark: &str) -> Result<(), StoreError>;
 }

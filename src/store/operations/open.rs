@@ -47,7 +47,7 @@ pub trait Backend:
 impl Backend for Sqlite {}
 impl Backend for Redis {}
 
-/// An open store, with one connection. Each thread opens a store of its own.
+/// An open store, with one connection.
 pub struct Store {
     backend: Box<dyn Backend>,
 }
@@ -81,8 +81,9 @@ impl DerefMut for Store {
 impl Store {
     /// Opens a store. Creates the SQLite file if there is none. A server need not answer yet.
     ///
-    /// With Redis, `timeout` limits each exchange with the server. With SQLite, `timeout` limits
-    /// how long an operation waits while another process holds the lock.
+    /// With Redis, `timeout` limits a short exchange with the server; an exchange of many rows may
+    /// take five seconds. With SQLite, `timeout` limits how long an operation waits while another
+    /// process holds the lock.
     pub fn open(
         url: &StoreUrl,
         options: &RedisOptions,

@@ -9,12 +9,12 @@ use crate::store::overrides::{
 /// What both kinds of store do with overrides.
 pub trait OverrideBackend {
     /// The version of the overrides. This read is cheap enough to be made several times a second.
-    /// `None` if the store is not initialized, or has lost its id. On a server, fails if the store
-    /// has lost some overrides.
+    /// `None` if the store is not initialized, has lost its id, or if SQLite can't read the
+    /// version. On a server, fails if the version can't be read, or if the number of overrides is
+    /// not the one in the version.
     fn overrides_version(&mut self) -> Result<Option<OverridesVersion>, StoreError>;
 
-    /// Reads all overrides. `None` if the store is not initialized. On a server, fails if the store
-    /// has lost some overrides.
+    /// Reads all overrides. `None` or an error as for [`OverrideBackend::overrides_version`].
     fn stored_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError>;
 
     /// Reads the overrides that the store has, even if it has lost others.
@@ -22,17 +22,17 @@ pub trait OverrideBackend {
         self.stored_overrides()
     }
 
-    /// Reads the overrides of a domain, the exact one first.
+    /// Reads the overrides of a domain that can be read, the exact one first.
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError>;
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn update_overrides(
         &mut self,
         author: &ChangeAuthor,
         update: &OverrideUpdate<'_>,
     ) -> Result<bool, StoreError>;
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn take_over_overrides(
         &mut self,
         author: &ChangeAuthor,

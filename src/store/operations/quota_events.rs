@@ -9,8 +9,8 @@ use crate::store::quota_events::{
 /// What both kinds of store do with quota events, which webhooks deliver.
 pub trait QuotaEventBackend {
     /// Records events that the store does not have, in one step. An event that the store has stays
-    /// as it is, whether it is pending or finished. Forgets events that were finished before
-    /// `forgotten_before`; SQLite does so only if one of `events` is new.
+    /// as it is, whether it is pending or finished. Each call also forgets some events that were
+    /// finished before `forgotten_before`; SQLite does so only if one of `events` is new.
     ///
     /// Returns n if the store now has the first n of `events`. If [`MAX_PENDING_QUOTA_EVENTS`] are
     /// pending, the store does not take the others.

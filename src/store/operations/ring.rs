@@ -10,6 +10,7 @@ use crate::store::rows::{AccountRow, KeyRow, RingChanges, RingRows, RingVersion}
 pub trait RingBackend {
     /// The id of the store, and the version of its keys and accounts. This read is cheap enough to
     /// be made several times a second. `None` if the store is not initialized, or has lost its id.
+    /// On a server, fails if rows were lost.
     fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError>;
 
     /// How many keys the store has. A server counts also the keys of an import that has not ended.
@@ -25,16 +26,18 @@ pub trait RingBackend {
     /// [`RingChanges::follows`].
     fn ring_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError>;
 
-    /// Reads keys and accounts, and what the audit and the states of sources are at that moment.
+    /// Reads keys, accounts and overrides, and the states of sources and the audit's last record at
+    /// that moment. `None` as for [`Store::read_contents`](crate::store::Store::read_contents).
     fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError>;
 
-    /// Finds a key by its id. `None` if there is none, or if its row can't be read.
+    /// Finds a key by its id. `None` if there is none, or if its row is not in effect yet or can't
+    /// be read.
     fn find_key(&mut self, id: &str) -> Result<Option<KeyRow>, StoreError>;
 
-    /// Finds a key by its digest. `None` if there is none, or if its row can't be read.
+    /// Finds a key by its digest. `None` as for [`RingBackend::find_key`].
     fn find_key_by_digest(&mut self, digest: &[u8; 32]) -> Result<Option<KeyRow>, StoreError>;
 
-    /// Finds an account by its name. `None` if there is none, or if its row can't be read.
+    /// Finds an account by its name. `None` as for [`RingBackend::find_key`].
     fn find_account(&mut self, name: &str) -> Result<Option<AccountRow>, StoreError>;
 
     /// Describes the entries among the keys and accounts on a server that riskgate did not write,
@@ -44,10 +47,10 @@ pub trait RingBackend {
         Vec::new()
     }
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn mark_as_store(&mut self, author: &ChangeAuthor) -> Result<(), StoreError>;
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn expire_or_revoke_key(
         &mut self,
         author: &ChangeAuthor,
@@ -56,7 +59,7 @@ pub trait RingBackend {
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError>;
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn set_account(
         &mut self,
         author: &ChangeAuthor,

@@ -8,7 +8,7 @@ use crate::store::rows::{AccountRow, KeyRow, RepeatableRequestRow, Rotation};
 
 /// How both kinds of store change several keys and accounts at once.
 pub trait BulkChangeBackend {
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     /// `change` is what the audit records.
     fn add_keys(
         &mut self,
@@ -18,7 +18,7 @@ pub trait BulkChangeBackend {
         change: &Change,
     ) -> Result<(), StoreError>;
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn rotate_key(
         &mut self,
         author: &ChangeAuthor,
@@ -26,7 +26,7 @@ pub trait BulkChangeBackend {
         request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError>;
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn undo_rotation(
         &mut self,
         author: &ChangeAuthor,
@@ -34,7 +34,7 @@ pub trait BulkChangeBackend {
         former_expires_at: Option<i64>,
     ) -> Result<(), StoreError>;
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn restore_rows(
         &mut self,
         author: &ChangeAuthor,
@@ -42,7 +42,7 @@ pub trait BulkChangeBackend {
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError>;
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn fill_empty_store(
         &mut self,
         author: &ChangeAuthor,

@@ -21,7 +21,7 @@ pub trait SignUpBackend {
         count: usize,
     ) -> Result<Vec<NumberedEntry>, StoreError>;
 
-    /// See [`StoreChanges::delete_sign_ups`](super::changes::StoreChanges::delete_sign_ups).
+    /// See [`StoreEditor::delete_sign_ups`](super::changes::StoreEditor::delete_sign_ups).
     fn delete_sign_ups(
         &mut self,
         author: &ChangeAuthor,

@@ -22,7 +22,7 @@ pub trait TimeBackend {
     /// Remembers the believed time of a gateway. The audit does not record this.
     fn remember_time(&mut self, anchor: &TimeAnchor) -> Result<(), StoreError>;
 
-    /// As in [`StoreChanges`](super::changes::StoreChanges).
+    /// As in [`StoreEditor`](super::changes::StoreEditor).
     fn repair_month(
         &mut self,
         author: &ChangeAuthor,

@@ -1,16 +1,16 @@
 //! What a server keeps of changes: the audit (a stream), the last states of sources, and the
 //! requests that a client may repeat with the same `Idempotency-Key`.
 //!
-//! A script that changes keys, accounts or overrides appends the record in the same step. A record
-//! of a key or an account has the texts of the rows before and after, so that a script need not
-//! understand them.
+//! A script that changes keys, accounts or overrides appends the record in the same step. Where a
+//! script makes the record of a key or an account, the record has the texts of the rows before and
+//! after, so that the script need not understand them.
 
 use redis::Value as Reply;
 use serde_json::Value;
 
 use super::connection::{CHUNK_ROWS, Redis};
 use super::fill::{OnExistingKey, STAGED_TTL_SECONDS, Staging};
-use super::key_names::{AUDIT, REQUESTS, SOURCE_STATES};
+use super::key_names::{AUDIT, REPEATABLE_REQUESTS, SOURCE_STATES};
 use super::rows::{parse_account, parse_key};
 use super::scripts::Script;
 use crate::store::audit::{
@@ -105,7 +105,7 @@ impl AuditBackend for Redis {
     ) -> Result<Option<RepeatableRequestRow>, StoreError> {
         const OPERATION: &str = "looking for a request";
         let mut read = redis::pipe();
-        read.cmd("HGET").arg(REQUESTS).arg(id);
+        read.cmd("HGET").arg(REPEATABLE_REQUESTS).arg(id);
         let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
         let value: Option<String> = self.parse_reply(OPERATION, reply)?;
         let forgotten_at = self.told_time.now().unix_now.saturating_sub(REQUEST_RETENTION_SECONDS);

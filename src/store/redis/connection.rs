@@ -26,7 +26,7 @@ use crate::store::url::RedisUrl;
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most rows in one exchange.
+/// The most rows that one command writes, or asks for.
 pub(super) const CHUNK_ROWS: usize = 1_000;
 
 /// How often riskgate tries to run scripts that a server has forgotten: somebody may flush the
@@ -48,7 +48,7 @@ pub struct Redis {
     connected_to: Option<NamedServer>,
     /// The SHA-1 digests of the scripts for EVALSHA, indexed by `Script`; empty until loaded.
     pub(super) script_digests: Vec<String>,
-    /// How many of `wait_replicas` lack the latest write.
+    /// How many of `wait_replicas` lack the latest report, as the last report or probe found.
     pub(super) missing_replicas: usize,
     /// Entries that riskgate did not write, among those of the keys and accounts.
     pub(super) foreign_entries: ForeignEntries,
@@ -68,7 +68,7 @@ impl ConnectionBackend for Redis {
 
     fn check_takes_writes(&mut self) -> Result<(), StoreError> {
         let mut write = redis::pipe();
-        // The key exists, so this changes nothing.
+        // In a store the Redis key exists, so this changes nothing.
         write.cmd("SET").arg(RING_META_KEY).arg("").arg("NX");
         self.query_with_retry("writing", &write).map(drop)
     }
@@ -81,8 +81,8 @@ impl ConnectionBackend for Redis {
         self.collect_deployment_findings(deadline)
     }
 
-    /// Fails if the server may evict keys when its memory is full. A server that does not answer
-    /// passes.
+    /// Fails if the server may evict keys when its memory is full. A server that does not answer,
+    /// or answers with an error, passes.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
         let info = match self
             .query_with_retry("reading its settings", redis::pipe().cmd("INFO").arg("memory"))
@@ -236,8 +236,9 @@ impl Redis {
     }
 
     /// Runs scripts; connects first if needed. `build_pipeline` gets the digests of the scripts and
-    /// returns the commands. If the server does not have the scripts, none of them ran: riskgate
-    /// then loads the scripts and sends all commands again.
+    /// returns the commands. If the server does not have a script, riskgate loads all scripts and
+    /// sends all commands again. Scripts that ran already then run again, so several scripts in one
+    /// pipeline must be idempotent.
     pub(super) fn run_scripts(
         &mut self,
         operation: &'static str,

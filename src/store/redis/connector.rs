@@ -32,7 +32,8 @@ pub(super) struct OpenConnection {
 }
 
 impl Connector {
-    /// Reads the files that the options name. No server need be reachable yet.
+    /// Reads the files that the options name, as far as the address needs them. No server need be
+    /// reachable yet.
     pub fn new(url: &RedisUrl, options: &RedisOptions) -> Result<Connector, StoreError> {
         let location = url.without_credentials();
         let tls = match url.has_tls() {

@@ -64,8 +64,7 @@ const COMMANDS_BY_USE: [(&str, &[&[&str]]); 5] = [
 ];
 
 impl Redis {
-    /// Checks everything that a gateway relies on. `deadline` is how long a call waits for the
-    /// store.
+    /// Checks what a gateway relies on. `deadline` is how long a call waits for the store.
     pub(super) fn collect_deployment_findings(
         &mut self,
         deadline: Duration,
@@ -106,8 +105,8 @@ impl Redis {
         Ok(check_latency(times, deadline))
     }
 
-    /// Sends commands that change nothing, and reports those that the server does not run for this
-    /// user.
+    /// Sends commands that change nothing that the store keeps, and reports those that the server
+    /// does not run for this user.
     fn check_rights(
         &mut self,
         subject: &'static str,

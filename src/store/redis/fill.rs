@@ -55,7 +55,8 @@ impl Staging {
         Staging { id, moves_key, moves: Vec::new(), move_count: 0 }
     }
 
-    /// Returns the temporary name of a Redis key. Both names are in the same hash slot.
+    /// Returns the temporary name of a Redis key. The temporary and the final name are in the same
+    /// hash slot.
     pub(super) fn staged_name(&self, final_name: &str) -> String {
         let rest = final_name.strip_prefix("riskgate:").unwrap_or(final_name);
         format!("riskgate:staged:{}:{rest}", self.id)
@@ -131,7 +132,7 @@ impl Redis {
         }
     }
 
-    /// Sends a chunk of a copy, and lets what it staged expire.
+    /// Sends a chunk of a copy, and lets the Redis keys that it staged expire.
     pub(super) fn send_staged(
         &mut self,
         staging: &mut Staging,

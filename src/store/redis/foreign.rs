@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use super::key_names::{ACCOUNTS, API_KEYS, CHANGES, DIGESTS, IMPORTS};
 
 /// The most foreign entries that are listed; the rest are only counted.
-const MAX_LISTED_ENTRIES: usize = 3;
+const MAX_LISTED_FOREIGN_ENTRIES: usize = 3;
 
 /// The number of entries in each collection: keys, digests, accounts, changes.
 pub(super) type EntryCounts = [u64; 4];
@@ -68,8 +68,8 @@ impl ForeignEntries {
             format!("{collection}: expected only what riskgate wrote, but found {name}; delete it")
         };
         let mut lines: Vec<String> =
-            entries.clone().take(MAX_LISTED_ENTRIES).map(describe_entry).collect();
-        let more = entries.count().saturating_sub(MAX_LISTED_ENTRIES);
+            entries.clone().take(MAX_LISTED_FOREIGN_ENTRIES).map(describe_entry).collect();
+        let more = entries.count().saturating_sub(MAX_LISTED_FOREIGN_ENTRIES);
         lines.extend((more > 0).then(|| format!("and {more} more such entries")));
         lines
     }

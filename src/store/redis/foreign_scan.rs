@@ -52,9 +52,9 @@ impl Redis {
         Ok(true)
     }
 
-    /// Records the entry counts if they disagree even without foreign entries, so that later reads
-    /// don't scan again while the counts stay the same. If the counts changed during the scan,
-    /// records nothing, and the next read scans again.
+    /// Records entry counts that disagree even without foreign entries, so that later reads don't
+    /// scan again while the counts stay the same. If the counts changed during the scan, records
+    /// nothing, and the next read scans again.
     pub(super) fn record_inconsistent_counts(&mut self, before: &EntryCounts, now: &EntryCounts) {
         self.foreign_entries.inconsistent_counts = (before == now).then_some(*now);
     }

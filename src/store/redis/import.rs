@@ -8,7 +8,7 @@
 
 use super::audit::format_request;
 use super::connection::{CHUNK_ROWS, Redis};
-use super::key_names::{REQUESTS, RING_REDIS_KEYS};
+use super::key_names::{REPEATABLE_REQUESTS, RING_REDIS_KEYS};
 use super::rows::{format_key, format_plan_or_empty};
 use super::scripts::Script;
 use super::write::{ADD_KEYS_OPERATION, ImportEnd};
@@ -96,7 +96,7 @@ impl Redis {
                 (format_plan_or_empty(named), format_plan_or_empty(by_key_file));
             arguments.extend([key.account.clone(), named, by_key_file]);
         }
-        let names = [&RING_REDIS_KEYS[..], &[REQUESTS]].concat();
+        let names = [&RING_REDIS_KEYS[..], &[REPEATABLE_REQUESTS]].concat();
         self.run_write_script_after_imports(ADD_KEYS_OPERATION, Script::AddKeys, &names, &arguments)
             .map(drop)
     }

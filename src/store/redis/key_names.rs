@@ -41,7 +41,8 @@ pub(super) const READ_RING_OPERATION: &str = "reading the keys";
 /// show a probe whether the server was restarted or emptied.
 pub(super) const RING_META_KEY: &str = "riskgate:{ring}:meta";
 
-/// Written before riskgate waits for replicas, so that there is something to wait for.
+/// Written before riskgate counts the replicas that have restored rows, so that there is a write to
+/// count.
 pub(super) const REPLICATED_KEY: &str = "riskgate:{ring}:replicated";
 
 /// Exists while all accounts recover from a data loss.
@@ -53,7 +54,7 @@ pub(super) const ALL_RECOVERING_KEY: &str = "riskgate:{ring}:recovering";
 /// `PAST_MONTH_TTL_SECONDS`.
 pub(super) const LEDGER_TTL_SECONDS: i64 = 400 * 86_400;
 
-/// The prefix of all ledger keys.
+/// The prefix of the Redis keys of all totals.
 pub(super) const LEDGER_PREFIX: &str = "riskgate:ledger:{";
 
 /// The Redis key of an account's totals of a month. Because of the braces, this Redis key is in the
@@ -71,7 +72,7 @@ pub(super) fn account_recovering_key(account: &str, month: Month) -> String {
 pub(super) const TOP_ROWS_KEY: &str = "riskgate:{top}:rows";
 
 /// A hash: the requests that can be repeated, by their ids.
-pub(super) const REQUESTS: &str = "riskgate:{ring}:requests";
+pub(super) const REPEATABLE_REQUESTS: &str = "riskgate:{ring}:requests";
 
 /// How many seconds a server keeps a month's usage by day after the latest report about this month.
 /// That suffices for the month itself and the

@@ -19,9 +19,9 @@ use crate::store::overrides::{
 
 const READ_OPERATION: &str = "reading the overrides";
 const WRITE_OPERATION: &str = "changing overrides";
-/// How often riskgate reads all overrides at most until none changes during the read. The last read
-/// counts in any case.
-const MAX_READS: u32 = 8;
+/// How often riskgate reads all overrides at most, if some keep changing during the read. The last
+/// read counts in any case.
+const MAX_READS_OF_OVERRIDES: u32 = 8;
 
 impl OverrideBackend for Redis {
     fn overrides_version(&mut self) -> Result<Option<OverridesVersion>, StoreError> {
@@ -136,7 +136,8 @@ impl Redis {
         Ok(Some((OverridesVersion::parse(store_id, text.as_deref()), found)))
     }
 
-    /// Reads all overrides, between two reads of the same version.
+    /// Reads all overrides between two reads of the same version, if that succeeds within
+    /// [`MAX_READS_OF_OVERRIDES`] reads.
     fn read_overrides_of_one_version(
         &mut self,
         read_version: impl Fn(&mut Redis) -> Result<Option<OverridesVersion>, StoreError>,
@@ -146,7 +147,7 @@ impl Redis {
             let Some(version) = read_version(self)? else { return Ok(None) };
             let (rows, damaged) = self.scan_overrides()?;
             // If the overrides keep changing, the next version is read soon.
-            if read_version(self)?.as_ref() == Some(&version) || reads == MAX_READS {
+            if read_version(self)?.as_ref() == Some(&version) || reads == MAX_READS_OF_OVERRIDES {
                 return Ok(Some(StoredOverrides { version, rows, damaged }));
             }
             reads += 1;

@@ -5,9 +5,10 @@
 //! changes after any version. A server may lose a change and then reach the same version by another
 //! change. The ids of the latest thousand changes show such a loss.
 //!
-//! Every write is one script, except that riskgate adds many keys with several scripts: see
-//! `import`. A read reads the version before and after the rows, and so notices a change in
-//! between. A damaged row or a foreign entry does not affect other rows: see `foreign`.
+//! A write is one script, except that riskgate adds or restores many rows with several scripts: see
+//! `import` and `restore`. A read of all rows, or of changes, reads the version before and after
+//! the rows, and so notices a change in between. A damaged row or a foreign entry does not affect
+//! other rows: see `foreign`.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{
     ACCOUNTS, API_KEYS, CHANGES, DIGESTS, READ_RING_OPERATION, RING_REDIS_KEYS,
 };
-use super::ring_state::{ImportedRow, RingState};
+use super::ring_state::{ClassifiedRow, RingState};
 use super::rows::{format_own_limit, format_plan_or_empty, parse_account, parse_digest, parse_key};
 use super::scripts::Script;
 use crate::model::monthly_limit::MonthlyLimit;
@@ -34,8 +35,8 @@ use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows,
 /// read, the call reads again. The last read counts, even if the version changed during it.
 const MAX_READS_PER_RING_CHANGES: u32 = 8;
 
-/// A backup needs a moment in which no key, account or record changes while it reads a few rows.
-/// The backup waits this long for such a moment.
+/// A copy needs a moment in which no key, account or record changes while it reads a few rows. The
+/// copy waits this long for such a moment.
 const QUIET_MOMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl RingBackend for Redis {
@@ -65,7 +66,8 @@ impl RingBackend for Redis {
     }
 
     /// Reads keys, accounts, overrides, states of sources, and the id of the audit's last record.
-    /// Repeats the read until nothing has changed during it.
+    /// Repeats the read until neither the ring nor the audit has changed during it, for at most
+    /// [`QUIET_MOMENT_TIMEOUT`].
     fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
         let Some(mut rows) = self.ring_rows()? else { return self.snapshot_without_ring() };
         let deadline = Instant::now() + QUIET_MOMENT_TIMEOUT;
@@ -266,10 +268,10 @@ impl Redis {
             texts.into_iter().filter(|(name, _)| !self.foreign_entries.contains(hash_key, name));
         for (name, text) in own_rows {
             let name = String::from_utf8_lossy(&name).into_owned();
-            let row = match state.imported_row(&text) {
-                ImportedRow::Committed(text) => parse_row(&name, text),
-                ImportedRow::Damaged => None,
-                ImportedRow::Uncommitted => continue,
+            let row = match state.classify_row(&text) {
+                ClassifiedRow::Committed(text) => parse_row(&name, text),
+                ClassifiedRow::Damaged => None,
+                ClassifiedRow::Uncommitted => continue,
             };
             read.add(name, row);
         }
@@ -292,10 +294,10 @@ impl Redis {
             let texts: Vec<Option<Vec<u8>>> = self.query_last_reply(READ_RING_OPERATION, &query)?;
             for (name, text) in chunk.iter().zip(texts) {
                 let text = text.ok_or_else(|| self.lost_rows_error(name))?;
-                let row = match state.imported_row(&text) {
-                    ImportedRow::Committed(text) => parse_row(name, text),
-                    ImportedRow::Damaged => None,
-                    ImportedRow::Uncommitted => continue,
+                let row = match state.classify_row(&text) {
+                    ClassifiedRow::Committed(text) => parse_row(name, text),
+                    ClassifiedRow::Damaged => None,
+                    ClassifiedRow::Uncommitted => continue,
                 };
                 read.add((*name).to_owned(), row);
             }
@@ -331,8 +333,8 @@ impl Redis {
         };
         // The state is read after the row: then it has the row's import if that was committed.
         let state = self.read_checked_ring_state(0, BULK_TIMEOUT)?;
-        Ok(match state.as_ref().map(|state| state.imported_row(&text)) {
-            Some(ImportedRow::Committed(text)) => parse_row(name, text),
+        Ok(match state.as_ref().map(|state| state.classify_row(&text)) {
+            Some(ClassifiedRow::Committed(text)) => parse_row(name, text),
             _ => None,
         })
     }

@@ -116,8 +116,8 @@ impl Redis {
     }
 }
 
-/// A row, by the state of the import that added it.
-pub(super) enum ImportedRow<'t> {
+/// A row of a key or an account, classified by whether it is in effect.
+pub(super) enum ClassifiedRow<'t> {
     /// The row is in effect: its text without the import id.
     Committed(&'t str),
     /// The row belongs to an import that is not committed.
@@ -127,18 +127,18 @@ pub(super) enum ImportedRow<'t> {
 }
 
 impl RingState {
-    pub(super) fn imported_row<'t>(&self, text: &'t [u8]) -> ImportedRow<'t> {
+    pub(super) fn classify_row<'t>(&self, text: &'t [u8]) -> ClassifiedRow<'t> {
         let text = std::str::from_utf8(text).ok().and_then(|text| text.split_once(' '));
         match text {
-            Some(("-", rest)) => ImportedRow::Committed(rest),
+            Some(("-", rest)) => ClassifiedRow::Committed(rest),
             Some((row_import, rest)) if self.committed_imports.contains_key(row_import) => {
-                ImportedRow::Committed(rest)
+                ClassifiedRow::Committed(rest)
             }
             Some((row_import, _)) if self.unreadable_imports.contains(row_import.as_bytes()) => {
-                ImportedRow::Damaged
+                ClassifiedRow::Damaged
             }
-            Some((row_import, _)) if is_random_id(row_import) => ImportedRow::Uncommitted,
-            _ => ImportedRow::Damaged,
+            Some((row_import, _)) if is_random_id(row_import) => ClassifiedRow::Uncommitted,
+            _ => ClassifiedRow::Damaged,
         }
     }
 }

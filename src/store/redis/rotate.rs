@@ -2,7 +2,7 @@
 
 use super::audit::format_request;
 use super::connection::Redis;
-use super::key_names::{REQUESTS, RING_REDIS_KEYS};
+use super::key_names::{REPEATABLE_REQUESTS, RING_REDIS_KEYS};
 use super::rows::format_key;
 use super::scripts::Script;
 use crate::store::audit::ChangeAuthor;
@@ -45,7 +45,7 @@ impl Redis {
         arguments.extend([old_id.to_owned(), new_key.id.clone()]);
         arguments.extend([old_expires_at.to_string(), unix_now.to_string()]);
         arguments.extend(last_arguments);
-        let names = [&RING_REDIS_KEYS[..], &[REQUESTS]].concat();
+        let names = [&RING_REDIS_KEYS[..], &[REPEATABLE_REQUESTS]].concat();
         match self.run_write_script_after_imports(
             operation,
             Script::RotateKey,

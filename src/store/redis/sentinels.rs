@@ -54,9 +54,9 @@ struct Sentinel {
 
 /// The Sentinels that riskgate asks each second. All stores of a process with the same address and
 /// options share them.
-static WATCHED: LazyLock<Mutex<Vec<Watched>>> = LazyLock::new(Mutex::default);
+static WATCHED: LazyLock<Mutex<Vec<WatchedSentinels>>> = LazyLock::new(Mutex::default);
 
-struct Watched {
+struct WatchedSentinels {
     url: RedisUrl,
     options: RedisOptions,
     sentinels: Weak<Sentinels>,
@@ -88,7 +88,7 @@ impl Sentinels {
             latest: Mutex::default(),
         });
         let weak = Arc::downgrade(&sentinels);
-        watched.push(Watched {
+        watched.push(WatchedSentinels {
             url: url.clone(),
             options: options.clone(),
             sentinels: Weak::clone(&weak),

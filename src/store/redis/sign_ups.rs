@@ -8,7 +8,7 @@ use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
-    DELETIONS_PER_WRITE, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
+    MAX_ENTRIES_DELETED_PER_STEP, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
     SIGN_UPS_PER_WRITE, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,
     encode_sign_up,
 };
@@ -65,7 +65,7 @@ impl SignUpBackend for Redis {
         let script = Script::DeleteSignUps;
         let reply = self.run_write_script(DELETE_OPERATION, script, &[SIGN_UPS_KEY], &arguments)?;
         let written_since: usize = self.parse_reply(DELETE_OPERATION, reply)?;
-        for numbers in earlier.chunks(DELETIONS_PER_WRITE) {
+        for numbers in earlier.chunks(MAX_ENTRIES_DELETED_PER_STEP) {
             let mut delete = redis::pipe();
             let ids: Vec<String> = numbers.iter().map(|number| format!("{number}-0")).collect();
             delete.cmd("XDEL").arg(SIGN_UPS_KEY).arg(ids);

@@ -27,7 +27,7 @@ pub(super) const ADD_KEYS_OPERATION: &str = "adding keys";
 
 /// The reply of a script that writes to the ring.
 enum WriteReply {
-    /// The script has written, and the ring is at this version. The script says what 0 means.
+    /// The version of the ring after the script. Each script says what 0 means.
     Version(u64),
     /// The new key `id` exists already, under the id `existing_id`.
     Taken { id: String, existing_id: String },
@@ -84,8 +84,8 @@ impl Redis {
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
-    /// The last two arguments of each script that writes: the believed time, and how far to trust
-    /// it. See `ring_common.lua`.
+    /// The last two arguments of scripts that begin with `ring_common.lua`: the believed time, and
+    /// how far to trust it.
     pub(super) fn time_arguments(&self) -> [String; 2] {
         let now = self.told_time.now();
         let trust = match now.trust {

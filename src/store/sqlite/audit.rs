@@ -91,7 +91,7 @@ impl AuditBackend for Sqlite {
         self.connection
             .query_row(
                 "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > ?2",
-                params![id, forgotten_requests_at(self.told_time.now())],
+                params![id, latest_forgotten_request_time(self.told_time.now())],
                 |row| {
                     let (digest, salt, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
                     Ok(RepeatableRequestRow { id: id.to_owned(), digest, salt, key_id })
@@ -214,7 +214,8 @@ pub(super) fn append_record(
     Ok(())
 }
 
-/// Writes the records of another store into an empty store. They get new ids, in the same order.
+/// Writes the records of another store into an empty store, and the states of sources. The records
+/// get new ids, in the same order.
 pub(super) fn fill_audit(
     transaction: &Transaction<'_>,
     contents: &StoreContents,
@@ -239,8 +240,8 @@ fn latest_record_time(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     transaction.prepare_cached(select)?.query_row([], |row| row.get(0))
 }
 
-/// The store has forgotten the requests that were made at this Unix second or before.
-fn forgotten_requests_at(now: BelievedTime) -> i64 {
+/// The Unix second up to which the store has forgotten requests.
+fn latest_forgotten_request_time(now: BelievedTime) -> i64 {
     now.unix_now.saturating_sub(REQUEST_RETENTION_SECONDS)
 }
 
@@ -254,7 +255,7 @@ pub(super) fn remember_request(
     let Some(RepeatableRequestRow { id, digest, salt, key_id }) = request else {
         return Ok(Ok(()));
     };
-    let forgotten_at = forgotten_requests_at(now);
+    let forgotten_at = latest_forgotten_request_time(now);
     if now.allows_deletion() {
         transaction.execute("DELETE FROM request WHERE at <= ?1", [forgotten_at])?;
     }

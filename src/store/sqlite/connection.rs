@@ -12,7 +12,7 @@ use crate::store::operations::connection::ConnectionBackend;
 use crate::store::told_time::ToldTime;
 use crate::support::regular_file::file_identity;
 
-/// An open SQLite store, with one connection. Each thread opens a store of its own.
+/// An open SQLite store, with one connection.
 pub struct Sqlite {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,

@@ -54,8 +54,7 @@ impl LedgerBackend for Sqlite {
         month: Month,
         node_id: &[u8; 16],
     ) -> Result<u64, StoreError> {
-        leased_and_spent_by_others(&self.connection, account, month, node_id)
-            .map(|(_, spent)| spent)
+        select_spent_by_others(&self.connection, account, month, node_id)
             .map_err(self.error_while("reading usage"))
     }
 
@@ -147,22 +146,21 @@ fn delete_old_totals(transaction: &Transaction<'_>, month: Month) -> rusqlite::R
     Ok(())
 }
 
-/// Returns the calls that all nodes but `node_id` have leased and spent. A negative total, which
-/// riskgate never writes, becomes a number above `i64::MAX`, which `check_total_below_2_to_63` then
-/// refuses.
-fn leased_and_spent_by_others(
+/// Returns the calls that all nodes but `node_id` have spent. A negative total, which riskgate
+/// never writes, becomes a number above `i64::MAX`, which `check_total_below_2_to_63` then refuses.
+fn select_spent_by_others(
     connection: &Connection,
     account: &str,
     month: Month,
     node_id: &[u8; 16],
-) -> rusqlite::Result<(u64, u64)> {
+) -> rusqlite::Result<u64> {
     connection
         .prepare_cached(
-            "SELECT coalesce(sum(leased), 0), coalesce(sum(spent), 0) FROM ledger
+            "SELECT coalesce(sum(spent), 0) FROM ledger
              WHERE account = ?1 AND month = ?2 AND node <> ?3",
         )?
         .query_row(params![account, month.number(), node_id.as_slice()], |row| {
-            Ok((row.get(0).map(i64::cast_unsigned)?, row.get(1).map(i64::cast_unsigned)?))
+            row.get(0).map(i64::cast_unsigned)
         })
 }
 

@@ -1,6 +1,6 @@
-//! Reads and writes rows of the table `meta`. Its rows are the store id, the version and the change
-//! ids of the ring, the latest month, the believed time of the gateway, the version of the
-//! overrides, the inbox secret and the mark of the inbox ids.
+//! Reads rows of the table `meta`, and increments the version of the ring. The rows of `meta` are
+//! the store id, the version and the change ids of the ring, the latest month, the believed time of
+//! the gateway, the version of the overrides, the inbox secret and the mark of the inbox ids.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 

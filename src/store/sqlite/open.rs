@@ -17,7 +17,7 @@ use super::schema::{
 use crate::store::error::StoreError;
 use crate::support::regular_file::{check_dir_writable, non_regular_kind, parent_dir};
 
-/// The size of the file that ends in -shm, in bytes.
+/// The smallest size of the file that ends in -shm, in bytes.
 const SHARED_MEMORY_BYTES: u64 = 32 * 1024;
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
 const CORRUPTION_ADVICE: &str = "restore a backup, or move the file away to start afresh";
@@ -47,7 +47,7 @@ pub(super) fn create_store(path: &Path) -> Result<(), StoreError> {
             found: error.to_string(),
         }),
     });
-    // After a failed attempt nothing stays behind.
+    // The temporary name goes in any case, so that a failed attempt leaves nothing behind.
     for suffix in ["", "-wal", "-shm", LONGEST_SQLITE_SUFFIX] {
         let _ = std::fs::remove_file(format!("{}{suffix}", temporary.display()));
     }

@@ -112,8 +112,9 @@ fn count_pending(connection: &Connection) -> rusqlite::Result<u64> {
     connection.prepare_cached(count)?.query_row([], |row| row.get(0)).map(to_u64_or_zero)
 }
 
-/// Inserts the events that the store does not have, while there are free places. Returns n if the
-/// store now has the first n events.
+/// Deletes the events that were finished before `forgotten_before`. Then inserts the events that
+/// the store does not have, while there are free places. Returns n if the store now has the first n
+/// events.
 fn insert_events(
     transaction: &Transaction<'_>,
     events: &[NewQuotaEvent],

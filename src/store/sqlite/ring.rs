@@ -220,7 +220,7 @@ impl BulkChangeBackend for Sqlite {
         let (failed, now) = (self.error_while("filling the store"), self.told_time.now());
         let location = self.path.display().to_string();
         let transaction = self.begin_write_transaction("filling the store")?;
-        let is_empty = rows::is_store_empty(&transaction).map_err(&failed)?
+        let is_empty = rows::has_no_key_account_or_total(&transaction).map_err(&failed)?
             && overrides::has_no_override(&transaction).map_err(&failed)?
             && !sign_ups::has_sign_ups(&transaction).map_err(&failed)?;
         if !is_empty {
@@ -229,7 +229,7 @@ impl BulkChangeBackend for Sqlite {
         ledger::raise_latest_month(&transaction, contents.usage_month).map_err(&failed)?;
         // A gateway that serves the empty ring sees the full one as its next version.
         let version = increment_ring_version(&transaction).map_err(&failed)?;
-        rows::write_store_contents(&transaction, contents, version).map_err(&failed)?;
+        rows::fill_ring_totals_and_top_rows(&transaction, contents, version).map_err(&failed)?;
         quota_events::write_quota_events(&transaction, &contents.quota_events).map_err(&failed)?;
         daily_usage::fill_daily_usage(&transaction, &contents.daily_usage).map_err(&failed)?;
         if let Some(secret) = &contents.inbox_secret {

@@ -85,7 +85,7 @@ impl Sqlite {
                 params![new_id, unix_now, version],
             )
             .map_err(&failed)?;
-        // If another command has lowered the expiry of the old key meanwhile, that expiry stays.
+        // If another command has changed the expiry of the old key meanwhile, that expiry stays.
         let restored = transaction
             .execute(
                 "UPDATE api_key SET version = ?4,

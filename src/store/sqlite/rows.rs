@@ -146,7 +146,8 @@ pub(super) fn read_key_for_audit(connection: &Connection, id: &str) -> rusqlite:
     Ok(find_key(connection, "id", &id)?.as_ref().map_or(Value::Null, key_to_json))
 }
 
-/// Reads an account as a record of the audit shows it; null if there is no such account.
+/// Reads an account as a record of the audit shows it; null if there is no such account, or its row
+/// can't be read.
 pub(super) fn read_account_for_audit(
     connection: &Connection,
     name: &str,
@@ -195,7 +196,7 @@ fn parse_key(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
     })
 }
 
-/// The value of a column as text, whatever its type.
+/// The value of a column as text; empty for a type that no id or name has.
 fn column_text(row: &Row<'_>, column: usize) -> String {
     match row.get_ref(column) {
         Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => {
@@ -325,7 +326,7 @@ fn decode_account_hashes(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// Returns true if the store holds no account, key or total.
-pub(super) fn is_store_empty(connection: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn has_no_key_account_or_total(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(
         "SELECT NOT EXISTS (SELECT 1 FROM account) AND NOT EXISTS (SELECT 1 FROM api_key)
          AND NOT EXISTS (SELECT 1 FROM ledger)",
@@ -334,9 +335,9 @@ pub(super) fn is_store_empty(connection: &Connection) -> rusqlite::Result<bool> 
     )
 }
 
-/// Writes the contents of another store into an empty store. The copied totals belong to the node
-/// id 0, which no running node has.
-pub(super) fn write_store_contents(
+/// Writes keys, accounts, totals and the top list of another store into an empty store. The copied
+/// totals belong to the node id 0, which no running node has.
+pub(super) fn fill_ring_totals_and_top_rows(
     transaction: &Transaction<'_>,
     contents: &StoreContents,
     ring_version: i64,

@@ -14,7 +14,7 @@ use crate::store::error::StoreError;
 use crate::store::operations::connection::ConnectionBackend as _;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
-    DELETIONS_PER_WRITE, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
+    MAX_ENTRIES_DELETED_PER_STEP, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
     SIGN_UPS_PER_WRITE, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,
     encode_sign_up,
 };
@@ -73,14 +73,14 @@ impl SignUpBackend for Sqlite {
         let written_since = read_entries_from(&transaction, found.read_up_to + 1, usize::MAX);
         found.add_page(&written_since.map_err(&failed)?, &deleted);
         let (earlier, last) = found.split_numbers_to_delete();
-        delete_numbers(&transaction, last).map_err(&failed)?;
+        delete_entries_by_number(&transaction, last).map_err(&failed)?;
         append_deletions(&transaction, deletion.inboxes, now.unix_now).map_err(&failed)?;
         let change = change_of_deleted_sign_ups(found.count);
         append_record(&transaction, now, author, &change).map_err(&failed)?;
         transaction.commit().map_err(&failed)?;
-        for numbers in earlier.chunks(DELETIONS_PER_WRITE) {
+        for numbers in earlier.chunks(MAX_ENTRIES_DELETED_PER_STEP) {
             let transaction = self.begin_write_transaction(OPERATION)?;
-            delete_numbers(&transaction, numbers).map_err(&failed)?;
+            delete_entries_by_number(&transaction, numbers).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
         }
         // SQLite overwrites the rows in the file, but its write-ahead log still has them. If
@@ -117,7 +117,10 @@ fn append_deletions(
         .try_for_each(|inbox| insert.execute(params![at, encode_deletion(*inbox)]).map(drop))
 }
 
-fn delete_numbers(transaction: &Transaction<'_>, numbers: &[u64]) -> rusqlite::Result<()> {
+fn delete_entries_by_number(
+    transaction: &Transaction<'_>,
+    numbers: &[u64],
+) -> rusqlite::Result<()> {
     if numbers.is_empty() {
         return Ok(());
     }

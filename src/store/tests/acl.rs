@@ -159,7 +159,7 @@ fn run_gateway_operations(
         shared_subject: "config".to_owned(),
         entries: BTreeMap::new(),
     };
-    let mut changes = store.changes_by(&author);
+    let mut changes = store.edit_as(&author);
     changes.record_source_state(AuditOperation::ConfigChange, &state)?;
     let changed =
         SourceState { entries: BTreeMap::from([("a".to_owned(), "1".to_owned())]), ..state };

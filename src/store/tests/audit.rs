@@ -45,7 +45,7 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         let author = tester();
         let mut first = key(1, "acme");
         first.label = Some("web \"1\"".to_owned());
-        let mut changes = store.changes_by(&author);
+        let mut changes = store.edit_as(&author);
         changes.mark_as_store().unwrap();
         changes
             .add_keys(&[(first.clone(), Some(NewKeyPlan::of_store_account("pro")))], None)
@@ -111,7 +111,7 @@ fn each_change_of_keys_and_accounts_has_its_record() {
 fn a_refused_change_leaves_no_record() {
     on_both_stores(|location| {
         let (mut store, author) = (location.open(), tester());
-        let mut changes = store.changes_by(&author);
+        let mut changes = store.edit_as(&author);
         changes.add_keys(&[(key(1, "acme"), None)], None).unwrap();
         changes.add_keys(&[(key(1, "acme"), None)], None).unwrap_err();
         changes.expire_or_revoke_key("key_9", None, Some(1)).unwrap_err();
@@ -124,7 +124,7 @@ fn a_refused_change_leaves_no_record() {
 fn a_change_that_changes_nothing_has_no_record() {
     on_both_stores(|location| {
         let (mut store, author) = (location.open(), tester());
-        let mut changes = store.changes_by(&author);
+        let mut changes = store.edit_as(&author);
         changes.add_keys(&[(key(1, "acme"), None)], None).unwrap();
         for _ in 0..2 {
             changes.expire_or_revoke_key("key_1", None, Some(1_800_000_000)).unwrap();
@@ -141,7 +141,7 @@ fn an_import_of_many_keys_has_one_record() {
     on_both_stores(|location| {
         let (mut store, author) = (location.open(), tester());
         let keys: Vec<_> = (0..2_500).map(|n| (key(n, "acme"), None)).collect();
-        store.changes_by(&author).add_keys(&keys, None).unwrap();
+        store.edit_as(&author).add_keys(&keys, None).unwrap();
         let records = read_records(&mut store);
         assert_eq!(records.len(), 1);
         assert_eq!((records[0].0.as_str(), &records[0].3["keys"]), ("key.import", &json!(2_500)));
@@ -181,7 +181,7 @@ fn a_source_is_recorded_only_when_it_changes() {
         };
         let state = |limit: &str| state_on("a", limit);
         let mut record = |limit| {
-            let mut changes = store.changes_by(&author);
+            let mut changes = store.edit_as(&author);
             changes.record_source_state(AuditOperation::ConfigChange, &state(limit)).unwrap()
         };
         assert!(!record("5"), "the first state is no change");
@@ -196,7 +196,7 @@ fn a_source_is_recorded_only_when_it_changes() {
         );
         // Machines that were never seen: the file is the same on one, and has changed on another.
         let mut record_on = |machine, limit| {
-            let mut changes = store.changes_by(&author);
+            let mut changes = store.edit_as(&author);
             let state = state_on(machine, limit);
             changes.record_source_state(AuditOperation::ConfigChange, &state).unwrap()
         };
@@ -224,11 +224,11 @@ fn a_repeated_request_adds_no_second_key() {
             key_id: key_id.to_owned(),
         };
         assert_eq!(store.find_repeatable_request("r1").unwrap(), None);
-        let mut changes = store.changes_by(&author);
+        let mut changes = store.edit_as(&author);
         changes.add_keys(&[(key(1, "acme"), None)], Some(&request("key_1"))).unwrap();
         assert_eq!(store.find_repeatable_request("r1").unwrap(), Some(request("key_1")));
         let before = ring_version(&mut store);
-        let mut changes = store.changes_by(&author);
+        let mut changes = store.edit_as(&author);
         let again = changes.add_keys(&[(key(2, "acme"), None)], Some(&request("key_2")));
         assert!(again.unwrap_err().to_string().contains("Idempotency-Key"));
         let new = key(3, "acme");
@@ -237,7 +237,7 @@ fn a_repeated_request_adds_no_second_key() {
         assert_eq!(ring_version(&mut store), before);
         assert_eq!(store.find_key("key_2").unwrap(), None);
         let other = RepeatableRequestRow { id: "r2".to_owned(), ..request("key_3") };
-        store.changes_by(&author).rotate_key(&turn, Some(&other)).unwrap();
+        store.edit_as(&author).rotate_key(&turn, Some(&other)).unwrap();
         assert_eq!(store.find_repeatable_request("r2").unwrap(), Some(other));
         assert_eq!(store.find_key("key_3").unwrap(), Some(new.clone()));
         assert_eq!(store.find_key_by_digest(&new.digest).unwrap(), Some(new));
@@ -325,7 +325,7 @@ fn only_a_settled_time_deletes_old_records_and_requests() {
         let set_limit = |store: &mut Store, days: i64, trust, limit| {
             store.set_time(BelievedTime { unix_now: start + days * 86_400, trust });
             let limit = Some(Some(MonthlyLimit::Calls(limit)));
-            store.changes_by(&author).set_account("acme", None, limit).unwrap();
+            store.edit_as(&author).set_account("acme", None, limit).unwrap();
             store.read_audit_after(None, 1_000).unwrap()
         };
         // A stream deletes whole blocks of a hundred records.

@@ -287,7 +287,7 @@ mod tests {
 
     fn make_change(store: &mut Store, name: &str) {
         let author = ChangeAuthor::riskgate("a test");
-        store.changes_by(&author).set_account(name, None, Some(None)).unwrap();
+        store.edit_as(&author).set_account(name, None, Some(None)).unwrap();
     }
 
     /// The targets of the records in a file, in their order.
