@@ -26,8 +26,8 @@ use crate::store::{LeaseReport, Probe, ReportOutcome, StoreError};
 const FAILURES_UNTIL_DOWN: u32 = 3;
 
 pub(super) struct Node {
-    /// 128 random bits, drawn at each start. Two nodes with the same id would admit more calls
-    /// than the limit, because the store would take the reports of one for repeats of the other's.
+    /// 128 random bits, drawn at each start. Two nodes with the same id could admit more calls than
+    /// the limit, because the store would take the reports of one for repeats of the other's.
     pub id: [u8; 16],
     pub calendar: Calendar,
     pub leases: DashMap<String, Arc<Lease>>,

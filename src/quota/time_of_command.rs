@@ -17,8 +17,8 @@ pub struct BelievedTimeReport {
     pub problem: Option<String>,
 }
 
-/// Judges the clocks by what the store knows, as a gateway does at its start. Without a store, the
-/// believed time is that of this machine's clock.
+/// Judges the clocks by what the store knows, as a gateway does at its start. Without a store, only
+/// this machine's clock counts.
 ///
 /// # Errors
 /// If the store fails.

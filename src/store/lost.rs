@@ -179,7 +179,7 @@ impl LostRows {
 
     /// One line for each loss that is not repaired yet, with the command that repairs it. Lists at
     /// most [`MAX_LISTED_LOSSES`] rows and as many lost settings. Lost revocations come first,
-    /// because a node that does not know of them would accept those keys.
+    /// because a node that does not know these revocations would accept the keys.
     pub fn describe_losses(&self) -> Vec<String> {
         let mut keys: Vec<&LostKey> = self.lost_keys.values().collect();
         keys.sort_by_key(|lost| {

@@ -2,12 +2,13 @@
 //!
 //! If an operation returns `Ok`, SQLite has written its changes to disk, or the Redis server has
 //! acknowledged them. After a change of keys, accounts or overrides, `store.wait_replicas` replicas
-//! have acknowledged it too; only `restore_rows` instead returns how many of them have not. A
-//! change of keys, accounts or overrides is atomic: it takes effect completely or not at all.
+//! have acknowledged the change too. Such a change is atomic: it takes effect completely or not at
+//! all. The exception is `restore_rows`, which writes lost rows in pages, and returns how many
+//! replicas lack these rows.
 //!
 //! Lost rows, top counts, DNS facts and sign-ups may be written in several pages. Each page is
 //! atomic. If the operation fails, some pages may be written already, and the caller can repeat the
-//! operation. Of these operations, only a write of lost rows waits for replicas.
+//! operation. Of these operations, only `restore_rows` waits for replicas.
 
 pub(super) mod audit;
 pub(super) mod changes;

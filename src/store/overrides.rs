@@ -117,7 +117,7 @@ pub struct OverrideTakeOver<'o> {
     pub rows: &'o [StoredOverride],
     /// The keys of the two source states by which the store remembers the file: first by its
     /// content, then by its path and machine. If the store has the first state, it takes nothing
-    /// over. The caller looks for both before that.
+    /// over. The caller looks for both states before it asks for a take-over.
     pub subjects: [String; 2],
 }
 

@@ -204,7 +204,7 @@ impl RingChanges {
         self.ring_version = rows.ring_version();
     }
 
-    /// Whether nothing has changed.
+    /// Whether no key and no account that can be read has changed.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.accounts.is_empty()
     }

@@ -41,7 +41,7 @@ impl StoreUrl {
             let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
             // Other programs read `sqlite://state/x.db` as a path below the working directory.
             let has_host = path.starts_with("//") && !path.starts_with("///");
-            // No shell replaces `~`, so that would be a folder of this name.
+            // No shell replaces `~` here, so the path would lead into a folder of this name.
             let is_of_home = path == "~" || path.starts_with("~/");
             let names_no_file =
                 path.is_empty() || path.ends_with('/') || path == ":memory:" || path.contains('\0');

@@ -5,14 +5,14 @@ use crate::store::error::StoreError;
 use crate::store::ledger::{LeaseReport, Probe, ReportBatchContext, ReportOutcome};
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 
-/// What both kinds of store do with the ledger. The callers of [`Store`](crate::store::Store) get
-/// checked values.
+/// What both kinds of store do with the ledger. [`Store`](crate::store::Store) checks what `probe`
+/// and `read_spent_by_others` return.
 pub trait LedgerBackend {
     /// Asks a server for its identity and its clock; connects first if there is no connection.
     /// `previous_probe` is this node's last probe. If the server was restarted, replaced or emptied
     /// since then, the server grants nothing for a few seconds, while all nodes report their totals
-    /// again. The probe also raises the server's latest month to `latest_begun_month`. With SQLite,
-    /// the probe does nothing and succeeds.
+    /// again. If the server takes writes, the probe also raises the server's latest month to
+    /// `latest_begun_month`. With SQLite, the probe does nothing and succeeds.
     fn probe(
         &mut self,
         latest_begun_month: Month,

@@ -8,7 +8,8 @@ use crate::store::rows::MonthRepair;
 
 /// What both kinds of store know of the time.
 pub trait TimeBackend {
-    /// The latest month that any node has reported to the store; `None` if there is none.
+    /// The store's latest month; `None` if there is none. Nodes raise this month, and only
+    /// [`TimeBackend::repair_month`] lowers it.
     fn latest_month(&mut self) -> Result<Option<Month>, StoreError>;
 
     /// The server's clock in Unix seconds; `None` with SQLite, which has no clock of its own.

@@ -40,7 +40,7 @@ pub struct Redis {
     pub(super) location: String,
     /// The timeout of one exchange.
     pub(super) timeout: Duration,
-    /// How many replicas must have a write before it counts as acknowledged.
+    /// See [`RedisOptions::wait_replicas`].
     pub(super) wait_replicas: usize,
     /// `None` until the first operation, and after a failure.
     pub(super) connection: Option<Connection>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Options for the connection to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisOptions {
-    /// How many replicas must have a write before it counts as acknowledged.
+    /// `store.wait_replicas`: how many replicas certain writes wait for.
     pub wait_replicas: usize,
     /// A file with the certificate authority to trust instead of the system's.
     pub tls_ca: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! Finds out whether a server does not answer because it speaks TLS, or because it speaks none.
 //!
 //! Sends one PING without user and password. riskgate does this only for a command, where a person
-//! waits; a node that connects again has no time for it.
+//! waits; a node that connects again has no time for this question.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

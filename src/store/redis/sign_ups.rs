@@ -102,7 +102,7 @@ impl Redis {
         Ok(!entries.is_empty())
     }
 
-    /// Stages the sign-ups of another store. They get new numbers, in the same order.
+    /// Stages the sign-ups of another store. The sign-ups get new numbers, in the same order.
     pub(super) fn stage_sign_ups(
         &mut self,
         staging: &mut Staging,

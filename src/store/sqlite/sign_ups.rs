@@ -1,4 +1,4 @@
-//! Sign-ups in SQLite, and deletions of them: a table that is created with its first row.
+//! Sign-ups in SQLite, and deletions of sign-ups: one table, which is created with its first row.
 
 use std::collections::HashSet;
 
