@@ -128,7 +128,7 @@ impl From<clap::Error> for CommandFailure {
                 error.remove(kind);
             }
         }
-        // clap repeats read_arguments, and one may be the URL of a store with a password.
+        // clap repeats arguments, and one may be the URL of a store with a password.
         let text: String = error
             .render()
             .to_string()
@@ -160,9 +160,9 @@ fn parse_arguments() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&build_command().try_get_matches()?)
 }
 
-/// Fails if an argument is an API key, because lists of processes and the history of a shell show
-/// read_arguments. `keys revoke` and `keys rotate` are exempt: given a key, they fail and name its
-/// id.
+/// Fails if an argument looks like an API key, because lists of processes and the history of a
+/// shell show arguments. `keys revoke` and `keys rotate` are exempt: given a key, they fail and
+/// name its id.
 fn refuse_keys_in_arguments(command: &Command, words: &[String]) -> Result<(), CommandFailure> {
     let takes_id = matches!(
         command,
@@ -172,7 +172,7 @@ fn refuse_keys_in_arguments(command: &Command, words: &[String]) -> Result<(), C
     );
     match !takes_id && words.iter().any(|word| hide_keys(word) != *word) {
         true => Err(CommandFailure::usage(
-            "expected no API key among the read_arguments, because lists of processes show them, but \
+            "expected no API key among the arguments, because lists of processes show them, but \
              found one; `riskgate keys list` shows accounts, and the ids of keys",
         )),
         false => Ok(()),
@@ -218,7 +218,7 @@ fn run_command(command: Command) -> Result<(), CommandFailure> {
     }
 }
 
-/// Returns the read_arguments of the process, without the name of the program.
+/// Returns the arguments of the process, without the name of the program.
 fn read_arguments() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }

@@ -131,6 +131,8 @@ fn wrong_arguments_create_no_key_or_account_and_exit_with_code_2() {
     let plan = setup.cli(&["keys", "create", "--account", "a", "--plan", "gold"]).stderr;
     assert!(plan.contains("expected one of business, free, pro, starter"), "{plan}");
     assert!(plan.contains("but found \"gold\""), "{plan}");
+    let key = setup.cli(&["keys", "list", "--account", "sv_0123456789abcdef01"]).expect(2).stderr;
+    assert!(key.contains("expected no API key among the arguments"), "{key}");
     setup.cli(&["keys", "revoke", "nobody"]).expect(1);
     setup.cli(&["keys", "rotate", "nobody"]).expect(1);
     assert_eq!(setup.cli(&["keys", "list", "--json"]).json(), json!([]));
