@@ -14,7 +14,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static JEMALLOC_OPTIONS: Option<&u8> = b"retain:false\0".first();
 
-// Static binaries copy memory with riskgate's function instead of musl's: src/support/memmove.rs.
+// Static binaries for x86-64 copy memory with riskgate's function instead of musl's:
+// src/support/memmove.rs.
 #[cfg(all(target_env = "musl", target_arch = "x86_64"))]
 #[allow(unsafe_code)]
 mod memmove {

@@ -1,9 +1,9 @@
 //! What an operator manages: keys, accounts, overrides, usage, sign-ups and the audit.
 //!
 //! The commands and the admin API call the same operations here; the operator's page uses the admin
-//! API. Each operation checks its input before it changes the store, and makes its change
-//! completely or not at all. Each change has a record in the audit. This module knows no HTTP,
-//! prints nothing and reads no command line.
+//! API. Each operation checks its input before it changes the store. [`ManagementFault`] says what
+//! a failed operation may have changed. Each change has a record in the audit. This module knows no
+//! HTTP, prints nothing and reads no command line.
 
 mod accounts;
 mod audit;

@@ -87,8 +87,8 @@ fn check_writable(store: &mut Store) -> Result<(), CommandFailure> {
     }
 }
 
-/// The failure of `riskgate check` if the store can't be used: exit code 1 if the store does not
-/// answer, else 78. (If a Redis server does not answer, `riskgate run` starts, and waits for it.)
+/// Makes the failure of `riskgate check` for a store that can't be used: exit code 1 if the store
+/// does not answer, else 78. If a Redis server does not answer, `riskgate run` starts all the same.
 fn store_failure(error: StoreError) -> CommandFailure {
     match error {
         StoreError::Unavailable { .. } => error.into(),

@@ -57,7 +57,7 @@ fn parse_supposed_count(text: &str) -> Result<(Fact, u32), String> {
 }
 
 /// The route on which `riskgate decide` decides: its name in the rules, and its scores.
-struct DecidedRoute<'c> {
+struct DecidingRoute<'c> {
     name: &'c str,
     scores: &'c ScorePolicy,
 }
@@ -95,12 +95,12 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
 fn find_deciding_route<'c>(
     name: &'c str,
     config: &'c Config,
-) -> Result<DecidedRoute<'c>, CommandFailure> {
+) -> Result<DecidingRoute<'c>, CommandFailure> {
     let settings = &config.reloadable;
     let known = list_deciding_routes(&settings.upstream_routes, settings.authz.as_deref());
     let known = known.join(", ");
     if name == RouteLabel::Assess.as_str() {
-        return Ok(DecidedRoute { name, scores: &settings.decisions.assess_policy });
+        return Ok(DecidingRoute { name, scores: &settings.decisions.assess_policy });
     }
     let of_authz = settings.authz.as_ref().and_then(|authz| authz.screening.as_ref());
     let policy = match name == RouteLabel::Authz.as_str() {
@@ -114,7 +114,7 @@ fn find_deciding_route<'c>(
         let problem = format!("--route: expected a route that decides: {known}, but found {name}");
         return Err(CommandFailure::usage(problem));
     };
-    Ok(DecidedRoute { name: route, scores })
+    Ok(DecidingRoute { name: route, scores })
 }
 
 fn render_json(

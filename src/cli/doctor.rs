@@ -1,8 +1,9 @@
 //! `riskgate doctor`: checks a running deployment from outside of its process.
 //!
-//! A check adds one finding or more, and a check that fails keeps no later one from running. The
-//! command changes nothing. riskgate charges none of the command's requests, and answers them all
-//! itself, except the request to `--url`: riskgate may forward that request to an upstream server.
+//! A fault that one check finds keeps no other check from running. Only the checks of the admin
+//! listener build on each other, and those of `--url`. The command changes nothing. riskgate
+//! charges none of the command's requests, and answers them all itself, except the request to
+//! `--url`: riskgate may forward that request to an upstream server.
 
 mod ages;
 mod gateway;

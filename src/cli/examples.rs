@@ -2,7 +2,8 @@
 
 use clap::Command;
 
-/// One example for each command: the words that name the command, and its arguments.
+/// One example for each command that has no commands below it, except `man`: the words that name
+/// the command, and its arguments.
 const EXAMPLES: [(&str, &str); 40] = [
     ("run", "-c /etc/riskgate/riskgate.toml --upstream 127.0.0.1:9000"),
     ("init", "--upstream 127.0.0.1:3000 --sign-up /signup --account acme"),

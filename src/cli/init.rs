@@ -1,8 +1,8 @@
 //! `riskgate init`: a config, a first key, and on request a unit of systemd or a compose file.
 //!
 //! On a terminal, the command asks the questions that no option has answered. Elsewhere, it takes
-//! the defaults. It overwrites no file. If it fails, it removes the files that it has written; a
-//! store that it has created stays.
+//! the defaults. The command overwrites no file. If the command fails, it removes the files that it
+//! has finished; a store that it has created stays.
 
 mod answers;
 mod files;
@@ -57,8 +57,8 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Writes the files, and creates the key, but with `--compose` no key. Adds the path of each
-/// written file to `written`.
+/// Writes the files, and creates the key unless the arguments have `--compose`. Adds the path of
+/// each written file to `written`.
 fn write_files_and_key(
     args: &Args,
     answers: &Answers,

@@ -26,8 +26,8 @@ pub struct LookupSources {
 
 impl LookupSources {
     /// The sources of a gateway with this config: its lists and its score of unknown names, and the
-    /// overrides and the DNS facts of its store. If the store fails, prints a message; the look-ups
-    /// then do without the store.
+    /// overrides and the DNS facts of its store. If the store fails, or if it is missing and
+    /// `dns.learn` is on, prints a message; the look-ups then do without the store.
     pub fn of_config(config: &Config) -> LookupSources {
         LookupSources {
             inputs: read_table_inputs(config),

@@ -38,8 +38,8 @@ pub fn print_completions(
 }
 
 /// Prints the source of riskgate(1), or writes the pages of all commands into a directory. On a
-/// terminal, `man` shows the page. If `man` fails, the long help is printed, which has the same
-/// words.
+/// terminal, `man` shows the page instead, unless the arguments have `--roff`. If `man` fails, this
+/// function prints the long help, which has the same words.
 pub fn print_man_page(args: &ManArgs, mut command: Command) -> Result<(), CommandFailure> {
     if let Some(dir) = &args.dir {
         let written = clap_mangen::generate_to(command, dir);

@@ -113,9 +113,9 @@ pub fn format_columns(header: &[&str], rows: &[Vec<String>]) -> String {
     format_columns_within(header, &rows, terminal_width.filter(|width| *width > 0))
 }
 
-/// Formats rows as aligned columns within a width in characters; `None` is any width. No column
-/// becomes narrower than its header or than [`MIN_COLUMN_WIDTH`]. The first column stays whole,
-/// because people copy ids and names from it into other commands.
+/// Formats rows as aligned columns within a width in characters; `None` is any width. Shortens no
+/// column below the width of its header or below [`MIN_COLUMN_WIDTH`]. The first column stays
+/// whole, because people copy ids and names from it into other commands.
 fn format_columns_within(
     header: &[&str],
     rows: &[Vec<String>],

@@ -1,7 +1,7 @@
 //! `riskgate sign-ups`: shows and deletes the sign-ups of one person.
 //!
-//! The command reads the address from standard input, so that no list of processes and no history
-//! of a shell has the address.
+//! The command reads the address from standard input, so that no list of processes has the address
+//! as an argument.
 
 use clap::Subcommand;
 use serde_json::{Value, json};

@@ -165,7 +165,7 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
 pub fn read_table_inputs(config: &Config) -> TableInputs {
     let inputs = &config.reloadable.table;
     match KnownOverrides::read_of_config(&config.startup.store, STORE_TIMEOUT, inputs) {
-        Ok(known) => known.add_to(inputs),
+        Ok(known) => known.add_to_copy_of(inputs),
         Err(error) => {
             let expected = "warning: expected the overrides of the store, but found";
             output::print_message(format!("{expected} {error}"));
@@ -188,24 +188,24 @@ fn find_missing_store_file(config: &Config) -> Option<&PathBuf> {
 
 /// The gateways of a config that run on this machine, as far as a command can see them.
 struct RunningGateways {
-    is_any: bool,
+    is_any_running: bool,
     /// The stores of these gateways. A gateway that has not told its store is missing.
     served: Vec<ServedStore>,
 }
 
 impl RunningGateways {
-    /// Looks in the runtime directory of the config, and among the gateways that serve a store at
-    /// the address of `store.url`. Each place may miss a gateway: a gateway may have no runtime
-    /// directory, and `store.url` may have changed since the start of a gateway.
+    /// Looks in the runtime directory of the config, and among the gateways that serve the SQLite
+    /// file of `store.url`. Each place may miss a gateway: a gateway may have no runtime directory,
+    /// its store may be a Redis server, and `store.url` may have changed since its start.
     fn find(config: &Config) -> Result<RunningGateways, CommandFailure> {
         let runtime_dir = open_running_gateway_dir(config)?;
         let of_dir = runtime_dir.as_ref().and_then(RuntimeDir::read_served_store);
         let gateways = local_gateways(config)?.into_iter();
         let mut served: Vec<ServedStore> =
             gateways.filter(|it| !it.is_draining).map(|gateway| gateway.served).collect();
-        let is_any = runtime_dir.is_some() || !served.is_empty();
+        let is_any_running = runtime_dir.is_some() || !served.is_empty();
         served.extend(of_dir);
-        Ok(RunningGateways { is_any, served })
+        Ok(RunningGateways { is_any_running, served })
     }
 }
 
@@ -237,12 +237,12 @@ pub fn is_store_missing(config: &Config) -> bool {
     find_missing_store_file(config).is_some()
 }
 
-/// Returns true if a gateway of this config runs on this machine.
+/// Returns true if a gateway of this config runs on this machine, as far as a command can see it.
 ///
 /// # Errors
 /// Fails if this user may not see whether a gateway runs.
 pub fn is_gateway_running(config: &Config) -> Result<bool, CommandFailure> {
-    Ok(RunningGateways::find(config)?.is_any)
+    Ok(RunningGateways::find(config)?.is_any_running)
 }
 
 /// Returns true if a gateway of this config drains on this machine: it accepts no connections any

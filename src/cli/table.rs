@@ -1,4 +1,5 @@
-//! `riskgate table`: builds, inspects, queries and compares tables.
+//! `riskgate table`: builds, inspects, queries and compares tables, sets overrides, fetches feeds,
+//! and gathers names and hosts for lists.
 //!
 //! Owns only messages and exit codes. The `table` module decides what a table is, and whether a
 //! table may replace another one.

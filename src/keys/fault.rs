@@ -1,10 +1,11 @@
 //! Faults of keys and accounts.
 //!
-//! If one key or account has a [`RingFault`], riskgate answers its calls with 500. For a
-//! [`RingError`], riskgate rejects a whole key file, or all rows of a store.
+//! A [`RingFault`] concerns the calls of one key or account. For a [`RingError`], riskgate rejects
+//! a whole key file, or all rows of a store.
 
 /// Why riskgate can't serve one key or account. riskgate answers the calls of this key or account
-/// with 500. Other keys and accounts are not affected.
+/// with 500. The exception is a damaged key whose row does not tell its digest: riskgate can't
+/// recognize its calls, and answers 401. Other keys and accounts are not affected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingFault {
     /// The config does not define an account's plan.

@@ -13,7 +13,8 @@ pub struct Account {
     pub name: String,
     /// The account's plan.
     pub plan: String,
-    /// The effective limit: the account's own limit, else the limit of its plan.
+    /// The effective limit: the account's own limit, else the limit of its plan. An account with a
+    /// fault has a limit of 0 calls.
     pub limit: MonthlyLimit,
     /// The lease from which the account's calls are spent.
     pub lease: Arc<Lease>,

@@ -1,7 +1,7 @@
 //! The key file: keys that people or deployments declare. `keys import` reads files of the same
 //! format.
 //!
-//! Parses TOML into keys. If the grammar of the file is broken, reports the first fault with its
+//! Parses TOML into keys. If the TOML parser refuses the file, reports the parser's fault with its
 //! line. Otherwise reports the first fault of each key. This module opens no store.
 
 use std::collections::HashMap;
@@ -92,7 +92,7 @@ pub struct DeclaredKey {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {message}{}", .hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
 pub struct KeyFileError {
-    /// The place of the fault: `file`, `file:line` or `file:line:column`.
+    /// The place of the fault: `file` or `file:line:column`.
     pub at: String,
     /// What was expected, and what was found.
     pub message: String,
@@ -269,8 +269,8 @@ impl KeyFileReader<'_> {
         KeyFileError { excerpt, ..KeyFileError::in_content(self.format_location(offset), message) }
     }
 
-    /// Makes the fault of a line that the parser refuses. Of this line, shows only a header or the
-    /// name of a known field.
+    /// Makes the fault of a line that the parser refuses. Of this line, shows only a short header,
+    /// or a name that is a field or stands in [`FIELD_SYNONYMS`].
     fn syntax_fault(&self, offset: usize, message: String) -> KeyFileError {
         let (line, before) = self.line_and_text_before(offset);
         let start = offset - before.len();
@@ -452,7 +452,7 @@ impl KeyFileReader<'_> {
     }
 }
 
-/// The byte at which the section of each key begins, of the keys that were read so far.
+/// For each key that was read so far: the byte at which the section of the key begins.
 #[derive(Default)]
 struct FoundKeys {
     starts_by_id: HashMap<String, usize>,
@@ -504,8 +504,8 @@ fn reword_message(field: &str, message: &str) -> String {
     }
 }
 
-/// Puts a message of the TOML parser on one line, and replaces each word that could be a key by
-/// `…`: the parser quotes the text that it found.
+/// Puts a message of the TOML parser on one line, and replaces each word of [`MIN_KEY_LEN`] bytes
+/// or more by `…`: the parser quotes the text that it found, which could be a key.
 fn redact_keys(message: &str) -> String {
     let is_word_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',');
     let words =

@@ -104,8 +104,7 @@ impl KeyRing {
             .collect()
     }
 
-    /// The faults of this ring's keys and accounts, sorted by text. riskgate answers the calls of
-    /// these keys and accounts with 500.
+    /// The faults of this ring's keys and accounts, sorted by text.
     pub fn faults(&self) -> Vec<&RingFault> {
         let of_accounts = self.accounts.values().filter_map(|account| account.fault.as_ref());
         let mut faults: Vec<_> = of_accounts.chain(self.key_faults.values()).collect();

@@ -36,7 +36,7 @@ impl<'r> AccountSources<'r> {
         self.is_in_key_file.then(|| choose_plan(None, self.key_file_plan))
     }
 
-    /// The limit of the account; `None` if the config does not have the plan.
+    /// The limit of the account; `None` if it is that of a plan that the config does not have.
     pub fn limit(&self, plans: &Plans) -> Option<MonthlyLimit> {
         self.own_limit.or_else(|| plans.get(self.plan()).copied())
     }

@@ -1,5 +1,5 @@
-//! The text of an API key or an admin token. riskgate generates the text, shows it once, and stores
-//! only its SHA-256.
+//! The text of an API key or an admin token. riskgate stores only the SHA-256 of the text. If
+//! riskgate makes the text, only the answer to the request for the key or the token shows it.
 
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,8 @@ const CHECKSUM_LEN: usize = 6;
 pub const MIN_KEY_LEN: usize = 16;
 const MAX_KEY_LEN: usize = 256;
 
-/// The text of a key. This type has neither `Debug` nor `Display`, so that no key gets into a log.
+/// The text of a key or an admin token. This type has neither `Debug` nor `Display`, so that no key
+/// gets into a log.
 pub struct Token(String);
 
 /// Why there is no token: the text can't be a key, or the system gave no random bits.
@@ -74,7 +75,7 @@ impl Token {
         sha256(self.0.as_bytes())
     }
 
-    /// The text of the key, for the one time that riskgate shows it.
+    /// The text of the key, for the answer that shows it.
     pub fn expose_text(&self) -> &str {
         &self.0
     }

@@ -15,7 +15,7 @@ pub struct AccountEntry {
     pub name: String,
     /// The name of the plan that applies.
     pub plan: String,
-    /// The limit that applies; `None` if the config does not have the plan.
+    /// The limit that applies; `None` if it is that of a plan that the config does not have.
     pub limit: Option<MonthlyLimit>,
     /// Whether the account has a limit of its own, which replaces that of the plan.
     pub has_own_limit: bool,

@@ -3,7 +3,7 @@
 use crate::store::{AuditRecord, Store, StoreError};
 
 /// Once riskgate has read so many records for one page, the page ends, even if it has fewer matches
-/// than were asked for.
+/// than the caller asked for.
 const MAX_SCANNED_RECORDS: usize = 50_000;
 const RECORDS_PER_READ: usize = 1_000;
 

@@ -1,4 +1,4 @@
-//! Lists keys, without the keys themselves.
+//! Lists keys, without their texts.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ impl KeyState {
 }
 
 impl KeyEntry {
-    /// Creates the entry of a key that is in the store and not in the key file.
+    /// Creates the entry of a key from its row. `plan` is the plan of the key's account.
     pub fn from_row(row: &KeyRow, plan: &str) -> KeyEntry {
         KeyEntry {
             id: row.id.clone(),

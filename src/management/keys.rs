@@ -23,9 +23,9 @@ const MAX_ORIGINS: usize = 100;
 /// A key to create.
 #[derive(Clone, Debug, Default)]
 pub struct NewKey {
-    /// The account of the key. It is created if it does not exist.
+    /// The account of the key. If the account does not exist, riskgate creates it with the key.
     pub account: String,
-    /// The plan of a new account.
+    /// The plan of a new account. A known account must have this plan already.
     pub plan: Option<String>,
     /// A label for people.
     pub label: Option<String>,
@@ -113,8 +113,8 @@ impl PreparedKey {
     /// Adds the key to the store, unless an earlier request has added it.
     ///
     /// # Errors
-    /// If the store fails, or if the account has another plan than the new key names. After
-    /// [`StoreError::Unavailable`], the store may have the key.
+    /// If the store fails or refuses the key, for example because the account has another plan than
+    /// the new key names. After [`StoreError::Unavailable`], the store may have the key.
     pub fn add(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
         if self.is_in_store {
             return Ok(());
@@ -124,10 +124,11 @@ impl PreparedKey {
     }
 }
 
-/// Revokes a key of the store or of the key file. Returns since when the key is revoked, in Unix
-/// seconds. To revoke a key that only the key file has, adds a revoked row with its digest to the
-/// store. `declared_keys` returns the keys of the key file. It is called only if the store has no
-/// key with this id.
+/// Revokes a key of the store or of the key file. If the store has a key with this id, returns
+/// since when the key is revoked, in Unix seconds. Otherwise, returns the present time. To revoke a
+/// key that only the key file has, adds a revoked row with the digest of the key to the store.
+/// `declared_keys` returns the keys of the key file, and is called only if the store has no key
+/// with this id.
 ///
 /// # Errors
 /// Returns a fault if no key has this id, if the key file can't be read, or if the store fails.
@@ -171,7 +172,7 @@ pub fn revoke_key(
 }
 
 /// Says that no key has this id. If the operator gave the text of a key in place of its id, `known`
-/// is the id of that key. The result never contains a text that may be a key.
+/// is the id of that key. The result leaves out an `id` that looks like the text of a key.
 pub fn describe_unknown_id(id: &str, known: Option<&str>) -> String {
     let list = "`riskgate keys list` shows the ids";
     // A text without digits and capital letters is a name, and no key.
@@ -232,9 +233,9 @@ fn check_imported_keys(
 /// Imports the keys of a key file, all or none, and returns their ids.
 ///
 /// # Errors
-/// Returns a fault if the name of a new account begins with `}`, if a key exists already, if an
-/// account has another plan than the file names, if the key file of the config is faulty, or if the
-/// store fails.
+/// Returns a fault if the name of a new account begins with `}`, if the key file of the config is
+/// faulty, or if the store fails or refuses a key. The store refuses a key that exists already, and
+/// a key whose account has another plan than the file names.
 pub fn import_keys(
     store: &mut Store,
     config: &ReloadableConfig,
@@ -366,7 +367,8 @@ fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
 }
 
 /// Finds the key that an earlier request with the same `Idempotency-Key` added, and derives the
-/// text of that key. `None` if there was no earlier request.
+/// text of that key. `None` if the store remembers no earlier request, and for a request without
+/// `Idempotency-Key`.
 pub(super) fn find_repeated_key(
     store: &mut Store,
     config: &ReloadableConfig,

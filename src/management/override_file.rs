@@ -1,5 +1,5 @@
-//! The operator's own file of overrides, whose rows win over those of the store, also over more
-//! specific ones. riskgate never writes it.
+//! The file of overrides that the operator writes. Its rows win over those of the store, even over
+//! more specific ones. riskgate never writes this file.
 
 use std::path::PathBuf;
 
@@ -49,8 +49,9 @@ impl OverrideFile {
         self.check_no_row(name, now, |row| row.domain == name.as_str())
     }
 
-    /// Fails if a row that counts at `now`, in seconds since 1970, decides the name, so that no
-    /// override of the store would: a row of the name, or of a parent with the names below.
+    /// Fails if a row decides the name, because no override of the store could then decide it. Such
+    /// a row counts at `now`, in seconds since 1970. It is a row of the name, or the row of a
+    /// parent that covers the names below the parent.
     pub(super) fn check_does_not_decide(
         &self,
         name: &DnsName,

@@ -1,4 +1,4 @@
-//! Allows and denies domains, and lists the overrides.
+//! Allows and denies domains, and clears and lists the overrides.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub struct OverrideRequest<'a> {
     /// The last day on which the override counts, such as `2026-12-31`, in UTC. `None` if the
     /// override has no end.
     pub until: Option<&'a str>,
-    /// Whether to deny the domain even if the lists protect it or a name below it.
+    /// Whether to deny the domain even if the lists protect it or a name below it, or are faulty.
     pub is_forced: bool,
 }
 
@@ -62,7 +62,7 @@ impl OverrideChange {
 ///
 /// An exact override replaces the exact override of the name. An override that covers the names
 /// below replaces all overrides of the name. Before the change, the store takes over the default
-/// file.
+/// file, unless that is faulty.
 ///
 /// # Errors
 /// Returns a fault in these cases:
@@ -70,7 +70,8 @@ impl OverrideChange {
 /// - The lists protect the name or, unless the denial is exact, a name below it, and the denial is
 ///   not forced. If the lists are faulty, a denial must be forced.
 /// - A row of the operator's file decides the name.
-/// - The store fails.
+/// - The store fails, can't take the default file over, or refuses the change because others keep
+///   changing the overrides of the name.
 pub fn set_override(
     store: &mut Store,
     inputs: &TableInputs,
@@ -92,7 +93,7 @@ pub fn set_override(
     take_over_unless_faulty(store, inputs, author, &file)?;
     // If the store has lost overrides, an operator repairs it by setting an override.
     let known = KnownOverrides::read_remaining(store, inputs)?;
-    let mut inputs_now = known.add_to(inputs);
+    let mut inputs_now = known.add_to_copy_of(inputs);
     if file.is_faulty() {
         inputs_now.overrides_path = None;
     }
@@ -121,7 +122,7 @@ pub fn set_override(
     Ok(OverrideChange { domain: name.as_str().to_owned(), action, replaced, warnings })
 }
 
-/// Lets the store take over the default file. If it is faulty, it stays in use.
+/// Lets the store take over the default file. A faulty default file stays in use.
 fn take_over_unless_faulty(
     store: &mut Store,
     inputs: &TableInputs,
@@ -173,8 +174,8 @@ fn check_new_override(new: &NewOverride<'_>, now: i64) -> Result<(), ManagementF
 /// store. `is_store_missing` says that the store does not exist yet; the command would create it.
 ///
 /// # Errors
-/// Returns a fault if the name is faulty, if the operator's file has a row of it, or if the store
-/// is missing and the default file has no row of it.
+/// Returns a fault if the name is faulty, or if the operator's file has a row of it. If the store
+/// is missing, also returns a fault if the default file is faulty or has no row of the name.
 pub fn check_override_may_exist(
     inputs: &TableInputs,
     domain: &str,
@@ -191,7 +192,7 @@ pub fn check_override_may_exist(
 }
 
 /// Removes all overrides of a domain from the store. Before the change, the store takes over the
-/// default file.
+/// default file, unless that is faulty.
 ///
 /// # Errors
 /// Returns a fault if the domain is no name or has no override in the store, if the operator's file
@@ -291,15 +292,15 @@ impl ListedOverride {
 /// [`KnownOverrides::describe_problem`] names these.
 ///
 /// # Errors
-/// If the store fails.
+/// If the store fails, or has lost overrides.
 pub fn list_overrides(
     store: &mut Store,
     inputs: &TableInputs,
 ) -> Result<Vec<ListedOverride>, ManagementFault> {
     let mut known = KnownOverrides::default();
-    known.look_at_default_file(store, inputs)?;
+    known.update_default_file_state(store, inputs)?;
     let mut all = Vec::new();
-    if let Some(path) = &known.add_to(inputs).overrides_path {
+    if let Some(path) = &known.add_to_copy_of(inputs).overrides_path {
         let origin = OverrideOrigin::File(path.display().to_string());
         let rows = OverrideListRow::read_file(path).unwrap_or_default().into_iter();
         all.extend(rows.map(|row| ListedOverride { row, origin: origin.clone() }));
@@ -313,8 +314,7 @@ pub fn list_overrides(
     Ok(all)
 }
 
-/// Reads the operator's file of overrides, and returns its rows in the form that the audit
-/// compares.
+/// Reads a file of overrides, and returns its rows in the form that the audit compares.
 ///
 /// # Errors
 /// If the file can't be read, or is faulty.

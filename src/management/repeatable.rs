@@ -2,9 +2,9 @@
 //!
 //! If the answer to the creation of a key gets lost, the client does not know the key. The client
 //! then sends the request again with the same `Idempotency-Key`, and gets the same key. riskgate
-//! stores the text of no key. It derives the text of such a key from three values: a random salt,
-//! which the store keeps for a day, and the admin token and the `Idempotency-Key` of the client,
-//! which the store does not know.
+//! stores the text of no key. riskgate derives the text of such a key from three values: a random
+//! salt, which the store keeps for a day, and the admin token and the `Idempotency-Key` of the
+//! client, which the store does not know.
 
 use super::fault::ManagementFault;
 use crate::keys::{Token, sha256};

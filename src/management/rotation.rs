@@ -56,7 +56,7 @@ pub fn parse_rotation_times(
 /// Prepares the replacement of the key `id` by a new key with the same settings. The old key ends
 /// after the `overlap`, unless it expires earlier. The new key expires at `expires`. By default,
 /// the new key gets the lifetime that the old key had in all, counted from now. If the client made
-/// the same request before, returns the rotation of the earlier request.
+/// the same request before, the result has the new key of the earlier request.
 ///
 /// # Errors
 /// Returns a fault in these cases:
@@ -178,8 +178,10 @@ fn find_end_before_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i
 /// the settings of the store's row.
 ///
 /// # Errors
-/// If the key file can't be read, has revoked the key or leaves it no origin, or if the key has
-/// expired by the key file or the store.
+/// If the key file can't be read. If the key file has the key, also in these cases:
+/// - The key file has revoked the key.
+/// - The key has expired, by the key file or by the store.
+/// - No origin is left to the key.
 fn restrict_by_key_file(
     stored: &KeyRow,
     config: &ReloadableConfig,

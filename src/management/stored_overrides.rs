@@ -39,7 +39,8 @@ pub struct KnownOverrides {
 /// Whether the store has the rows of the default file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum DefaultFileState {
-    /// The file does not exist, or the store has not taken its rows over.
+    /// The store has not taken the rows of the file over. Also if the file does not exist, or can't
+    /// be read.
     #[default]
     InUse,
     /// The store has the rows of the file.
@@ -72,8 +73,8 @@ impl KnownOverrides {
         KnownOverrides::of_stored(store, inputs, stored).map(Some)
     }
 
-    /// Reads the overrides that a store has, even if the store has lost others. Returns none if the
-    /// store is an empty server.
+    /// Reads the overrides that a store has, even if the store has lost others. If the store is an
+    /// empty server, returns no overrides.
     ///
     /// # Errors
     /// If the store fails.
@@ -105,12 +106,12 @@ impl KnownOverrides {
             damaged,
             default_file: DefaultFileState::InUse,
         };
-        known.look_at_default_file(store, inputs)?;
+        known.update_default_file_state(store, inputs)?;
         Ok(known)
     }
 
-    /// Reads the overrides of the store of a config. Returns none if the store does not exist.
-    /// Creates no store.
+    /// Reads the overrides of the store of a config. If the store does not exist, returns no
+    /// overrides, and creates no store.
     ///
     /// # Errors
     /// As [`KnownOverrides::read`].
@@ -150,7 +151,7 @@ impl KnownOverrides {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn look_at_default_file(
+    pub fn update_default_file_state(
         &mut self,
         store: &mut Store,
         inputs: &TableInputs,
@@ -179,9 +180,9 @@ impl KnownOverrides {
             && default_overrides_path(inputs).is_some_and(|path| path.exists())
     }
 
-    /// Returns the inputs of a table with the overrides of the store, and without a default file
-    /// that the store has taken over.
-    pub fn add_to(&self, inputs: &TableInputs) -> TableInputs {
+    /// Returns a copy of the inputs of a table, with the overrides of the store, and without a
+    /// default file that the store has taken over.
+    pub fn add_to_copy_of(&self, inputs: &TableInputs) -> TableInputs {
         let mut inputs = TableInputs { stored_overrides: self.text.clone(), ..inputs.clone() };
         if inputs.is_default_overrides_path && self.default_file != DefaultFileState::InUse {
             inputs.overrides_path = None;

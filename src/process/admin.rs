@@ -10,8 +10,8 @@
 //!   names loopback. Changes by the admin API are refused.
 //!
 //! No response contains the local part of an e-mail address. The text of a key is only in the
-//! answer to its creation, and in the answer to the rotation that made the key. The gateway's own
-//! API is not served here.
+//! answer to the request that created the key, which may be a rotation, and in the answers to
+//! repetitions of that request. The gateway's own API is not served here.
 
 mod access;
 mod api;
@@ -59,8 +59,8 @@ const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 const API_OPENAPI_YAML: &str = include_str!("../../docs/admin-api.yaml");
 
 /// The most requests to the admin API at the same time. Such requests may wait for the store. The
-/// limit is lower than the limit of connections from one address, so that probes from the same
-/// address still find a connection.
+/// limit is lower than the limit of connections from one client, so that probes from the same
+/// client still find a connection.
 const MAX_API_REQUESTS: usize = 12;
 
 /// A request to the admin listener.
@@ -245,9 +245,9 @@ impl AdminApp {
         !self.inputs.config.peek().admin_tokens.is_empty() || self.may_read_all_accounts(headers)
     }
 
-    /// Returns true if the request may `POST /reload`: it has a token that may make changes, or no
-    /// token is configured and the request came over loopback. The second is allowed because a
-    /// reload only reads files that exist already.
+    /// Returns true if the request may `POST /reload`: it has a token that may make changes, or it
+    /// needs no token ([`Access::Open`]). The second is allowed because the client does not choose
+    /// what a reload reads.
     fn may_reload(&self, headers: &HeaderMap) -> bool {
         let access = self.judge_access(headers);
         matches!(access, Access::Open) || access.write_token().is_some()

@@ -48,7 +48,7 @@ const MAX_KEPT_DESCRIPTORS: u64 = 32;
 /// The lowest limit of open files with which the process starts.
 pub const MIN_OPEN_FILES_LIMIT: u64 = 64;
 
-/// Binds a socket, and lets the kernel queue up to 65,535 connections at it.
+/// Binds a socket whose queue has room for [`LISTEN_BACKLOG`] connections.
 pub fn bind_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, LISTEN_BACKLOG)?;
@@ -80,7 +80,8 @@ pub struct DescriptorBudget {
 
 impl DescriptorBudget {
     /// Raises the process's limit of open files to the hard limit, and divides the descriptors.
-    /// Returns `wanted`, lowered if the descriptors do not suffice.
+    /// Returns `wanted`, lowered to what the descriptors allow. Exchanges get at most half of the
+    /// descriptors that are not reserved.
     ///
     /// A client connection needs one descriptor. An exchange needs three: for the upstream
     /// connection, for a duplicate with which riskgate can end the upstream connection, and for an
@@ -115,7 +116,7 @@ impl DescriptorBudget {
     }
 }
 
-/// Accepts connections on one socket and passes each to an app. The app limits their number.
+/// Accepts connections on one socket and passes them to an app. The app limits their number.
 pub struct ListenerService<A> {
     name: &'static str,
     socket: Option<TcpListener>,
@@ -133,7 +134,7 @@ pub struct ListenerService<A> {
 }
 
 impl<A> ListenerService<A> {
-    /// Creates a service with one thread, which keeps no descriptors free.
+    /// Creates a service with one thread. The service keeps no descriptors free.
     pub fn new(
         name: &'static str,
         socket: TcpListener,
@@ -203,8 +204,9 @@ impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
         }
     }
 
-    /// Accepts one connection and serves it in a task of its own. After a failed accept, waits for
-    /// [`ACCEPT_BACKOFF`].
+    /// Accepts one connection and serves it in a task of its own. Closes the connection at once if
+    /// it would take one of the last descriptors. After a failed accept, waits for
+    /// [`ACCEPT_BACKOFF`], unless the client has closed the connection.
     async fn accept_one(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
         match socket.accept().await {
             // The kernel gives each descriptor the lowest free number, so all lower ones are in
@@ -256,9 +258,9 @@ impl<A: ServerApp + Send + Sync + 'static> Service for ListenerService<A> {
                         _ = heartbeat_interval.tick() => self.heartbeat.beat(),
                         () = self.accept_one(&socket, &stopping) => {}
                     }
-                    // The task of the connection runs before the next accept, because the task
-                    // closes the connection if too many are open. Otherwise, a flood of connections
-                    // would take all descriptors.
+                    // Lets the task of the connection run before the next accept. If too many
+                    // connections are open, this task closes its connection. Otherwise, a flood of
+                    // connections would take all descriptors.
                     tokio::task::yield_now().await;
                 }
                 // Closing the socket would reset the connections in the backlog, so the service

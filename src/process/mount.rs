@@ -39,14 +39,14 @@ impl Mount {
     /// - the directory above that of the file, if the file is in a directory named `conf`;
     /// - otherwise, the directory of the file.
     ///
-    /// For a file in /etc/riskgate, default paths start at /var/lib/riskgate instead.
+    /// If the base directory is /etc/riskgate, default paths start at /var/lib/riskgate instead.
     ///
     /// The call starts the threads that talk to the store and write the access log, so create only
     /// one mount in a process. riskgate writes its own messages through the `log` crate.
     ///
     /// # Errors
     /// - [`StartError::Config`] if the config, or a file or store that the config names, is faulty.
-    /// - [`StartError::Failed`] if the system refuses something, such as a thread.
+    /// - [`StartError::Failed`] for any other failure, for example if the system gives no memory.
     pub fn from_config_file(path: impl Into<PathBuf>) -> Result<Mount, StartError> {
         let file = ConfigFile::Path(path.into());
         let overrides = ConfigSources { file, flags: Vec::new() };

@@ -3,8 +3,8 @@
 //! Four times a second, the threads of this module look at the metadata of the files, and at the
 //! versions of keys and overrides in the store. So they notice renames, writes in place and
 //! Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload` reload all parts as soon as no file
-//! is being written. Each part reloads completely or keeps its last good state. A fault in one part
-//! does not hold back the others.
+//! is being written, and after ten seconds at the latest. Each part reloads completely or keeps its
+//! last good state. A fault in one part does not hold back the others.
 
 mod audit;
 mod config;
@@ -55,7 +55,7 @@ use status_reporter::StatusReporter;
 use table::TableRebuilder;
 pub use watch::InputWatches;
 use watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED, list_certificate_files};
-use webhook::Webhooks;
+use webhook::WebhookThreads;
 
 /// The background service that reloads changed parts. Starts one pass after another, on a thread.
 pub struct Reloader {
@@ -82,7 +82,7 @@ struct ReloadState {
     table: TableRebuilder,
     feeds: FeedFetcher,
     dns: DnsLearner,
-    webhooks: Webhooks,
+    webhooks: WebhookThreads,
     /// The config file and the files of secrets that it names.
     config_watch: FileWatch,
     /// Files that are read at the start only.
@@ -142,7 +142,7 @@ impl Reloader {
         )?;
         let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
         let (store, dns) = (inputs.startup.store.clone(), config.dns.clone());
-        let webhooks = Webhooks::start(
+        let webhooks = WebhookThreads::start(
             Arc::clone(&gate_state),
             status_reporter.clone(),
             store.clone(),
@@ -229,8 +229,7 @@ impl Reloader {
         Arc::clone(&self.inputs)
     }
 
-    /// Returns the status that the reloader keeps up to date: faults by part, settings that need a
-    /// restart, and the states of the feeds and of DNS learning.
+    /// Returns the status of the reloadable parts, which the reloader keeps up to date.
     pub fn status(&self) -> Arc<Mutex<ReloadStatus>> {
         self.status_reporter.status()
     }
@@ -401,7 +400,8 @@ impl ReloadState {
     }
 
     /// Reloads all parts but the table, asks the table's thread for a rebuild, and reopens the
-    /// access log. Returns the outcomes of the other parts, and a receiver for the outcome of the
+    /// access log. A part whose files are being written is not reloaded; its outcome is
+    /// [`UNSETTLED`]. Returns the outcomes of these parts, and a receiver for the outcome of the
     /// table.
     fn reload_all_parts(&mut self) -> (ReloadOutcome, oneshot::Receiver<Option<String>>) {
         self.gate_state.access_log.request_reopen();
@@ -482,8 +482,9 @@ impl ReloadState {
         self.audit.record_key_file(self.config.key_file.as_deref(), self.keys.declared_keys());
     }
 
-    /// Reports the problems of the keys and of the store, or that both have none. If `is_counted`
-    /// is true, the metrics count a reload of the keys. Returns the problem of the keys, if any.
+    /// Reports the problems of the keys and of the store, or that both have none. Updates the signs
+    /// of the served store. If `is_counted` is true, the metrics count a reload of the keys.
+    /// Returns the problem of the keys, if any.
     fn report_keys_and_store(&mut self, is_counted: bool) -> Option<String> {
         let problem = self.keys.key_problems();
         self.status_reporter.record_part("keys", problem.as_deref(), is_counted);

@@ -1,7 +1,7 @@
 //! The runtime directory: which process serves from it, and which store that process serves.
 //!
-//! A process *claims* the directory when it begins to serve, and releases it when it stops
-//! accepting connections. `upgrade` transfers sockets through this directory.
+//! A process *claims* the directory to serve from it, and releases it when it stops accepting
+//! connections. `upgrade` transfers sockets through this directory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -19,7 +19,8 @@ const MAX_CLAIM_WAIT: Duration = Duration::from_secs(1);
 /// The pause between two attempts of a claim.
 const CLAIM_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The file with the id of the process that serves. This process holds an exclusive lock on it.
+/// The file with the id of the process that serves. The process that serves has an exclusive lock
+/// on this file.
 const PID_FILE: &str = "riskgate.pid";
 /// The file that each process locks from its claim to its end. Several processes may hold this lock
 /// at once, because an old process may drain while its successor serves.
@@ -43,7 +44,8 @@ pub struct RuntimeDir {
 
 impl RuntimeDir {
     /// Opens the directory. If the directory does not exist, creates it with mode 0700. Fails if
-    /// another user owns the directory or can write to it.
+    /// there is something else or a link at the path, or if another user owns the directory or can
+    /// write to it.
     pub fn open(path: &Path) -> io::Result<RuntimeDir> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         RuntimeDir::check_owner_and_mode(path)?;
@@ -107,8 +109,8 @@ impl RuntimeDir {
         is_lock_refused(&path.join(USERS_LOCK_FILE), File::try_lock)
     }
 
-    /// Claims the directory: locks the pid file, and writes the id of this process to it. Returns
-    /// false if another process has claimed the directory.
+    /// Claims the directory: locks the pid file, writes the id of this process to it, and locks
+    /// [`USERS_LOCK_FILE`]. Returns false if another process has claimed the directory.
     ///
     /// # Errors
     /// If the system refuses to open, to lock or to write a file of the directory.
@@ -170,8 +172,8 @@ impl RuntimeDir {
         ServedStoreFile::new(self.path.join(SERVED_STORE_FILE), is_claimed)
     }
 
-    /// Reads which store is served by the process that has claimed the directory. Returns `None` if
-    /// the file can't be read.
+    /// Reads the file that describes the served store. Returns `None` if the file can't be read.
+    /// Just after a claim, the file may still describe the store of an earlier process.
     pub fn read_served_store(&self) -> Option<ServedStore> {
         ServedStore::read(&self.path.join(SERVED_STORE_FILE)).ok()
     }

@@ -18,9 +18,10 @@ pub struct ServedStore {
     pub address: String,
     /// The id of the store; `None` until the gateway has read keys from the store.
     pub id: Option<String>,
-    /// The inode of the SQLite file; `None` for a Redis server, and if the file does not exist. If
-    /// another file takes the place of the served file, the inode differs. The id may be the same,
-    /// because SQLite may read the id from the write-ahead log of the served file.
+    /// The inode of the SQLite file; `None` for a Redis server, if the file does not exist, and for
+    /// a gateway of an older version. If another file takes the place of the served file, the inode
+    /// differs. The id may be the same, because SQLite may read the id from the write-ahead log of
+    /// the served file.
     pub inode: Option<u64>,
 }
 
@@ -170,8 +171,8 @@ impl ServedStoreFile {
         ServedStoreFile { path, is_claimed, written: None, failed_at: None }
     }
 
-    /// Writes the file if this process has claimed the directory and `served` differs from what was
-    /// written last. After a failure, calls try again every [`RETRY_PAUSE`].
+    /// Writes the file if this process has claimed the directory and `served` differs from what
+    /// this process wrote last. For [`RETRY_PAUSE`] after a failure, does nothing.
     ///
     /// # Errors
     /// If the file can't be written. Of several failures in a row, only the first is returned.

@@ -1,8 +1,13 @@
-//! Tells the commands of this machine which store a gateway serves, without a file.
+//! Tells the commands of this machine which SQLite store a gateway serves, without a file.
 //!
-//! A gateway binds Unix sockets in the abstract namespace. The name of a socket contains a hash of
-//! the store's address, the inode and the id of the store, and whether the gateway drains. A
-//! command reads these names in `/proc/net/unix`. So a command finds the gateway even if:
+//! A gateway with an SQLite store binds Unix sockets in the abstract namespace. The name of a
+//! socket contains:
+//! - a hash of the store's address,
+//! - whether the gateway drains,
+//! - the inode and the id of the store, and
+//! - the id of the process.
+//!
+//! A command reads these names in `/proc/net/unix`. So a command finds the gateway even if:
 //! - the files of the store or of the runtime directory were moved away or replaced,
 //! - the gateway has no runtime directory, or
 //! - another process has claimed the runtime directory.
@@ -11,8 +16,8 @@
 //!
 //! A command sees only the names of its own network namespace. A gateway in another namespace is
 //! found by the runtime directory, if the containers share that directory. Every local user can
-//! bind such names. A forged name can make commands refuse, but never makes one change another
-//! store.
+//! bind such names. A forged name can make a command refuse its change, but never makes a command
+//! change another store.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -59,7 +64,8 @@ pub struct LocalGateway {
 }
 
 impl StoreNameSockets {
-    /// Creates the sockets of a process that serves this store. Binds none before the first update.
+    /// Creates the sockets of a process that serves this store. Binds none before the first update,
+    /// and none for a Redis server.
     pub fn new(store: &StoreOptions) -> StoreNameSockets {
         StoreNameSockets(Arc::new(Mutex::new(Sockets {
             address_hashes: hash_addresses(store),
@@ -123,7 +129,8 @@ fn bind_name(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Finds the gateways on this machine whose store is at the address of `store`. Finds none if
-/// `/proc` is not mounted. A gateway that changes its name meanwhile may be found under both names.
+/// `/proc` is not mounted, or if the store is a Redis server. A gateway that changes its name
+/// meanwhile may be found under both names.
 ///
 /// # Errors
 /// If this process can't read the kernel's list of sockets.
@@ -166,9 +173,9 @@ fn parse_line(line: &str, hashes: &[String], address: &str) -> Option<LocalGatew
     })
 }
 
-/// Hashes each address of a store, because the name of a socket is too short for a path. The root
-/// directory is part of the hash, because containers that share a network namespace may have
-/// different files at the same path.
+/// Hashes each address of an SQLite file, because the name of a socket is too short for a path. The
+/// root directory is part of the hash, because containers that share a network namespace may have
+/// different files at the same path. Returns no hash for a Redis server.
 fn hash_addresses(store: &StoreOptions) -> Vec<String> {
     let root = fs::metadata("/").ok();
     let root = root.as_ref().map(|root: &Metadata| (root.dev(), root.ino())).unwrap_or_default();

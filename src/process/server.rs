@@ -130,9 +130,10 @@ pub fn run(
 /// The runtime directory, and the socket in this directory to which the serving process connects.
 type DirAndUpgradeSocket = (Option<RuntimeDir>, Option<SuccessorSocket>);
 
-/// In an upgrade, opens the upgrade socket. This process loads lists, keys and certificates only
-/// after that, so the serving process can connect meanwhile. If the config is faulty, opens no
-/// socket: `StartupInputs::read` reads the config again and reports all faults.
+/// In an upgrade, opens the runtime directory and, if a process serves from it, the upgrade socket.
+/// This process loads lists, keys and certificates only after that, so the serving process can
+/// connect meanwhile. If the config is faulty, opens nothing: `StartupInputs::read` reads the
+/// config again and reports all faults.
 fn open_socket_if_upgrading(
     start_mode: StartMode,
     config_sources: &ConfigSources,
@@ -173,8 +174,8 @@ fn bind_unless_upgrading(
 }
 
 /// Waits for the sockets of the predecessor. Binds each configured address for which the
-/// predecessor sent no socket. If the predecessor ends without sending sockets, binds all
-/// addresses.
+/// predecessor sent no socket. If the predecessor releases the runtime directory without sending
+/// sockets, claims the directory and binds all addresses. Then reads what has changed meanwhile.
 fn take_over_sockets(
     config: &Config,
     prepared_start: &mut PreparedStart,
@@ -259,8 +260,8 @@ pub fn create_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
 
 /// Raises the process's limit of open files to its hard limit. Then lowers `listen.max_connections`
 /// and `upstream.max_in_flight` to what the open files allow. If it lowers
-/// `upstream.max_in_flight`, it lowers `upstream.max_in_flight_per_address` to at most half of the
-/// new value.
+/// `upstream.max_in_flight`, it lowers `upstream.max_in_flight_per_address` to at most the default
+/// for the new value.
 fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> {
     let wanted = DescriptorBudget {
         max_connections: config.startup.connection_limits.max_connections,

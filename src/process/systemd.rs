@@ -94,9 +94,9 @@ fn send_datagram(address: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> 
     socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
-/// The background service that notifies systemd's watchdog. While the process serves, it does so
-/// only if at least one accept loop ran since the last notification. During shutdown, it always
-/// does.
+/// The background service that notifies systemd's watchdog. While the process serves, the service
+/// sends a notification only if at least one accept loop ran since the last notification. During
+/// shutdown, the service sends each notification.
 pub struct WatchdogNotifier(pub Heartbeat);
 
 #[async_trait]

@@ -23,7 +23,7 @@ use rustix::net::{
 
 use crate::process::runtime_dir::{RuntimeDir, try_lock};
 
-/// How long each process waits for the next message of the other process.
+/// Once the two processes are connected: how long each waits for the next message of the other.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a waiting process checks whether it should stop waiting.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -39,9 +39,9 @@ const RUNTIME_DIR_RELEASED_MESSAGE: &[u8] = b"released\n";
 /// Sends the sockets to the successor that waits at the runtime directory. Asks `is_cancelled`
 /// again and again until the successor replies.
 ///
-/// After `Ok`, the successor accepts connections, this process has released the directory, and it
-/// should stop. After an error, this process still has its claim on the directory and should keep
-/// serving.
+/// After `Ok`, the successor accepts connections, and this process has released the directory and
+/// should stop. After an error, this process should keep serving. If the error came after the
+/// release, this process has tried to claim the directory again.
 pub fn transfer_sockets(
     runtime_dir: &mut RuntimeDir,
     sockets: &[(&str, OwnedFd)],
@@ -152,6 +152,7 @@ impl Predecessor {
 /// - If the other process closes the connection first.
 /// - If the whole message has not arrived within [`REPLY_TIMEOUT`].
 /// - If `is_cancelled` returns true while this process waits.
+/// - If the system can't read from the connection.
 fn read_expected_message(
     stream: &mut UnixStream,
     message: &[u8],

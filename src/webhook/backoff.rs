@@ -1,6 +1,7 @@
 //! When riskgate sends an event again after a failure, and when it gives the event up.
 
-/// riskgate gives an event up if it still fails this many seconds after it was recorded.
+/// riskgate gives an event up if an attempt to send it fails this many seconds or more after the
+/// event was recorded.
 pub const GIVE_UP_AFTER_SECONDS: i64 = 3 * 86_400;
 /// The longest wait between two attempts in seconds, apart from the random part.
 const MAX_DELAY_SECONDS: i64 = 3_600;

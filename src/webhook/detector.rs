@@ -9,8 +9,9 @@ use crate::quota::AccountUsage;
 use crate::store::NewQuotaEvent;
 
 /// If the store grants an account nothing in this many observations, and no node spends a call of
-/// it, the account gets no more calls this month. Idle nodes return their leased calls within two
-/// seconds. So the calls that are missing to the limit were lost in a crash.
+/// the account meanwhile, the account counts as one that gets no more calls this month. Idle nodes
+/// return their leased calls within two seconds. So the calls that are missing to the limit were
+/// lost in a crash.
 const OBSERVATIONS_UNTIL_REFUSED: u32 = 5;
 /// If an account reaches several thresholds at once, the event of each is sent this many seconds
 /// after that of the one below, so that it arrives later.
@@ -49,9 +50,9 @@ impl RefusedAccount {
 }
 
 impl ThresholdDetector {
-    /// Observes an account, and adds its newly reached thresholds to `found`, the lower threshold
-    /// first. The caller observes each account once a second. `plan` returns the account's plan;
-    /// `None` if there is no such account any more.
+    /// Observes an account, and adds its reached thresholds that are not marked as recorded to
+    /// `found`, the lower threshold first. The caller observes the leases of each account once a
+    /// second. `plan` returns the account's plan; `None` if there is no such account any more.
     pub fn observe<'p>(
         &mut self,
         month: Month,
@@ -84,7 +85,7 @@ impl ThresholdDetector {
     }
 
     /// Counts the observation, if the store grants the account nothing now. Returns true if the
-    /// account gets no more calls, although it has not spent its limit.
+    /// account gets no more calls, even if it has not spent its limit.
     fn observe_refusal(&mut self, usage: &AccountUsage<'_>) -> bool {
         if !usage.is_exhausted {
             // The store is asked only when a client sends a request, perhaps after minutes. So

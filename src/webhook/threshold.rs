@@ -14,8 +14,8 @@ pub const THRESHOLD_RANGE: RangeInclusive<u16> = 1..=1_000;
 pub struct Thresholds(Vec<u16>);
 
 impl Thresholds {
-    /// Returns `None` for no threshold, for more than [`MAX_THRESHOLDS`], and for one beyond
-    /// [`THRESHOLD_RANGE`].
+    /// Returns `None` for no threshold, for more than [`MAX_THRESHOLDS`] different ones, and for
+    /// one outside [`THRESHOLD_RANGE`].
     pub fn new(percents: &[u16]) -> Option<Thresholds> {
         let mut sorted = percents.to_vec();
         sorted.sort_unstable();

@@ -16,7 +16,7 @@ use crate::model::refusal::Refusal;
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::Table;
 
-/// The longest request line and header fields that the stand-in reads.
+/// The longest header that the stand-in reads, with the request line.
 const MAX_HEADER_BYTES: u64 = 64 * 1024;
 /// The longest request body that the stand-in reads.
 const MAX_BODY_BYTES: usize = 64 * 1024;

@@ -70,12 +70,12 @@ fn get_json(client: &Agent, url: &str, token: Option<&str>) -> Result<(u16, Valu
 fn describe_unready(body: &Value) -> String {
     match body["draining"] == true {
         true => "it drains".to_owned(),
-        false => texts(&body["degraded"]).collect::<Vec<_>>().join(", "),
+        false => iter_texts(&body["degraded"]).collect::<Vec<_>>().join(", "),
     }
 }
 
 /// Returns the texts of a JSON array.
-fn texts(list: &Value) -> impl Iterator<Item = String> {
+fn iter_texts(list: &Value) -> impl Iterator<Item = String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned)
 }
 
@@ -97,10 +97,10 @@ fn judge_status(status: &Value) -> Vec<Finding> {
     if !has_problem(status, "clock") {
         findings.push(Finding::good("clock", "the gateway believes the clock of its store"));
     }
-    findings.extend(texts(&status["needs_restart"]).map(|setting| {
+    findings.extend(iter_texts(&status["needs_restart"]).map(|setting| {
         Finding::warning("restart", format!("{setting} has changed"), "restart the gateway")
     }));
-    let warnings = texts(&status["table"]["warnings"]);
+    let warnings = iter_texts(&status["table"]["warnings"]);
     let advice = "renew the lists of table.path, or fetch some by [[table.feed]]";
     findings.extend(warnings.map(|warning| Finding::warning("table", warning, advice)));
     findings.extend(status["feeds"].as_array().into_iter().flatten().map(judge_feed));

@@ -1,5 +1,5 @@
-//! Checks the listeners of requests from this machine. A listener on all addresses is asked over
-//! loopback.
+//! Checks, from this machine, the listeners at which clients arrive. The command asks a listener on
+//! all addresses over loopback.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

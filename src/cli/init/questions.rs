@@ -39,8 +39,8 @@ impl Interview {
             |name: &str, expected: String| CommandFailure::usage(format!("{name}: {expected}"));
         let listen = args.listen.as_deref().map(parse_listen);
         let listen = listen.transpose().map_err(|expected| of_option("--listen", expected))?;
-        // Without --listen, no server is at this address. After the question for the real address,
-        // --upstream is checked again.
+        // Without --listen, this address stands for one at which no server is. Once the question
+        // for the real address is answered, --upstream is checked again.
         let listen_of_option = listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let parse_upstream_for = |text: &str, listen: SocketAddr| match args.compose {
             true => parse_upstream(text, None),

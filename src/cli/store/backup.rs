@@ -97,8 +97,8 @@ fn is_other_file(path: &Path, before: Option<&File>) -> bool {
     fs::metadata(path).is_ok_and(|now| Some(identity(now)) != before)
 }
 
-/// Returns the contents of the backup `file`, and when it read the store. `None` if it did not read
-/// the store later than `time`, at which `contents` were read.
+/// Returns the contents of the backup in `file`, and when that backup read the store. `contents`
+/// were read at `time`. Returns `None` if that backup read the store no later, or can't be read.
 fn read_later_backup(
     file: &Path,
     (contents, time): (&StoreContents, BelievedTime),

@@ -94,8 +94,8 @@ pub(super) fn report_copy(
     Ok(())
 }
 
-/// Fails if a key, an account or the totals of an account are damaged, because a copy leaves none
-/// out.
+/// Fails if a key, an account, an override or the totals of an account are damaged, because a copy
+/// leaves none out.
 fn check_no_row_is_damaged(contents: &StoreContents) -> Result<(), CommandFailure> {
     let damaged = &contents.ring.damaged;
     let of_ring = damaged.key_digests_by_id.keys().chain(&damaged.account_names);

@@ -28,7 +28,7 @@ const EXAMPLES_PER_CLUSTER: usize = 5;
 struct Cluster {
     /// Domains in the lists of disposable domains.
     listed_as_disposable: BTreeSet<String>,
-    /// Domains that the table lists and does not flag, and the owners of such MX hosts.
+    /// Domains that the table lists as real, and the owners of MX hosts that it knows as real.
     protected: BTreeSet<String>,
     /// All other domains.
     unlisted: BTreeSet<String>,

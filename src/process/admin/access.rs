@@ -1,7 +1,7 @@
 //! Who may use the admin listener: tokens, their scopes, and the checks against pages of other
 //! origins.
 //!
-//! Clients send a token in `Authorization`. A browser never adds this field by itself, so a page of
+//! Clients send a token in `Authorization`. A browser never adds a token by itself, so a page of
 //! another origin can't use the operator's token. If no token is configured, riskgate requires a
 //! listener on loopback and a `Host` that names loopback: a page that reaches the listener by DNS
 //! rebinding sends another `Host`.

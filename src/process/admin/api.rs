@@ -34,9 +34,11 @@ use crate::support::certificates::CurrentCertificates;
 use request::{ApiError, ApiRequest, ChangeAfterStoreFailure};
 use ring_index::RingIndex;
 
-/// How long an operation of the store may take.
+/// How long an operation on a Redis server may take, and opening a store. On SQLite,
+/// `raise_busy_timeout` sets how long an operation waits for a lock.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the answer to a change waits at most until the change is in effect on this node.
+/// How long the answer to a change of keys, accounts or sign-ups waits at most until the change is
+/// in effect on this node.
 const MAX_EFFECT_WAIT: Duration = Duration::from_secs(1);
 const EFFECT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -102,7 +104,7 @@ impl AdminApi {
         }
     }
 
-    /// Answers a request. `status` is the object of `/status`.
+    /// Answers a request. `status` renders the object of `/status`.
     pub(super) fn answer(
         &self,
         request: &ApiRequest,
@@ -123,8 +125,8 @@ impl AdminApi {
         answered.unwrap_or_else(ApiError::into_response)
     }
 
-    /// Calls the handler of a request. The handlers of reads check which accounts the request may
-    /// see. The handlers of changes need a [`ChangePermit`].
+    /// Calls the handler of a request. A handler that shows keys, accounts or usage checks which
+    /// accounts the request may see. The handlers of changes need a [`ChangePermit`].
     fn route_request(
         &self,
         request: &ApiRequest,
@@ -185,7 +187,7 @@ impl AdminApi {
     ) -> Result<Response<Vec<u8>>, ApiError> {
         type ReportHandler = fn(&AdminApi, &ApiRequest) -> Result<Response<Vec<u8>>, ApiError>;
         let handler: ReportHandler = match segments {
-            ["status"] => |_, request| request.require_no_query(),
+            ["status"] => |_, request| request.check_parameters(&[]).map(|()| Response::default()),
             ["accounts"] => AdminApi::list_accounts,
             ["overrides"] => AdminApi::list_overrides,
             ["audit"] => AdminApi::list_audit,
@@ -271,7 +273,8 @@ impl AdminApi {
     }
 
     /// Calls `change` with the store that this process serves. Then waits until a change of keys or
-    /// accounts is in effect on this node, at most for [`MAX_EFFECT_WAIT`].
+    /// accounts is in effect on this node, at most for [`MAX_EFFECT_WAIT`]. Fails if the config now
+    /// names another store.
     fn change_store_and_wait<T, E: From<StoreError>>(
         &self,
         change: impl FnOnce(&mut Store) -> Result<T, E>,
@@ -327,8 +330,8 @@ impl AdminApi {
         })
     }
 
-    /// Calls `operation` with the store. Opens the store if no connection is open, and tells it the
-    /// time first. While the ledger counts the store as down, fails at once.
+    /// Tells the store the time, and calls `operation` with the store. If no connection is open,
+    /// first opens one. While the ledger counts the store as down, fails at once.
     fn use_store<T, E: From<StoreError>>(
         &self,
         connection: &mut Option<Store>,

@@ -80,7 +80,8 @@ impl AdminServerApp {
         }
     }
 
-    /// Serves one request and closes the connection, so that idle clients hold no connection.
+    /// Serves one request and closes the connection, so that no client keeps an idle connection
+    /// after its request.
     async fn serve_connection(&self, stream: Stream, client: IpAddr, busy_flag: &BusyFlag) {
         let mut session = ServerSession::new_http1(stream);
         let header_timeout = match is_injected(TestFault::NoDeadline) {

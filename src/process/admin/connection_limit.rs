@@ -38,7 +38,7 @@ struct OpenConnection {
     _keep_open: oneshot::Sender<()>,
 }
 
-/// Counts one connection until it is dropped.
+/// Keeps one connection registered until this guard is dropped.
 #[derive(Debug)]
 pub struct ConnectionGuard {
     connection_limit: Arc<ConnectionLimit>,
@@ -47,11 +47,11 @@ pub struct ConnectionGuard {
     eviction: oneshot::Receiver<()>,
 }
 
-/// Set while a connection must not be evicted.
+/// A flag that is set while a connection must not be evicted.
 #[derive(Clone, Debug, Default)]
 pub struct BusyFlag(Arc<AtomicBool>);
 
-/// Keeps a connection from being evicted until it is dropped.
+/// Keeps a connection from being evicted until this guard is dropped.
 #[derive(Debug)]
 pub struct BusyGuard<'f>(&'f BusyFlag);
 
@@ -126,10 +126,10 @@ impl OpenConnections {
         Some(())
     }
 
-    /// Evicts the oldest connection that is not busy of one client: the client with the most
-    /// connections among those that have a connection that is not busy. If several clients have
-    /// equally many, evicts the oldest of their connections that are not busy. Returns `None` if
-    /// all connections are busy.
+    /// Evicts a connection that is not busy. Takes the client with the most connections, among the
+    /// clients with a connection that is not busy, and evicts its oldest such connection. If
+    /// several clients have equally many connections, evicts the oldest such connection of them
+    /// all. Returns `None` if all connections are busy.
     fn evict_oldest_of_largest_client(&mut self) -> Option<()> {
         let is_evictable = self.connections.iter().rev().filter(|open| !open.busy_flag.is_busy());
         let largest = is_evictable

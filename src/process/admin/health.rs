@@ -17,7 +17,7 @@ const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl AdminApp {
     /// Answers `/readyz`, which anybody may request. The texts of problems name files. So a client
-    /// that may not read them gets only the names of the faulty parts.
+    /// that may not read these texts gets only the names of the faulty parts.
     pub(super) async fn check_readiness_and_respond(
         &self,
         may_read_problems: bool,
@@ -34,15 +34,14 @@ impl AdminApp {
             "draining": draining,
             "degraded":
                 if may_read_problems { self.list_problems() } else { self.list_faulty_parts() },
-            "knowledge": self.knowledge_to_json(),
+            "knowledge": self.knowledge_ages_to_json(),
         });
         build_response(status, JSON_TYPE, to_pretty_json(&body))
     }
 
     /// Renders the age of what the table and each feed know. The age of the table counts from the
-    /// day of its newest source. The age of a feed counts from the time at which riskgate first had
-    /// the feed's current list.
-    fn knowledge_to_json(&self) -> Value {
+    /// day of its newest source. The age of a feed counts from the last change of its list.
+    fn knowledge_ages_to_json(&self) -> Value {
         let now = self.state.ledger.believed_now();
         let render = |source: String, newest_at: Option<i64>| {
             let age = newest_at.map(|at| now.saturating_sub(at).max(0) / SECONDS_PER_DAY);

@@ -36,9 +36,9 @@ struct Samples {
     samples: VecDeque<Sample>,
 }
 
-/// The traffic of ten seconds.
+/// The traffic of ten seconds, or of the part of the present ten seconds that has passed.
 struct Sample {
-    /// When the ten seconds ended, in Unix seconds.
+    /// When this time ended, in Unix seconds.
     at: i64,
     outcomes: [u32; OUTCOMES.len()],
     verdicts: [u32; Reason::ALL.len()],
@@ -77,7 +77,7 @@ impl TrafficHistory {
         let samples = self.lock_samples();
         let latest =
             Sample::between(&samples.last_totals, &totals, self.state.ledger.believed_now());
-        let shown = samples_in(minutes).min(MAX_SAMPLES);
+        let shown = count_samples_in(minutes).min(MAX_SAMPLES);
         let skipped = (samples.samples.len() + 1).saturating_sub(shown);
         let shown: Vec<&Sample> = samples.samples.iter().chain([&latest]).skip(skipped).collect();
         render_samples(&shown, minutes)
@@ -113,14 +113,14 @@ impl Sample {
 }
 
 /// Returns how many samples so many minutes have.
-fn samples_in(minutes: u32) -> usize {
+fn count_samples_in(minutes: u32) -> usize {
     minutes as usize * 60 / SAMPLE_SECONDS as usize
 }
 
 /// Renders samples as columns of at most [`MAX_POINTS`] points. Leaves out outcomes without any
 /// request, except `ok`.
 fn render_samples(samples: &[&Sample], minutes: u32) -> Value {
-    let per_point = samples_in(minutes).div_ceil(MAX_POINTS).max(1);
+    let per_point = count_samples_in(minutes).div_ceil(MAX_POINTS).max(1);
     // If the samples can't be divided evenly, the oldest point has fewer samples than the others.
     let (head, rest) = samples.split_at(samples.len() % per_point);
     let points: Vec<&[&Sample]> = Some(head)

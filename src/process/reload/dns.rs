@@ -1,4 +1,4 @@
-//! Queries the DNS for names that no list has, on a low-priority thread.
+//! Queries the DNS for names about which the lists do not decide, on a low-priority thread.
 //!
 //! HTTP requests only queue names, and never wait for the DNS. The thread limits its concurrent
 //! queries. The thread trusts resolvers only if they know the mail hosts of large providers. Each
@@ -109,8 +109,8 @@ impl Worker {
         }
     }
 
-    /// Queries the DNS for queued names and records the findings, until the caller drops this
-    /// future.
+    /// Queries the DNS for queued names, records the findings, and syncs with the store, until the
+    /// caller drops this future.
     async fn learn(&mut self, options: &DnsOptions) {
         let cache = &Arc::clone(&self.state).dns;
         let mut sync_timer = interval(SYNC_INTERVAL);

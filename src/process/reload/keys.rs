@@ -4,7 +4,8 @@
 //! current one. The updater builds the whole ring:
 //! - if the key file or the plans changed,
 //! - if a reload was requested,
-//! - if the changes in the store do not follow those that are known, or
+//! - if the changes in the store do not follow those that are known, or are not enough to derive a
+//!   ring, or
 //! - if there is no ring yet.
 //!
 //! The updater refuses another store than the one that the ring came from. If the store lost keys
@@ -27,12 +28,12 @@ use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreErr
 use crate::support::counted::Counted;
 use crate::support::memory;
 
-/// How much memory a key of the store and its account need: while the updater reads both, as rows,
-/// and in the ring. With 60,000 keys of as many accounts, we measured 2,000 bytes for each key.
-/// With 60,000 keys of one account, we measured 1,040 bytes.
-const BYTES_PER_KEY: u64 = 2_500;
-/// The part of [`BYTES_PER_KEY`] that the updater needs to read a new key.
-const BYTES_PER_READ_KEY: u64 = 1_500;
+/// How much memory a key of the store and its account need in all: to read both, to keep their
+/// rows, and to keep both in the ring. With 60,000 keys of as many accounts, we measured 2,000
+/// bytes for each key. With 60,000 keys of one account, we measured 1,040 bytes.
+const MEMORY_BYTES_PER_KEY: u64 = 2_500;
+/// The part of [`MEMORY_BYTES_PER_KEY`] that the updater needs to read a new key.
+const MEMORY_BYTES_PER_READ_KEY: u64 = 1_500;
 
 /// How often the updater checks whether the store's file was replaced, or its server reconfigured.
 const STORE_USABILITY_INTERVAL: Duration = Duration::from_secs(1);
@@ -154,7 +155,8 @@ impl KeyRingUpdater {
         self.store_error.as_deref().or(self.store_usability_error.as_deref())
     }
 
-    /// Updates the ring if the store or the key file has changed. Returns true if either has.
+    /// Updates the ring if the store or the key file has changed. Returns true if a change of the
+    /// store is in the ring, or if the key file was read.
     pub(super) fn reload_if_changed(&mut self, state: &GateState, plans: &Plans) -> bool {
         let store_changed = self.sync_with_store(state, plans, false);
         let file_changed = self.key_file_watch.is_read_due();
@@ -191,8 +193,8 @@ impl KeyRingUpdater {
         self.key_file_watch.wait_until_settled(MAX_NEW_FILE_WAIT);
     }
 
-    /// Rebuilds the ring with changed plans. If the key file was refused, reads it again. If the
-    /// key file was refused, reads it again.
+    /// Rebuilds the ring with changed plans. Then calls
+    /// [`KeyRingUpdater::retry_refused_key_file`].
     pub(super) fn apply_plans(&mut self, state: &GateState, plans: &Plans) {
         if let Some(rows) = &self.rows {
             let ring = KeyRing::build(rows, &self.declared_keys, plans, &state.ledger);
@@ -239,8 +241,8 @@ impl KeyRingUpdater {
     }
 
     /// Updates the ring from the store, records what failed, and writes lost rows back if that is
-    /// due. If `reads_all_rows` is true, reads all rows and not only the changes. Returns true if a
-    /// new ring serves.
+    /// due. If `reads_all_rows` is true, reads all rows and not only the changes. Returns true if
+    /// nothing failed and a new ring serves.
     fn sync_with_store(&mut self, state: &GateState, plans: &Plans, reads_all_rows: bool) -> bool {
         let outcome = self.update_ring_from_store(state, plans, reads_all_rows);
         (self.store_error, self.sync_error) = match &outcome {
@@ -262,8 +264,8 @@ impl KeyRingUpdater {
         has_changed
     }
 
-    /// Reads a refused key file again. The file may have conflicted with rows or plans that have
-    /// changed since.
+    /// If the key file was refused, and nobody may be writing it at this moment, reads it again.
+    /// The file may have conflicted with rows or plans that have changed since.
     fn retry_refused_key_file(&mut self, state: &GateState, plans: &Plans) {
         if self.key_file_error.is_some() && self.key_file_watch.is_settled() {
             self.reload_key_file(state, plans);
@@ -323,9 +325,9 @@ impl KeyRingUpdater {
     ) -> Result<bool, SyncError> {
         let known_keys = self.rows.as_ref().map_or(0, |rows| rows.keys.len() as u64);
         let new_keys = self.store.count_keys()?.saturating_sub(known_keys);
-        check_memory_for_keys(new_keys, BYTES_PER_READ_KEY)?;
+        check_memory_for_keys(new_keys, MEMORY_BYTES_PER_READ_KEY)?;
         let mut changes = self.store.ring_changes(known_version.version)?;
-        let refused_keys = check_memory_for_keys(new_keys, BYTES_PER_KEY);
+        let refused_keys = check_memory_for_keys(new_keys, MEMORY_BYTES_PER_KEY);
         if let (Err(_), Some(rows)) = (&refused_keys, &self.rows) {
             // The memory sufficed to read the new keys, but does not suffice to serve them. The
             // changes of known keys, such as revocations, still take effect.
@@ -414,7 +416,7 @@ impl KeyRingUpdater {
 
 /// Reads all keys and accounts of a store, if the process has the memory for them.
 fn read_all_rows(store: &mut Store) -> Result<RingRows, SyncError> {
-    check_memory_for_keys(store.count_keys()?, BYTES_PER_KEY)?;
+    check_memory_for_keys(store.count_keys()?, MEMORY_BYTES_PER_KEY)?;
     store.ring_rows()?.ok_or(SyncError::EmptyServer)
 }
 
@@ -427,7 +429,8 @@ fn check_memory_for_keys(keys: u64, bytes_per_key: u64) -> Result<(), SyncError>
         .map_err(|found| SyncError::NotEnoughMemory { keys, found })
 }
 
-/// Describes the faults of single keys and accounts, one in each text.
+/// Describes the faults of single keys and accounts. Each of the first [`MAX_LISTED_FAULTS`] has a
+/// text of its own.
 fn describe_faults(ring: &KeyRing) -> Vec<String> {
     let faults = ring.faults();
     let mut lines: Vec<String> =

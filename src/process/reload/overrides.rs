@@ -49,8 +49,8 @@ impl OverrideFollower {
     }
 
     /// Returns a copy of the inputs of a table, with the overrides of the store added.
-    pub(super) fn add_to(&self, inputs: &TableInputs) -> TableInputs {
-        self.known.add_to(inputs)
+    pub(super) fn add_to_copy_of(&self, inputs: &TableInputs) -> TableInputs {
+        self.known.add_to_copy_of(inputs)
     }
 
     /// Describes what is wrong with the overrides of the store, and why the default file was not
@@ -124,7 +124,7 @@ impl OverrideFollower {
         }
         if is_take_over_due || is_requested {
             // Another node may have taken the same file over, or somebody may have edited the file.
-            has_changed = self.known.look_at_default_file(store, inputs).map_err(describe)?;
+            has_changed = self.known.update_default_file_state(store, inputs).map_err(describe)?;
         }
         if self.known.version() == Some(&version) {
             return Ok(has_changed);
@@ -136,7 +136,7 @@ impl OverrideFollower {
     }
 }
 
-/// Lets the store take over the default file. If the file prevents that, returns why.
+/// Lets the store take over the default file. Returns the fault that has prevented this, if any.
 ///
 /// # Errors
 /// If the store does not answer.

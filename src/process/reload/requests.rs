@@ -1,4 +1,5 @@
-//! Requests to reload all parts: SIGHUP, and `POST /reload` on the admin listener.
+//! Requests to the reloader. SIGHUP and two paths of the admin listener request a reload of all
+//! parts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,9 +30,9 @@ impl ReloadTrigger {
         ReloadTrigger { table: Some(table), ..self }
     }
 
-    /// Requests a rebuild of the table, and waits until the new table serves, at most for
-    /// `max_wait`. Returns why no new table serves; `None` if one does, and before the table's
-    /// thread has started.
+    /// Requests a rebuild of the table after a change of overrides in the store. Waits until a
+    /// table with the change serves, at most for `max_wait`. Returns why none serves; `None` if one
+    /// does, and before the table's thread has started.
     pub async fn rebuild_table_and_wait(&self, max_wait: Duration) -> Option<String> {
         let table = self.table.as_ref()?;
         match tokio::time::timeout(max_wait, table.request_rebuild(None)).await {
@@ -77,9 +78,9 @@ impl ReloadRequests {
     }
 
     /// Waits for a request or a call of [`ReloadTrigger::check_for_changes`], at most for
-    /// `max_wait`. Then takes all requests from the queue, and returns their senders, or `None` if
-    /// there was no request. Waits for `max_wait` even if no trigger is left: a mounted gate has
-    /// none.
+    /// `max_wait`. Then takes all requests from the queue, and returns the senders for their
+    /// replies, or `None` if there was no request. Waits for `max_wait` even if no trigger is left:
+    /// a mounted gate has none.
     pub(super) async fn wait_and_take_all(
         &mut self,
         max_wait: Duration,

@@ -1,5 +1,5 @@
-//! Shares the rates of clients with the other nodes on a Redis server (`rates.shared`). A thread of
-//! its own does so twice a second. No request waits for this thread.
+//! Shares the rates of clients with the other nodes through a Redis server (`rates.shared`). A
+//! thread of its own does so twice a second. No request waits for this thread.
 //!
 //! While the server does not answer, each node limits its clients by the requests that it knows of.
 
@@ -101,8 +101,9 @@ impl RateExchanger {
         Ok(())
     }
 
-    /// Converts a charge to the form for the server, which names the bucket by a pseudonym. Returns
-    /// `None` if the inbox secret is not known; an exchange never begins without the secret.
+    /// Converts a charge to the form for the server. In this form, a pseudonym names the bucket.
+    /// Returns `None` if the inbox secret is not known; an exchange never begins without the
+    /// secret.
     fn to_shared(&self, charge: &BucketCharge) -> Option<RateCharge> {
         Some(RateCharge {
             bucket: self.state.sign_ups.rate_bucket_pseudonym(&charge.bucket_name)?,

@@ -101,8 +101,8 @@ impl SignUpExchanger {
         exchanged.unwrap_or_else(|error| Some(error.to_string()))
     }
 
-    /// Calls `act` with the store. Opens the store if it is not open, and tells it the time first.
-    /// Closes the store if `act` fails.
+    /// Tells the store the time, and calls `act` with the store. If the store is not open, first
+    /// opens it. If `act` fails, closes the store.
     fn with_store<T>(
         &mut self,
         act: impl FnOnce(&mut SignUpSync, &mut Store, &GateState, i64) -> Result<T, StoreError>,

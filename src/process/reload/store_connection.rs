@@ -6,7 +6,7 @@ use crate::config::StoreOptions;
 use crate::store::{Store, StoreError};
 
 /// Returns the store of a thread. If `store` is `None`, first opens the store, and lets each
-/// operation take up to `timeout`. Never creates a store: the process has done so at its start.
+/// operation take up to `timeout`. Never creates a store.
 pub(super) fn open_if_none<'s>(
     store: &'s mut Option<Store>,
     options: &StoreOptions,

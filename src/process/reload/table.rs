@@ -33,7 +33,7 @@ const MAX_STEP_BACK_SECONDS: i64 = 60;
 const RECORD_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The problem of overrides that no table has.
-const HELD_BACK: &str = "expected a table with the latest overrides of the store, but found that \
+const OVERRIDES_HELD_BACK: &str = "expected a table with the latest overrides of the store, but found that \
                          none can be built: see the fault of the table";
 
 /// Controls the thread that rebuilds the table. The thread ends when all clones are dropped.
@@ -43,7 +43,7 @@ pub(super) struct TableRebuilder {
     has_begun: Arc<AtomicBool>,
 }
 
-/// A request to rebuild the table. The reply is the fault, or `None`.
+/// A request to rebuild the table. For the reply, see [`TableRebuilder::request_rebuild`].
 struct RebuildRequest {
     /// The new sources; `None` if they stay as they are, and an override of the store has changed.
     sources: Option<TableInputs>,
@@ -62,7 +62,7 @@ impl TableRebuilder {
     ) -> std::io::Result<TableRebuilder> {
         let (sender, requests) = channel();
         let (has_begun, sources) =
-            (Arc::new(AtomicBool::new(false)), overrides.add_to(&configured_sources));
+            (Arc::new(AtomicBool::new(false)), overrides.add_to_copy_of(&configured_sources));
         let good_overrides = read_overrides_file(&sources);
         let mut reader = Worker {
             state,
@@ -96,9 +96,10 @@ impl TableRebuilder {
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
-    /// Requests a rebuild of the table, from new sources if there are any. The receiver gets `None`
-    /// if the new table serves, and otherwise the fault. The receiver gets an error only if the
-    /// thread has stopped.
+    /// Requests a rebuild of the table. With new `sources`, the receiver gets `None` if the new
+    /// table serves, and otherwise the fault. Without `sources`, an override of the store has
+    /// changed: the receiver gets `None` if a table with the change serves, and otherwise the
+    /// fault. The receiver gets an error only if the thread has stopped.
     pub(super) fn request_rebuild(
         &self,
         sources: Option<TableInputs>,
@@ -196,7 +197,7 @@ impl Worker {
             if let Some(sources) = sources.filter(|sources| *sources != self.configured_sources) {
                 // Somebody may still be writing the new files.
                 self.watch = FileWatch::for_unread_paths(sources.input_paths());
-                self.sources = self.overrides.add_to(&sources);
+                self.sources = self.overrides.add_to_copy_of(&sources);
                 self.configured_sources = sources;
             }
             self.waiting_requests.push(WaitingRequest { reply, needs_overrides });
@@ -209,12 +210,12 @@ impl Worker {
         let (now, inputs) = (self.state.ledger.believed_time(), &self.configured_sources);
         let may_write = self.has_begun.load(Ordering::Relaxed);
         if self.overrides.sync(inputs, now, (may_write, is_requested)) {
-            self.sources = self.overrides.add_to(inputs);
+            self.sources = self.overrides.add_to_copy_of(inputs);
             self.are_overrides_unapplied = true;
         }
         let problems = [
             self.overrides.describe_problem(inputs),
-            self.are_overrides_held_back.then(|| HELD_BACK.to_owned()),
+            self.are_overrides_held_back.then(|| OVERRIDES_HELD_BACK.to_owned()),
         ];
         let problems: Vec<String> = problems.into_iter().flatten().collect();
         let problem = (!problems.is_empty()).then(|| problems.join("\n"));
@@ -222,7 +223,8 @@ impl Worker {
     }
 
     /// Keeps the lists of the serving table, for a time when their files are faulty. If the files
-    /// have changed since, they are not the lists of that table.
+    /// have changed since the table was built, keeps none, because they are not the lists of the
+    /// table any more.
     fn keep_lists(&mut self) {
         self.are_lists_to_keep = false;
         let location = &self.sources.base_location;
@@ -250,8 +252,8 @@ impl Worker {
         }
     }
 
-    /// Rebuilds the table and publishes it. If no table can be built, returns the fault. Then the
-    /// old table serves, or one with the last good lists or overrides.
+    /// Rebuilds the table and publishes it. If no table can be built from the present files,
+    /// returns the fault. Then the old table serves, or one with the last good lists or overrides.
     fn rebuild_and_publish(&mut self) -> Option<String> {
         let may_be_held_back =
             std::mem::take(&mut self.are_overrides_unapplied) || self.are_overrides_held_back;
@@ -288,9 +290,9 @@ impl Worker {
         problem
     }
 
-    /// Publishes a table of the overrides of the store, the feeds, and as many of the current files
-    /// as have no fault; the last good state of the others takes their place. Returns false if no
-    /// such table can be built. The serving table then stays.
+    /// Publishes a table in which the last good state replaces the overrides file, the lists or
+    /// both. Its other parts are current. Returns false if no such table can be built. The serving
+    /// table then stays.
     fn serve_with_last_good_parts(&self) -> bool {
         let serving = self.state.table.snapshot();
         for sources in self.list_last_good_sources() {
@@ -307,8 +309,8 @@ impl Worker {
         false
     }
 
-    /// The sources in which the last good state replaces one file that may have the fault: first
-    /// that of the overrides, then the lists, then both.
+    /// Lists sources to try after a fault, in this order: with the last good overrides file, with
+    /// the last good lists, and with both. Leaves out those that can't help.
     fn list_last_good_sources(&self) -> Vec<TableInputs> {
         let last_good_overrides = self.last_good_overrides.clone();
         // With the same overrides, the same table would be built and refused once more.

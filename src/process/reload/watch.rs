@@ -22,7 +22,7 @@ const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between two refused reads.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Path, inode, size, device, mtime and ctime of a file, or of each file of a directory.
+/// Path, inode, size, device, mtime and ctime of files, and of directories with their entries.
 type Fingerprints = Vec<(PathBuf, [u64; 3], [i64; 4])>;
 
 /// Watches of the files that a process reads at its start. Each watch begins before its files are
@@ -41,7 +41,7 @@ pub struct InputWatches {
 
 impl InputWatches {
     /// Begins to watch, and then reads the config. Returns the watches, the config and its faults.
-    /// The config is `None` if it could not be read as TOML.
+    /// The config is `None` if its sources could not be read.
     pub fn begin(sources: &ConfigSources) -> (InputWatches, Option<Config>, Vec<ConfigFault>) {
         // The config names the files to watch. So it is read twice: before the watches begin, to
         // find the files, and afterwards.

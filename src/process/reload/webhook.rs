@@ -21,7 +21,7 @@ use detection::DetectionThread;
 const THREAD_NICENESS: i32 = 10;
 
 /// Starts the threads of webhooks once they are needed, and changes their options.
-pub(super) struct Webhooks {
+pub(super) struct WebhookThreads {
     state: Arc<GateState>,
     status_reporter: StatusReporter,
     store: StoreOptions,
@@ -29,17 +29,22 @@ pub(super) struct Webhooks {
     is_delivery_running: bool,
 }
 
-impl Webhooks {
+impl WebhookThreads {
     /// Starts the threads if the options name a receiver.
     pub(super) fn start(
         state: Arc<GateState>,
         status_reporter: StatusReporter,
         store: StoreOptions,
         options: Option<WebhookOptions>,
-    ) -> std::io::Result<Webhooks> {
+    ) -> std::io::Result<WebhookThreads> {
         let (is_detection_running, is_delivery_running) = (false, false);
-        let mut webhooks =
-            Webhooks { state, status_reporter, store, is_detection_running, is_delivery_running };
+        let mut webhooks = WebhookThreads {
+            state,
+            status_reporter,
+            store,
+            is_detection_running,
+            is_delivery_running,
+        };
         webhooks.set_options(options)?;
         Ok(webhooks)
     }

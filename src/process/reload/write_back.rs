@@ -1,5 +1,5 @@
 //! Writes back keys and accounts that the store lost: at once, and then again after growing pauses,
-//! until the store has accepted all of them.
+//! until the store and as many replicas as `store.wait_replicas` have them all.
 //!
 //! If the store accepts a row, the row appears in the store's next changes and is no longer lost.
 //! The store may never accept some rows, such as a key whose id another key has taken.
@@ -22,7 +22,8 @@ pub(super) struct WriteBack {
     attempted_keys: Vec<KeyRow>,
     /// The accounts of the last attempt.
     attempted_accounts: Vec<AccountRow>,
-    /// Whether the last attempt wrote the rows to fewer replicas than `store.wait_replicas`.
+    /// Whether the last attempt that the store answered wrote the rows to fewer replicas than
+    /// `store.wait_replicas`.
     lacks_replicas: bool,
     /// Why the last attempt failed, or that it reached too few replicas.
     problem: Option<String>,

@@ -16,8 +16,8 @@ use crate::process::upgrade::transfer_sockets;
 /// What a caller of `run` wants done when the process ends without a crash.
 pub type ExitHook = Box<dyn FnOnce() + Send>;
 
-/// What the process does last, whichever signal ends it. If `drain.grace` ends before all requests
-/// have responses, two threads may call [`ExitTasks::run`] at once.
+/// What the process does last, whichever of the handled signals ends it. If `drain.grace` ends
+/// before all requests have responses, two threads may call [`ExitTasks::run`] at once.
 pub(super) struct ExitTasks {
     once: Once,
     gate: Gate,

@@ -44,9 +44,9 @@ pub fn survive_file_size_limit() {
     drop(open_signal_streams(&[SignalKind::from_raw(signal)]));
 }
 
-/// A stream for each signal. A stream yields the signals that arrived after the call of
-/// [`install_signal_handlers`]. If the handler of a signal could not be installed, its stream is
-/// `None`, and this handler never receives the signal.
+/// A stream for each signal that riskgate handles while it serves. A stream yields the signals that
+/// arrived after the call of [`install_signal_handlers`]. If the handler of a signal could not be
+/// installed, the stream of this signal is `None`.
 #[derive(Default)]
 pub(super) struct SignalStreams {
     hangup: Option<Signal>,
@@ -170,9 +170,9 @@ async fn wait_for_signal(signal: &mut Option<Signal>) {
 
 impl SignalHandler {
     /// Tells the predecessor that this process accepts connections, and claims the runtime
-    /// directory once the predecessor has confirmed. Returns true if this process may serve, so
-    /// also if there is no predecessor. Returns false if the predecessor did not confirm and keeps
-    /// serving.
+    /// directory once the predecessor has confirmed. Returns true if this process may serve.
+    /// Without a predecessor, returns true at once. Returns false if the predecessor did not
+    /// confirm and keeps serving.
     async fn take_over_from_predecessor(&self) -> bool {
         let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
@@ -227,8 +227,8 @@ impl SignalHandler {
         }
     }
 
-    /// Lets every response announce that its connection closes. Logs how many requests are left,
-    /// and how long the drain may take.
+    /// Starts the drain of the connections. Logs how many requests are left, and how long the drain
+    /// may take.
     fn start_drain(&self, keepalive: Duration, cause: &str) {
         self.connection_tracker.start_drain(keepalive);
         let left = Counted(self.connection_tracker.count_requests_in_flight(), "request");
@@ -262,8 +262,8 @@ impl SignalHandler {
         lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets_and_release_dir();
         let (connections, exit_tasks) =
             (Arc::clone(&self.connection_tracker), Arc::clone(&self.exit_tasks));
-        // At the end of the grace period, Pingora drops the connections. So the requests that this
-        // cuts are counted a moment earlier.
+        // At the end of the grace period, Pingora drops the connections. So riskgate counts the
+        // requests that are cut a moment earlier.
         let (counted, tasks) = (Arc::clone(&connections), Arc::clone(&exit_tasks));
         let count_at = self.drain_grace.saturating_sub(CUT_REQUESTS_COUNT_LEAD);
         let end_of_grace = tokio::time::sleep(count_at);

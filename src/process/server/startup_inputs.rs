@@ -1,4 +1,4 @@
-//! Reads config, table, keys and certificates before the process starts anything.
+//! Reads config, overrides, table, key file and certificates before the process serves.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,8 +21,8 @@ pub enum StartError {
     /// …`. `riskgate run` ends with exit code 78.
     #[error("{}", .0.join("\n"))]
     Config(Vec<String>),
-    /// The system refused something, such as a socket or a thread. `riskgate run` ends with exit
-    /// code 1.
+    /// Anything else failed, for example because the system refused a socket. `riskgate run` ends
+    /// with exit code 1.
     #[error("{0}")]
     Failed(String),
 }
@@ -31,7 +31,7 @@ pub enum StartError {
 /// not answer by then, riskgate asks it again once the process serves.
 const MAX_OVERRIDES_WAIT: Duration = Duration::from_secs(1);
 
-/// Everything that `riskgate run` reads before it starts. `riskgate check` reads the same.
+/// The config and what it names, as `riskgate run` and `riskgate check` read both at their start.
 pub struct StartupInputs {
     /// The config.
     pub config: Config,
@@ -62,7 +62,7 @@ impl StartupInputs {
         let inputs = &config.reloadable.table;
         let (now, overrides) =
             KnownOverrides::read_with_time(&config.startup.store, deadline, inputs);
-        let table = Table::build(&overrides.add_to(inputs), now);
+        let table = Table::build(&overrides.add_to_copy_of(inputs), now);
         let declared = match &config.reloadable.key_file {
             Some(path) => read_key_file(path, &Config::env_var),
             None => Ok(Vec::new()),
@@ -132,7 +132,7 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
     }
 }
 
-/// Lists the files of riskgate to which no log may be written, each with the name of its setting.
+/// Lists the files of riskgate to which no log may be written, each with the words for an error.
 fn list_files_closed_to_logs(config: &Config) -> Vec<(&'static str, PathBuf)> {
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.startup.store.url {

@@ -137,7 +137,7 @@ fn account_to_json(
 }
 
 /// Computes how much of its monthly limit an account has used, in thousandths. If the limit is 0,
-/// returns 1,000. Returns `None` if the account has no limit.
+/// returns 1,000. Returns `None` if the account is unlimited, or if its limit is not known.
 fn used_thousandths(account: &AccountEntry, calls: &HashMap<String, u64>) -> Option<u64> {
     let calls = calls.get(&account.name).copied().unwrap_or(0);
     match account.limit {

@@ -61,7 +61,7 @@ impl AdminApi {
         let is_match = |key: &&KeyEntry| state.is_none_or(|state| key.state_at(now) == state);
         let (mut items, mut total, mut last) = (Vec::new(), 0, None);
         let mut next_cursor = None;
-        for key in ring_index.iter_newest_keys(account, search.as_deref()).filter(is_match) {
+        for key in ring_index.iter_keys_newest_first(account, search.as_deref()).filter(is_match) {
             total += 1;
             let is_after = after.as_ref().is_none_or(|(created_at, id)| {
                 (key.created_at, key.id.as_str()) < (*created_at, id.as_str())

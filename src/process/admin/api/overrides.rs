@@ -1,4 +1,4 @@
-//! Lists overrides, and allows and denies domains.
+//! Lists overrides, allows and denies domains, and clears overrides.
 
 use std::time::Duration;
 

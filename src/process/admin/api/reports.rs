@@ -1,5 +1,5 @@
-//! Reports on this node: traffic, verdicts, top domains, screened forms, lists, feeds, and the
-//! reasons for the verdict on a domain. Answers requests to reload.
+//! Reports on traffic, verdicts, top domains, screened forms, lists, feeds, and the reasons for the
+//! verdict on a domain. Answers requests to reload.
 
 use std::sync::PoisonError;
 

@@ -31,7 +31,7 @@ pub(in crate::process) struct ApiRequest {
     pub(in crate::process) headers: HeaderMap,
     pub(super) body: Vec<u8>,
     pub(super) client: IpAddr,
-    /// The path and query as they were sent.
+    /// The target of the request, with the query.
     pub(super) target: String,
 }
 
@@ -93,12 +93,6 @@ impl ApiRequest {
             true => Ok(()),
             false => Err(ApiError::method_not_allowed(methods)),
         }
-    }
-
-    /// Refuses a request that has a query. Otherwise, returns an empty answer.
-    pub(super) fn require_no_query(&self) -> Result<Response<Vec<u8>>, ApiError> {
-        self.check_parameters(&[])?;
-        Ok(Response::new(Vec::new()))
     }
 
     /// Refuses a request with an unknown parameter, or with a parameter that is given twice.
@@ -203,7 +197,7 @@ pub(in crate::process) struct ApiError {
 pub(super) enum ChangeAfterStoreFailure {
     /// The client asked for no change.
     NotWanted,
-    /// The store failed before the change.
+    /// The store failed before the change, or was not asked for it.
     NotMade,
     /// The store may have made the change.
     Unknown,
@@ -371,8 +365,8 @@ pub(super) fn invalid_cursor(cursor: &str) -> ApiError {
     ApiError::invalid(format!("cursor: expected a next_cursor of this list, but found {cursor:?}"))
 }
 
-/// Makes the answer with a page of a list: its items, the cursor of the next page, and the number
-/// of all items that match the request.
+/// Makes the answer with a page of a list: its items, the cursor of the next page, and, if it is
+/// known, the number of all items that match the request.
 pub(super) fn list_response(
     items: Vec<Value>,
     next_cursor: Option<String>,

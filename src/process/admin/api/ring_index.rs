@@ -1,4 +1,4 @@
-//! The keys and accounts in force, sorted and indexed for lists.
+//! The keys and accounts that this node knows, sorted and indexed for lists.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -7,7 +7,8 @@ use crate::keys::Plans;
 use crate::management::{AccountEntry, KeyEntry, KeyState, list_accounts, list_keys};
 use crate::process::reload::KeyInputs;
 
-/// The keys and accounts in force at one moment, sorted and indexed.
+/// The keys and accounts that this node knows at one moment, sorted and indexed. Expired and
+/// revoked keys are among them.
 pub(super) struct RingIndex {
     /// The keys, the oldest first.
     pub(super) keys: Vec<KeyEntry>,
@@ -51,7 +52,7 @@ impl RingIndex {
 
     /// Iterates over the keys of an account, or over all keys, the newest first. `search` is a text
     /// in lower case: keys whose id, account and label do not contain this text are left out.
-    pub(super) fn iter_newest_keys<'d>(
+    pub(super) fn iter_keys_newest_first<'d>(
         &'d self,
         account: Option<&str>,
         search: Option<&'d str>,
@@ -78,7 +79,7 @@ impl RingIndex {
     }
 
     pub(super) fn count_active_keys(&self, account: &str, unix_now: i64) -> usize {
-        let keys = self.iter_newest_keys(Some(account), None);
+        let keys = self.iter_keys_newest_first(Some(account), None);
         keys.filter(|key| key.state_at(unix_now) == KeyState::Active).count()
     }
 }

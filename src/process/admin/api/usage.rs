@@ -96,8 +96,7 @@ impl AdminApi {
     }
 }
 
-/// Formats a cursor. The name of the account stands last, because only this name may contain
-/// spaces.
+/// Formats a cursor. The name of the account stands last, so that this name may contain spaces.
 fn format_cursor((account, day, route, key_id): &DailyUsageCursor) -> String {
     format!("{day} {route} {key_id} {account}")
 }

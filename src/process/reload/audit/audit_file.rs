@@ -6,9 +6,9 @@
 //! records*, which has the fingerprints of all records that were written, in their order. The
 //! fingerprint of a record depends on what the record says, and not on its id.
 //!
-//! Normally riskgate appends the records behind the last one that it wrote. If the store does not
-//! have that record any more, riskgate reads all records of the store, and appends those whose
-//! fingerprints are not in the log.
+//! Normally riskgate appends the records behind the last one that it wrote. If this process has
+//! written none yet, or if the store does not have that record any more, riskgate reads all records
+//! of the store, and appends those whose fingerprints are not in the log.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -37,8 +37,8 @@ type FingerprintCounts = HashMap<Fingerprint, usize>;
 /// The file of `audit.path`, and what this process knows of it.
 pub(super) struct AuditFile {
     path: PathBuf,
-    /// The last record of the store that is in the file, as far as this process knows; `None` if
-    /// this process knows of none.
+    /// The last record of the store that was written to the file, as far as this process knows;
+    /// `None` if this process knows of none.
     last_written: Option<LastRecord>,
     /// How many bytes of the log of written records this process has taken into account.
     known_log_bytes: u64,
@@ -54,9 +54,9 @@ impl AuditFile {
         AuditFile { path, last_written: None, known_log_bytes: 0 }
     }
 
-    /// Appends the records of the store that the file lacks. Two processes may write the same file:
-    /// during an upgrade, or if two gateways have one config. So each process locks the log of
-    /// written records, and first reads what the other process has written.
+    /// Appends the records of the store that were not written before. Two processes may write the
+    /// same file: during an upgrade, or if two gateways have one config. So each process locks the
+    /// log of written records, and first reads what the other process has written.
     pub(super) fn append_new_records(&mut self, store: &mut Store) -> Result<(), String> {
         let path = self.path.display().to_string();
         let failed =
@@ -74,7 +74,7 @@ impl AuditFile {
         let mut log = open_or_create(&log_path(&self.path)).map_err(failed)?;
         log.lock().map_err(failed)?;
         if log.metadata().map_err(failed)?.len() < known_log_bytes {
-            // Somebody has deleted the log.
+            // Somebody has deleted or shortened the log.
             (self.last_written, known_log_bytes) = (None, 0);
         }
         if known_log_bytes == 0 {

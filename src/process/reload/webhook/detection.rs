@@ -1,9 +1,10 @@
 //! The thread that finds reached thresholds and records them in the store.
 //!
-//! Once a second, the thread looks at the leases in memory. After a start and every ten minutes,
-//! the thread reads the usage of the month from the store, because a killed process may have
-//! reached thresholds that no living node knows of. At the same time, the thread forgets which
-//! events it has recorded, because the store may have lost some events.
+//! Once a second, the thread looks at the leases in memory. After a start, soon after another month
+//! has begun, and every ten minutes, the thread reads the usage of the month from the store,
+//! because a killed process may have reached thresholds that no living node knows of. At the same
+//! time, the thread forgets which events it has recorded, because the store may have lost some
+//! events.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,16 +27,16 @@ const USAGE_READ_INTERVAL: Duration = Duration::from_mins(10);
 /// every node that reaches the store has reported its last calls of the past month.
 const EARLY_USAGE_READ_DELAY: Duration = Duration::from_secs(10);
 /// For how many seconds after the end of a month the thread reads the usage of that month. Later,
-/// the account may have another limit than it had in that month.
-const PAST_MONTH_SECONDS: i64 = 60;
+/// an account may have another limit than it had in that month.
+const READ_PAST_MONTH_FOR_SECONDS: i64 = 60;
 /// How soon the thread tries again if the store has too many pending events.
 const FULL_STORE_DELAY: Duration = Duration::from_secs(10);
 /// The most events that the thread records in one transaction. During the transaction, the ledger
 /// waits for SQLite's lock.
-const EVENTS_PER_STEP: usize = 500;
+const MAX_EVENTS_PER_TRANSACTION: usize = 500;
 /// The store forgets an event this many seconds after the event was finished. By then the month of
 /// the event is over, so no node records the event again.
-const REMEMBERED_SECONDS: i64 = 62 * 86_400;
+const FINISHED_EVENT_RETENTION_SECONDS: i64 = 62 * 86_400;
 
 /// The thread that finds reached thresholds, and what it knows.
 pub(super) struct DetectionThread {
@@ -134,7 +135,7 @@ impl DetectionThread {
         found: &mut Vec<ReachedThreshold>,
     ) -> Result<(), StoreError> {
         let past = month.number().checked_sub(1).and_then(Month::from_number);
-        let past = past.filter(|_| now - month.start() < PAST_MONTH_SECONDS);
+        let past = past.filter(|_| now - month.start() < READ_PAST_MONTH_FOR_SECONDS);
         for month in past.into_iter().chain([month]) {
             for row in self.open_store()?.read_usage(month, None)? {
                 let Some(account) = ring.find_account(&row.account) else { continue };
@@ -153,10 +154,10 @@ impl DetectionThread {
     fn record_events(&mut self, found: &[ReachedThreshold], now: i64) -> Result<(), String> {
         // While a clock is suspect, the store forgets no event.
         let may_forget = self.state.ledger.believed_time().allows_deletion();
-        let forgotten_before = if may_forget { now - REMEMBERED_SECONDS } else { 0 };
+        let forgotten_before = if may_forget { now - FINISHED_EVENT_RETENTION_SECONDS } else { 0 };
         let mut thresholds = found;
         while !thresholds.is_empty() {
-            let step = &thresholds[..thresholds.len().min(EVENTS_PER_STEP)];
+            let step = &thresholds[..thresholds.len().min(MAX_EVENTS_PER_TRANSACTION)];
             let events = ThresholdDetector::create_events(step, now);
             let store = self.open_store().map_err(|error| error.to_string())?;
             let recorded = store.record_quota_events(&events, forgotten_before);
