@@ -144,7 +144,9 @@ fn check_path_is_free(file: &Path) -> Result<(), CommandFailure> {
 /// Writes a file that does not exist yet.
 fn write_new(file: &Path, text: &str) -> Result<(), CommandFailure> {
     let write = || -> io::Result<()> {
-        OpenOptions::new().write(true).create_new(true).open(file)?.write_all(text.as_bytes())
+        let mut created = OpenOptions::new().write(true).create_new(true).open(file)?;
+        // A file that is written in part would stop the next run.
+        created.write_all(text.as_bytes()).inspect_err(|_| _ = fs::remove_file(file))
     };
     write().map_err(|error| {
         let file = file.display();

@@ -124,9 +124,9 @@ impl PreparedKey {
     }
 }
 
-/// Revokes a key of the store or of the key file. If the store has a key with this id, returns
-/// since when the key is revoked, in Unix seconds. Otherwise, returns the present time. To revoke a
-/// key that only the key file has, adds a revoked row with the digest of the key to the store.
+/// Revokes a key of the store or of the key file. Returns since when the key is revoked, in Unix
+/// seconds: a key that was revoked before keeps its time. To revoke a key that only the key file
+/// has, adds a revoked row with the digest of the key to the store.
 /// `declared_keys` returns the keys of the key file, and is called only if the store has no key
 /// with this id.
 ///
@@ -143,7 +143,6 @@ pub fn revoke_key(
         Err(StoreError::Conflict(_)) => {}
         done => {
             done?;
-            // The key may have been revoked before: then its first time stays.
             let revoked_at = store.find_key(id)?.and_then(|row| row.revoked_at);
             return Ok(revoked_at.unwrap_or(now));
         }
@@ -168,7 +167,8 @@ pub fn revoke_key(
             store.edit_as(author).revoke_declared_key(&declared, now)?;
         }
     }
-    Ok(now)
+    let revoked = store.find_key_by_digest(&declared.key.digest)?;
+    Ok(revoked.and_then(|row| row.revoked_at).unwrap_or(now))
 }
 
 /// Says that no key has this id. If the operator gave the text of a key in place of its id, `known`

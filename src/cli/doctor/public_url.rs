@@ -181,7 +181,7 @@ fn judge_answer(status: StatusCode, has_id: bool, config: &Config) -> Finding {
         (true, 502) => Finding::fault(
             SUBJECT,
             format!("{status}: no server behind riskgate answers as a server does"),
-            "start the servers of upstream.servers, and see what they log; /servers on the admin \
+            "start the servers of upstream.servers, and see what they log; /api/v1/servers on the admin \
              listener has the last failure of each",
         ),
         (true, 503) => Finding::fault(

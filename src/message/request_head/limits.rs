@@ -2,6 +2,9 @@
 
 use crate::model::path_prefix::{PathPrefix, is_own_target};
 
+/// The most bytes of a target that the `http` crate, and so Pingora, can read.
+const MAX_PARSED_TARGET_BYTES: usize = 65_534;
+
 /// The size limits of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
@@ -28,6 +31,7 @@ impl RequestLimits {
     /// Returns the most bytes that a target with this beginning may have.
     pub(super) fn max_target_bytes(&self, target: &[u8]) -> usize {
         let is_bounded = target.first() != Some(&b'/') || is_own_target(target);
-        if is_bounded { self.target_bytes } else { self.header_bytes }
+        let limit = if is_bounded { self.target_bytes } else { self.header_bytes };
+        limit.min(MAX_PARSED_TARGET_BYTES)
     }
 }

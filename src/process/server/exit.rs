@@ -121,8 +121,11 @@ impl UpgradeState {
         &mut self,
         is_cancelled: &dyn Fn() -> bool,
     ) -> std::io::Result<()> {
-        let no_runtime_dir =
-            || std::io::Error::other("process.runtime_dir is not set, so no successor can connect");
+        let no_runtime_dir = || {
+            std::io::Error::other(
+                "no runtime directory (process.runtime_dir), where a successor connects",
+            )
+        };
         let duplicate = |(name, socket): &(String, TcpListener)| {
             Ok((name.clone(), OwnedFd::from(socket.try_clone()?)))
         };

@@ -113,7 +113,7 @@ impl ShutdownSignalWatch for SignalHandler {
         let SignalStreams { mut hangup, mut quit, mut terminate, mut interrupt } =
             signal_streams.unwrap_or_default();
         if !self.take_over_from_predecessor().await {
-            self.start_drain(DRAIN_KEEPALIVE, "the upgrade failed: drains");
+            self.start_drain(DRAIN_KEEPALIVE, "the upgrade failed: drains", Duration::ZERO);
             return self.drain(interrupt, 1).await;
         }
         systemd::warn_if_unsupported_address();
@@ -137,7 +137,8 @@ impl ShutdownSignalWatch for SignalHandler {
                         }
                     };
                     if is_transferred {
-                        self.start_drain(UPGRADE_DRAIN_KEEPALIVE, "SIGQUIT: drains");
+                        let cause = "SIGQUIT: drains";
+                        self.start_drain(UPGRADE_DRAIN_KEEPALIVE, cause, Duration::ZERO);
                         systemd::notify_stopping();
                         return self.drain(interrupt, 0).await;
                     }
@@ -149,7 +150,7 @@ impl ShutdownSignalWatch for SignalHandler {
                 () = wait_for_signal(&mut terminate) => break,
             }
         }
-        self.start_drain(DRAIN_KEEPALIVE, "SIGTERM: drains");
+        self.start_drain(DRAIN_KEEPALIVE, "SIGTERM: drains", self.drain_delay);
         systemd::notify_stopping();
         tokio::select! {
             () = tokio::time::sleep(self.drain_delay) => {}
@@ -227,12 +228,12 @@ impl SignalHandler {
         }
     }
 
-    /// Starts the drain of the connections. Logs how many requests are left, and how long the drain
-    /// may take.
-    fn start_drain(&self, keepalive: Duration, cause: &str) {
+    /// Starts the drain of the connections. Logs how many requests are left, for how long the
+    /// process still accepts connections (`delay`), and how long the drain may take.
+    fn start_drain(&self, keepalive: Duration, cause: &str, delay: Duration) {
         self.connection_tracker.start_drain(keepalive);
         let left = Counted(self.connection_tracker.count_requests_in_flight(), "request");
-        let delay = match self.drain_delay {
+        let delay = match delay {
             Duration::ZERO => String::new(),
             delay => format!("accepts connections for {delay:?} (drain.delay), "),
         };

@@ -214,7 +214,12 @@ fn read_fingerprints_up_to(store: &mut Store, line: &Value) -> Result<Vec<Finger
     let (mut fingerprints, mut after) = (Vec::new(), None);
     loop {
         let records = store.read_audit_after(after.as_deref(), RECORDS_PER_READ);
-        for record in records.map_err(describe_store_error)? {
+        let records = records.map_err(describe_store_error)?;
+        if records.is_empty() {
+            // The record was deleted after it was found.
+            return Ok(Vec::new());
+        }
+        for record in records {
             fingerprints.push(fingerprint_of(record.to_json()));
             if record.id == id {
                 return Ok(fingerprints);
