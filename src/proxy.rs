@@ -1,5 +1,5 @@
-//! The Pingora path after the gates: the proxy, the reading of request bodies, and the exchange
-//! with an upstream server. The fast path uses the same upstream servers.
+//! The Pingora path: the proxy, the reading of request bodies, and the exchange with an upstream
+//! server. The fast path uses the same upstream servers.
 
 mod admission;
 pub mod gateway;

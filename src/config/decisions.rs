@@ -12,7 +12,7 @@ use crate::decide::{
     find_contradiction,
 };
 use crate::gate::authz_rules::AuthzRules;
-use crate::gate::decisions::{DecisionSettings, SignUpSuccess};
+use crate::gate::decisions::{DecisionSettings, SignUpSuccessRule};
 use crate::gate::route::UpstreamRoute;
 use crate::model::route_label::RouteLabel;
 
@@ -101,7 +101,7 @@ impl Settings {
     }
 
     /// Reads when a sign-up on a screened route counts.
-    pub(super) fn read_sign_up_success(&mut self, section: &str) -> SignUpSuccess {
+    pub(super) fn read_sign_up_success(&mut self, section: &str) -> SignUpSuccessRule {
         let counts = self.read_boolean(&format!("{section}.count"), true);
         let expected = "a list of statuses of 200 to 599, such as [200, 201, 303]";
         let statuses = self.parse_integer_list(&format!("{section}.success"), expected, |list| {
@@ -111,9 +111,9 @@ impl Settings {
             statuses.filter(|statuses| !statuses.is_empty())
         });
         match (counts, statuses) {
-            (false, _) => SignUpSuccess::Never,
-            (true, Some(statuses)) => SignUpSuccess::Statuses(statuses),
-            (true, None) => SignUpSuccess::Usual,
+            (false, _) => SignUpSuccessRule::Never,
+            (true, Some(statuses)) => SignUpSuccessRule::Statuses(statuses),
+            (true, None) => SignUpSuccessRule::Usual,
         }
     }
 

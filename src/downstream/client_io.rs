@@ -2,7 +2,7 @@
 //!
 //! Pingora reads ahead to notice that a client has left. The bytes that Pingora reads so would be
 //! missing from the next request. So riskgate gives Pingora a `RequestIo`, which yields the body of
-//! one request; every further read stays pending.
+//! one request. Every further read stays pending until the client has left.
 
 mod frame_meter;
 mod inner;

@@ -70,7 +70,7 @@ impl ConnectionTracker {
         self.requests_in_flight.load(Ordering::SeqCst)
     }
 
-    /// Starts the drain: from now on, every response over HTTP/1.1 says that its connection closes.
+    /// Starts the drain: new responses over HTTP/1.1 then say that their connection closes.
     /// On an idle connection, the client may still send one request, until `drain_keepalive` after
     /// the last response.
     pub fn start_drain(&self, drain_keepalive: Duration) {

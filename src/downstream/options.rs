@@ -13,8 +13,8 @@ pub struct DownstreamOptions {
     pub header_timeout: Duration,
     /// The longest time from a response to the start of the next request on its connection.
     pub keepalive_timeout: Duration,
-    /// The longest time for one write of response bytes. riskgate closes the connection of a client
-    /// that reads more slowly.
+    /// The longest time for one write of response bytes. If a client reads more slowly, riskgate
+    /// ends the response.
     pub write_timeout: Duration,
     /// The most concurrent requests on one HTTP/2 connection.
     pub max_streams: u32,

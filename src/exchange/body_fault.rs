@@ -17,7 +17,7 @@ pub enum BodyFault {
     Malformed,
     /// The body is longer than `listen.max_body_bytes`.
     TooLong,
-    /// The body did not arrive within `listen.body_timeout`.
+    /// The body did not arrive in time.
     TooSlow,
 }
 

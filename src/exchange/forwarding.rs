@@ -80,8 +80,8 @@ impl ClientInfo<'_> {
             || self.is_new_trace && name.eq_ignore_ascii_case(b"tracestate");
         let is_passed_authorization =
             self.passes_authorization && name.eq_ignore_ascii_case(b"authorization");
-        // A trusted proxy that reports in `Forwarded` sets no X-Forwarded- field. The client has
-        // set this one.
+        // A trusted proxy that reports in `Forwarded` sets no X-Forwarded- field. So riskgate
+        // takes each such field for the client's.
         let is_of_client_beside_forwarded = self.reads_forwarded && is_x_forwarded_field(name);
         (is_request_field_forwarded(name, self.is_trusted_proxy) || is_passed_authorization)
             && !is_of_client_beside_forwarded

@@ -1,4 +1,5 @@
-//! Posts whose body riskgate reads and answers itself: a batch of domains, and an assessment.
+//! Posts that riskgate answers itself, by what is in the body: a batch of domains, and an
+//! assessment.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ pub struct DecisionSettings {
 
 /// When a sign-up on a route has succeeded; `screen.success` in the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum SignUpSuccess {
+pub enum SignUpSuccessRule {
     /// The server answers 3xx, or 2xx that is not `text/html`. A 2xx with `text/html` may be the
     /// form again.
     #[default]
@@ -54,18 +54,18 @@ impl DecisionSettings {
     }
 }
 
-impl SignUpSuccess {
+impl SignUpSuccessRule {
     /// Whether a sign-up has succeeded if the server answers with this status. `is_html` says
     /// whether the answer is `text/html`.
     pub fn is_success(&self, status: u16, is_html: bool) -> bool {
         match self {
-            SignUpSuccess::Usual => match status {
+            SignUpSuccessRule::Usual => match status {
                 200..=299 => !is_html,
                 300..=399 => true,
                 _ => false,
             },
-            SignUpSuccess::Statuses(statuses) => statuses.contains(&status),
-            SignUpSuccess::Never => false,
+            SignUpSuccessRule::Statuses(statuses) => statuses.contains(&status),
+            SignUpSuccessRule::Never => false,
         }
     }
 }

@@ -120,8 +120,8 @@ impl Gate {
     }
 
     /// Turns the upstream server's response into the response for the client: removes the fields
-    /// that the server may not set, and adds the fields of every riskgate response, such as
-    /// `X-Request-Id` and `RateLimit`. Call this method in your `response_filter`.
+    /// that the server may not set, and adds riskgate's own fields, such as `X-Request-Id`
+    /// and `RateLimit`. Call this method in your `response_filter`.
     ///
     /// # Errors
     /// Returns an error if the response is malformed, or a 101, which riskgate never asks for.

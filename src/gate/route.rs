@@ -64,7 +64,8 @@ pub enum CheckAnswer {
     /// The upstream servers.
     #[default]
     Upstream,
-    /// The upstream servers, or riskgate if none of them answers in time.
+    /// The upstream servers. If none of them answers in time, riskgate answers for an address or a
+    /// domain.
     Fallback,
     /// riskgate, from its table and from the DNS facts that it has learned.
     Table,

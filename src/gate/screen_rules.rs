@@ -12,7 +12,7 @@ use crate::observe::access_log::ScreeningEntry;
 use crate::screening::{FieldPath, UnreadCause};
 use crate::support::client_rates::Rate;
 
-use super::decisions::SignUpSuccess;
+use super::decisions::SignUpSuccessRule;
 
 /// How the posts of a route are screened: `[upstream.route.screen]` in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct ScreenRules {
     /// The location to which riskgate sends a browser whose address it refuses, instead of a 422.
     pub redirect: Option<String>,
     /// Which answers of the server say that a sign-up has succeeded, and counts.
-    pub success: SignUpSuccess,
+    pub success: SignUpSuccessRule,
 }
 
 impl ScreenRules {

@@ -139,9 +139,8 @@ impl Reply {
         Reply::new(200, body, ExtraHeaders::Verdict(facts))
     }
 
-    /// Makes the response to a refused request, on a route with the statuses of a gateway (RFC 9110
-    /// section 15.6): 502 if no upstream server could be reached, and 504 if none answered in time.
-    /// For any other refusal, the response is that of [`Reply::of_refusal`].
+    /// Like [`Reply::of_refusal`], on a route with the statuses of a gateway (RFC 9110 section
+    /// 15.6): 502 for [`Refusal::UpstreamUnavailable`], and 504 for [`Refusal::UpstreamTimeout`].
     pub fn of_refusal_with_gateway_status(refusal: &Refusal) -> Reply {
         let mut reply = Reply::of_refusal(refusal);
         match refusal {
@@ -280,7 +279,7 @@ impl Reply {
         self.should_close
     }
 
-    /// Passes every field of the response with its value to `put`, in the order of the header.
+    /// Passes each field but `Date` and `Connection` to `put`, in the order of the header.
     fn for_each_field(&self, common: &CommonHeaders, put: &mut impl FnMut(&FieldName, &[u8])) {
         if self.status != 204 {
             if !self.body.is_empty() {

@@ -32,7 +32,7 @@ use crate::process::served_store_sockets::StoreNameSockets;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
 use crate::process::upgrade::{Predecessor, SuccessorSocket};
 use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, UpstreamOptions, Upstreams};
-use crate::proxy::upstream_service::UpstreamService;
+use crate::proxy::upstream_service::UpstreamWatchService;
 use crate::support::certificates::CurrentCertificates;
 use crate::support::counted::Counted;
 
@@ -214,7 +214,7 @@ fn add_services(
         let timeout = service_parts.config.startup.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }
-    let upstreams = UpstreamService::new(
+    let upstreams = UpstreamWatchService::new(
         Arc::clone(service_parts.upstreams),
         Arc::clone(service_parts.gate.state()),
     );

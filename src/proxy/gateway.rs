@@ -1,8 +1,9 @@
 //! The whole proxy on the Pingora path, as the steps of one request.
 //!
 //! `request_filter` runs the gates, `upstream_peer` chooses a server, `fail_to_proxy` turns an
-//! error into a response, and `logging` counts the request. The other filters decide what riskgate
-//! forwards in each direction. The rules of each step are in the module that the step calls.
+//! error into a response, and `logging` counts the request. The other filters decide about retries,
+//! and what riskgate forwards in each direction. The rules of each step are in the module that the
+//! step calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use crate::proxy::upload_watch;
 use crate::proxy::upstream::{
     ConnectionGuard, CountedAttempts, ExchangeDeadline, ExchangePermit, Upstreams, describe_error,
 };
-use crate::proxy::upstream_service::UpstreamService;
+use crate::proxy::upstream_service::UpstreamWatchService;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// The most bytes of a response that Pingora queues before it writes them: four parts and one that
@@ -107,7 +108,7 @@ impl Gateway {
     /// after a connection to this server has failed, and keeps the addresses of the start.
     pub fn background_service(&self) -> impl ServiceWithDependents + use<> {
         let state = Arc::clone(self.gate.state());
-        let service = UpstreamService::new(Arc::clone(&self.upstreams), state);
+        let service = UpstreamWatchService::new(Arc::clone(&self.upstreams), state);
         GenBackgroundService::new("upstream".to_owned(), Arc::new(service))
     }
 

@@ -1,5 +1,6 @@
-//! Reads request bodies. riskgate holds a short body until it is complete, and only then asks an
-//! upstream server. After a response, riskgate reads and discards the rest of a body.
+//! Reads request bodies. In front of its own servers, riskgate holds a short body until it is
+//! complete, and only then asks a server. A mounted gate holds a body only to screen it. After a
+//! response over HTTP/2, riskgate reads and discards the rest of a body.
 //!
 //! Owns three limits: the bytes of a short body, the time to discard a body, and the time for the
 //! start of a body. The limits of the config come from [`BodyOptions`]. The parser of the request

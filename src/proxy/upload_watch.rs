@@ -14,7 +14,7 @@ const SLOW_UPLOAD_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     /// The upload of the request that this task serves.
-    static UPLOAD: Arc<Mutex<Upload>>;
+    static CURRENT_UPLOAD: Arc<Mutex<Upload>>;
 }
 
 /// What riskgate knows of the upload of a request's body.
@@ -40,7 +40,7 @@ pub async fn serve_watched(
 ) -> Option<RequestContext> {
     let upload = Arc::new(Mutex::new(Upload::default()));
     {
-        let mut served = pin!(UPLOAD.scope(Arc::clone(&upload), served));
+        let mut served = pin!(CURRENT_UPLOAD.scope(Arc::clone(&upload), served));
         tokio::select! {
             biased;
             () = &mut served => {}
@@ -112,7 +112,7 @@ pub(super) fn keep_unlogged_request(context: RequestContext) {
 
 /// Changes the upload of this task. Does nothing if the task has no upload.
 fn change_upload(change: impl FnOnce(&mut Upload)) {
-    let _ = UPLOAD.try_with(|upload| change(&mut lock_upload(upload)));
+    let _ = CURRENT_UPLOAD.try_with(|upload| change(&mut lock_upload(upload)));
 }
 
 fn lock_upload(upload: &Mutex<Upload>) -> MutexGuard<'_, Upload> {

@@ -1,5 +1,5 @@
 //! The upstream servers: which server gets a request, how long the exchange may take, and which
-//! `Host` the server gets.
+//! `Host` the server gets unless the route says otherwise.
 //!
 //! Owns the set of servers with their active and passive health checks, and the limits on
 //! concurrent exchanges. The callers have the permit of the gates for each request.
@@ -152,7 +152,7 @@ impl Upstreams {
     }
 
     /// Returns the number of healthy servers, and the number of all servers. See
-    /// [`ServerHealth::is_healthy`](server_health::ServerHealth::is_healthy).
+    /// [`ServerHealthTracker::is_healthy`](server_health::ServerHealthTracker::is_healthy).
     pub fn count_healthy_and_all(&self) -> (usize, usize) {
         let healths = self.servers.list_healths();
         (healths.iter().filter(|(_, is_healthy)| *is_healthy).count(), healths.len())

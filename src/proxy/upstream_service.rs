@@ -10,20 +10,20 @@ use super::upstream::Upstreams;
 use crate::gate::GateState;
 
 /// Checks the health of the upstream servers, and resolves their names again.
-pub struct UpstreamService {
+pub struct UpstreamWatchService {
     upstreams: Arc<Upstreams>,
     state: Arc<GateState>,
 }
 
-impl UpstreamService {
+impl UpstreamWatchService {
     /// Creates the service. The rules in `state` say whether a request may need a server.
-    pub fn new(upstreams: Arc<Upstreams>, state: Arc<GateState>) -> UpstreamService {
-        UpstreamService { upstreams, state }
+    pub fn new(upstreams: Arc<Upstreams>, state: Arc<GateState>) -> UpstreamWatchService {
+        UpstreamWatchService { upstreams, state }
     }
 }
 
 #[async_trait]
-impl BackgroundService for UpstreamService {
+impl BackgroundService for UpstreamWatchService {
     async fn start(&self, shutdown: ShutdownWatch) {
         let is_needed = || self.state.reloadable_rules.peek().may_need_upstream();
         self.upstreams.watch_servers(is_needed, shutdown).await;

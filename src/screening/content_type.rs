@@ -36,7 +36,7 @@ pub(super) enum BodyKind {
     Other,
 }
 
-/// The kinds of charsets that riskgate tells apart. riskgate reads all texts as UTF-8.
+/// The kinds of charsets that riskgate tells apart. riskgate reads values as UTF-8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Charset {
     /// The text is UTF-8, which is also the default.
@@ -45,7 +45,7 @@ pub(super) enum Charset {
     /// Each ASCII byte stands for its ASCII character. Other bytes stand for other characters than
     /// in UTF-8.
     AsciiSuperset,
-    /// An ASCII byte stands for its ASCII character, unless it is the second byte of a character.
+    /// An ASCII byte stands for its ASCII character, unless it is a later byte of a character.
     MultiByte,
     /// riskgate can't read the text.
     Other,

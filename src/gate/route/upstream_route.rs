@@ -33,8 +33,8 @@ pub struct UpstreamRoute {
     pub is_counted: bool,
     /// How often one client may send a request on this route.
     pub max_per_client: Option<Rate>,
-    /// Whether riskgate answers 502 if no upstream server could be reached, and 504 if no server
-    /// answered in time. If false, riskgate answers 500.
+    /// Whether riskgate answers 502 if it got no valid response of a server, and 504 if the server
+    /// was too slow. If false, riskgate answers 500.
     pub has_gateway_statuses: bool,
     /// The longest time from a complete request to the header of the response, and for each part
     /// of the response's body; `None` if there is no limit.
@@ -72,7 +72,7 @@ impl RouteCors {
 /// The methods of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteMethods {
-    /// All methods but CONNECT and TRACE, which riskgate refuses before the gates.
+    /// All methods. The listeners of `riskgate run` refuse CONNECT and TRACE before the gates.
     All,
     /// These methods, in upper case.
     Listed(Vec<String>),
@@ -181,7 +181,7 @@ impl UpstreamRoute {
 mod tests {
     use super::*;
     use crate::decide::ScorePolicy;
-    use crate::gate::decisions::SignUpSuccess;
+    use crate::gate::decisions::SignUpSuccessRule;
     use crate::gate::screen_rules::{ScreenMode, ScreenPolicy};
     use crate::model::verdict::{Reason, Score};
     use crate::screening::FieldPath;
@@ -260,7 +260,7 @@ mod tests {
             fields: Vec::new(),
             max_per_client: None,
             redirect: None,
-            success: SignUpSuccess::default(),
+            success: SignUpSuccessRule::default(),
         });
         let site = UpstreamRoute { screen: Some(rules), ..upstream_route("/") };
         let routes = [site, upstream_route("/assets")];
@@ -313,7 +313,7 @@ mod tests {
                 fields,
                 max_per_client,
                 redirect,
-                success: SignUpSuccess::default(),
+                success: SignUpSuccessRule::default(),
             };
             Some(Arc::new(rules))
         };

@@ -63,8 +63,8 @@ pub fn write_h1_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The field of the request's id. The client may send an id, and riskgate sends the id to the
-/// upstream server and to the client.
+/// The field of the request's id, which riskgate sends to the upstream server and to the client. A
+/// client may send an id of its own.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// `traceparent` (W3C Trace Context).
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

@@ -30,7 +30,7 @@ pub struct ServerTarget {
 pub struct Resolution {
     /// The servers of all names. A name that got no answer keeps its last good answer.
     pub targets: Vec<ServerTarget>,
-    /// One line for each name that got no answer, or too many, and for each other problem.
+    /// One line for each name that got no answer, and for each other problem.
     pub problems: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ impl NameResolver {
             ServerName::Service(service) => Some(service.clone()),
             _ => None,
         });
-        let queries: JoinSet<Answer<ServiceRecord>> =
+        let queries: JoinSet<NameAnswer<ServiceRecord>> =
             services.map(|it| query_service(resolver.service_resolver().clone(), it)).collect();
         keep_good_answers(queries.join_all().await, &mut self.last_good_services, problems);
         let named = self.names.iter().filter_map(|name| match name {
@@ -158,9 +158,9 @@ impl NameResolver {
 }
 
 /// A name, and its answer or why it got none.
-type Answer<T> = (String, Result<Vec<T>, String>);
+type NameAnswer<T> = (String, Result<Vec<T>, String>);
 
-async fn query_service(resolver: DnsResolver, service: String) -> Answer<ServiceRecord> {
+async fn query_service(resolver: DnsResolver, service: String) -> NameAnswer<ServiceRecord> {
     // The search list of the system does not apply to services.
     let found = resolver.lookup(format!("{service}."), RecordType::SRV).await;
     let read = |data: &RData| match data {
@@ -181,7 +181,7 @@ async fn query_service(resolver: DnsResolver, service: String) -> Answer<Service
 
 /// Replaces the last good answers of the names that got a good answer. Reports the other names.
 fn keep_good_answers<T>(
-    found: Vec<Answer<T>>,
+    found: Vec<NameAnswer<T>>,
     last_good: &mut HashMap<String, Vec<T>>,
     problems: &mut Vec<String>,
 ) {

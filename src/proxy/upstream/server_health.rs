@@ -18,7 +18,7 @@ const MIN_REFUSAL_AGE: Duration = Duration::from_secs(1);
 const MAX_NAMED_SERVERS: usize = 3;
 
 /// The servers that are not healthy, and the last failure of each server.
-pub struct ServerHealth {
+pub struct ServerHealthTracker {
     unhealthy: DashMap<SocketAddr, HealthProblem>,
     last_failures: DashMap<SocketAddr, LastFailure>,
     /// For how long riskgate skips a server that refused a connection.
@@ -32,9 +32,9 @@ pub struct ServerHealth {
 pub struct ServerStatus {
     /// The server.
     pub address: SocketAddr,
-    /// See [`ServerHealth::is_healthy`].
+    /// See [`ServerHealthTracker::is_healthy`].
     pub is_healthy: bool,
-    /// The last refusal of a connection or failed check; `None` if the server never failed.
+    /// The last refusal of a connection or failed check; `None` if riskgate knows of none.
     pub last_failure: Option<ServerFailure>,
 }
 
@@ -61,10 +61,10 @@ struct HealthProblem {
     refused_at: Option<Instant>,
 }
 
-impl ServerHealth {
+impl ServerHealthTracker {
     /// Creates the record. Every server is healthy at first.
-    pub fn new(eject_for: Duration) -> ServerHealth {
-        ServerHealth {
+    pub fn new(eject_for: Duration) -> ServerHealthTracker {
+        ServerHealthTracker {
             unhealthy: DashMap::new(),
             last_failures: DashMap::new(),
             eject_for,
@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_connection_ends_a_refusal_but_not_a_failed_check() {
-        let (health, later) = (ServerHealth::new(HOUR), Instant::now() + MIN_REFUSAL_AGE * 2);
+        let (health, later) =
+            (ServerHealthTracker::new(HOUR), Instant::now() + MIN_REFUSAL_AGE * 2);
         health.record_refusal(server(1), "connection refused");
         assert!(!health.is_selectable(&server(1)) && !health.is_healthy(&server(1)));
         health.record_connection(server(1), Instant::now());
@@ -223,7 +224,8 @@ mod tests {
 
     #[test]
     fn the_last_failure_of_a_server_is_known_after_its_recovery() {
-        let (health, later) = (ServerHealth::new(HOUR), Instant::now() + MIN_REFUSAL_AGE * 2);
+        let (health, later) =
+            (ServerHealthTracker::new(HOUR), Instant::now() + MIN_REFUSAL_AGE * 2);
         assert_eq!(health.describe(server(1)).last_failure, None);
         health.record_failed_check(server(1), "status 503");
         health.record_failed_check(server(1), "status 500");
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_server_gets_requests_again_after_its_ejection_but_has_to_prove_its_health() {
-        let health = ServerHealth::new(Duration::ZERO);
+        let health = ServerHealthTracker::new(Duration::ZERO);
         health.record_refusal(server(1), "connection refused");
         assert!(health.is_selectable(&server(1)) && !health.is_healthy(&server(1)));
         health.record_connection(server(1), Instant::now());
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_outage_names_some_of_the_servers_and_counts_the_others() {
-        let (health, servers) = (ServerHealth::new(HOUR), [1, 2, 3, 4, 5].map(server));
+        let (health, servers) = (ServerHealthTracker::new(HOUR), [1, 2, 3, 4, 5].map(server));
         assert_eq!(health.describe_outage(&[]), None);
         servers[1..].iter().for_each(|it| health.record_failed_check(*it, "status 503"));
         assert_eq!(health.describe_outage(&servers), None);

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use super::name_resolver::{NameResolver, Resolution};
-use super::server_health::{ServerHealth, ServerStatus};
+use super::server_health::{ServerHealthTracker, ServerStatus};
 use super::turns::Turns;
 use crate::support::snapshot::SnapshotCell;
 
 /// The upstream servers and their health.
 pub struct ServerSet {
     servers: SnapshotCell<Vec<SocketAddr>>,
-    health: ServerHealth,
+    health: ServerHealthTracker,
     turns: SnapshotCell<Turns>,
     /// Counts the selections of a server, so that the servers take turns.
     selection_counter: AtomicUsize,
@@ -34,7 +34,7 @@ impl ServerSet {
     pub fn new(resolver: NameResolver, eject_for: Duration) -> std::io::Result<ServerSet> {
         let servers = ServerSet {
             servers: SnapshotCell::new(Vec::new()),
-            health: ServerHealth::new(eject_for),
+            health: ServerHealthTracker::new(eject_for),
             turns: SnapshotCell::new(Turns::default()),
             selection_counter: AtomicUsize::new(0),
             resolver: Mutex::new(resolver),
@@ -136,7 +136,7 @@ impl ServerSet {
         }
     }
 
-    fn update_health(&self, server: SocketAddr, update: impl FnOnce(&ServerHealth)) {
+    fn update_health(&self, server: SocketAddr, update: impl FnOnce(&ServerHealthTracker)) {
         let servers = self.servers.peek();
         // A new round of queries may have removed the server from the set.
         if servers.contains(&server) {

@@ -5,8 +5,8 @@ use pingora::connectors::ConnectorOptions;
 /// TLS to the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// The file with the certificate authorities that riskgate trusts; if `None`, it trusts those
-    /// of the system. Pingora's connector reads the file.
+    /// The file with the certificate authorities that riskgate trusts; if `None`, riskgate
+    /// trusts those of the system. Pingora's connector reads the file.
     pub ca_file: Option<String>,
     /// The name for which the servers' certificate must be valid.
     pub server_name: String,
