@@ -79,7 +79,7 @@ pub struct Condition {
 /// Why a text is no condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionFault {
-    /// The bytes of the text that are wrong; empty at its end if something is missing.
+    /// The bytes of the text that are wrong; an empty range if something is missing.
     pub at: Range<usize>,
     /// What was expected there.
     pub expected: String,

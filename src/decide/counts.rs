@@ -1,8 +1,8 @@
 //! Counts of sign-ups in memory: sets of pseudonyms, each with the time at which it was last seen.
 //!
 //! A *set* has an owner (an inbox, a domain or a network) and members (addresses or inboxes). A
-//! count is the number of members of a set, and is exact up to [`MAX_COUNT`], unless members were
-//! forgotten. A set keeps the members that were seen last, at most one more than a count can reach,
+//! count is the number of members of a set that were seen within a time. A count is exact up to
+//! [`MAX_COUNT`], unless members were forgotten. A set keeps the members that were seen last, at most one more than a count can reach,
 //! so that a busy domain takes no place from others. All sets of one kind are in a fixed number of
 //! parts of a fixed size. A full part forgets the member that was not seen for longest. So a count
 //! may be too low, but never too high.
@@ -102,7 +102,7 @@ impl SignUpCounts {
     }
 
     /// Forgets the sign-ups of these inboxes. Looks at all pairs of a domain or a network with an
-    /// inbox. This takes some ten milliseconds, but no part stays locked for more than one.
+    /// inbox. This takes some ten milliseconds, but locks no part for more than a millisecond.
     pub fn forget_inboxes(&self, inboxes: &HashSet<Pseudonym>) {
         inboxes.iter().for_each(|inbox| self.addresses_by_inbox.remove_set(*inbox));
         let members: HashSet<u64> = inboxes.iter().copied().map(kept_bits_of).collect();
@@ -172,8 +172,8 @@ impl Sets {
     }
 
     /// Counts the members that were seen in the last `seconds` up to `at`, other than `except`. A
-    /// member may be ahead of `at` by [`MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS`]: one further ahead is
-    /// of a wrong clock.
+    /// member may be ahead of `at` by [`MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS`]. A member that is
+    /// further ahead is of a wrong clock, and does not count.
     fn count(&self, owner: Pseudonym, except: Pseudonym, at: i64, seconds: i64) -> u32 {
         let second = |at| u32::try_from(at).unwrap_or(0);
         let times = second(at - seconds + 1)..=second(at + MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS);

@@ -39,8 +39,8 @@ enum Fold {
     Plus,
     /// A hyphen and the text behind it don't count.
     HyphenTag,
-    /// The text behind a hyphen does not count, but the hyphen does: the text
-    /// before the hyphen is a name of its own, and no plain local part.
+    /// The text behind a hyphen does not count, but the hyphen does: the text before the hyphen is a
+    /// name of its own, and no plain local part.
     HyphenBase,
     /// The label before the domain names the mailbox, and the local part does not count.
     Subdomain,
@@ -195,7 +195,8 @@ impl InboxRules {
         self.fold(local_part, domain)
     }
 
-    /// Folds a local part in lower case by the rule of its domain.
+    /// Folds a local part in lower case by the rule of its domain. A local part that needs quotes
+    /// stays as it is, on its own domain.
     fn fold(&self, local_part: String, domain: &Domain) -> CanonicalInbox {
         let rule = self
             .by_domain
@@ -222,8 +223,8 @@ pub fn canonical_address_text(address: &EmailAddress) -> String {
     format!("{}@{}", canonical_local_part(address), address.domain())
 }
 
-/// Returns the local part in lower case, without needless quotes and backslashes: all spellings
-/// name one mailbox (RFC 5321 section 4.1.2).
+/// Returns the local part in lower case, without needless quotes and backslashes, which never make
+/// another mailbox (RFC 5321 section 4.1.2).
 fn canonical_local_part(address: &EmailAddress) -> String {
     let written = address.local_part();
     let Some(inner) = written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {

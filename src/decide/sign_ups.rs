@@ -82,7 +82,7 @@ impl SignUpCounter {
 
     /// Makes the sign-up of an address at the time `at`, in seconds since 1970; `None` until the
     /// secret is known. The sign-up counts for its registrable domain if `counts_domain` is true,
-    /// and the inbox is on the domain of the address. It is not counted anywhere yet.
+    /// and the inbox is on the domain of the address. This function counts nothing.
     pub fn make_sign_up(
         &self,
         address: &EmailAddress,

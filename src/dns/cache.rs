@@ -1,8 +1,8 @@
 //! The cache of learned DNS facts, and the queue of names to resolve. Both are bounded, and no
 //! request waits for either.
 //!
-//! Owns which names are evicted, and when a name is resolved again. A look-up costs one probe of a
-//! concurrent map. A look-up doesn't wait for the lock of the queue.
+//! Owns which names are evicted, and when a name is resolved again. A look-up doesn't wait for the
+//! lock of the queue.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
@@ -20,14 +20,14 @@ use crate::model::domain::Domain;
 use crate::store::DnsFactRow;
 use crate::table::{Table, TableAnswer};
 
-/// The largest size of the cache, in bytes.
+/// The largest estimated size of the cache, in bytes.
 const MAX_CACHE_BYTES: usize = 32 << 20;
 /// The estimated size of an entry in addition to the texts of its name and host, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 200;
 /// The most names that may wait for resolution.
 const MAX_QUEUED_NAMES: usize = 10_000;
-/// From this time before a fact's expiry on, a look-up queues the name again. So a name that is
-/// still to be flagged stays flagged without a gap.
+/// From this time before a fact's expiry on, a look-up queues the name again. So if a flagged name
+/// is looked up often, its next fact arrives before this one expires.
 const REFRESH_AHEAD_SECONDS: i64 = 60;
 /// How long riskgate does not resolve a name again after a failure: the n-th delay after the n-th
 /// failure in a row, and the last one from then on.
@@ -50,7 +50,7 @@ pub struct DnsFactCache {
     dropped_name_count: AtomicU64,
     /// The number of findings by outcome, in the order of [`OUTCOME_LABELS`].
     outcome_counts: [AtomicU64; OUTCOME_LABELS.len()],
-    /// When a resolver last answered, in seconds since 1970; 0 for never.
+    /// When a resolver last answered reliably, in seconds since 1970; 0 for never.
     last_answered_at: AtomicI64,
 }
 
@@ -79,9 +79,10 @@ struct NamesToResolve {
 }
 
 impl DnsFactCache {
-    /// Applies the learned fact about a domain to the table's answer. If there is no fact, or the
-    /// fact is due for a refresh, queues the name. Changes and queues nothing if a list or an
-    /// override decided the answer, or if the cache is disabled. `now` is in seconds since 1970.
+    /// Applies the learned fact about a domain to the table's answer. Queues the name if the cache
+    /// has no entry for it, or if the entry is due for a refresh. Changes and queues nothing if a
+    /// list or an override decided the answer, or if the cache is disabled. `now` is in seconds
+    /// since 1970.
     pub fn apply_fact_and_queue_if_due<'t>(
         &self,
         answer: TableAnswer<'t>,
@@ -149,7 +150,7 @@ impl DnsFactCache {
     }
 
     /// Waits for the next queued name, and takes it from the queue. The name is not queued again
-    /// until its finding is recorded.
+    /// until its finding is recorded, or its query is forgotten.
     pub async fn wait_and_dequeue_name(&self) -> Arc<str> {
         loop {
             if let Some(name) = self.lock_names_to_resolve().queue.pop_front() {
@@ -293,7 +294,7 @@ impl DnsFactCache {
         OUTCOME_LABELS.into_iter().zip(counts)
     }
 
-    /// When a resolver last answered, in seconds since 1970.
+    /// When a resolver last answered reliably, in seconds since 1970.
     pub fn last_answered_at(&self) -> Option<i64> {
         Some(self.last_answered_at.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }

@@ -53,7 +53,7 @@ impl DnsClient {
     /// share its rate.
     ///
     /// # Errors
-    /// If the options name no resolvers and the system's resolvers can't be read.
+    /// If the resolvers can't be read or used.
     pub fn new(options: &DnsOptions, pacer: Arc<Pacer>) -> Result<DnsClient, String> {
         let mut settings = ResolverSettings::read(&options.resolver_addresses)?;
         // A name in no list is complete, so the system's search list does not apply.
@@ -71,9 +71,9 @@ impl DnsClient {
     }
 
     /// Finds the mail hosts of a name with one or more queries. `known_answer` returns what is
-    /// known of a host. If the same is known of all hosts, the first one counts as reachable, and
-    /// its addresses are not queried. Otherwise the addresses are queried, because a dead host of a
-    /// good provider could stand before the live host of another provider.
+    /// known of a host. If the same is known of all hosts that would be checked, the first one
+    /// counts as reachable, and its addresses are not queried. Otherwise the addresses are queried,
+    /// because a dead host of a good provider could stand before the live host of another provider.
     pub async fn query_mail_hosts<A: PartialEq>(
         &self,
         name: &str,
@@ -113,12 +113,13 @@ impl DnsClient {
         }
     }
 
-    /// Checks that the resolvers know the mail hosts of at least one of these large providers.
-    /// Resolvers that know none would make every name undeliverable. If `providers` is empty, the
-    /// check passes.
+    /// Checks that the resolvers know the mail hosts of at least one of the first three of these
+    /// large providers. Resolvers that know none would make every name undeliverable. If
+    /// `providers` is empty, the check passes.
     ///
-    /// # Errors If the resolvers know the mail hosts of none of the first three providers. The
-    /// error tells what the resolvers answered about the last of these three.
+    /// # Errors
+    /// If the resolvers know the mail hosts of none of these providers. The error tells what the
+    /// resolvers answered about the last of them.
     pub async fn probe_resolvers(&self, providers: &[String]) -> Result<(), String> {
         let mut problem = None;
         for provider in providers.iter().take(MAX_PROBED_PROVIDERS) {

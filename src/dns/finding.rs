@@ -185,8 +185,9 @@ fn may_be_mail_host(host: &str) -> bool {
 }
 
 /// The finding from a name's MX hosts: the first host that is not dead. If all hosts are dead, the
-/// name is parked. The caller has checked the hosts up to the first that is not dead;
-/// `checked_reachabilities` has one value for each of these.
+/// name is parked. If all checked hosts are dead and further hosts were not checked, the finding is
+/// the first host. `checked_reachabilities` has one value for each checked host. The caller checks
+/// the hosts in their order, up to the first that is not dead.
 pub(super) fn interpret_hosts(
     hosts_by_preference: &[String],
     total_host_count: usize,

@@ -1,7 +1,7 @@
 //! Limits the rate of DNS queries of all clients together.
 //!
 //! A pacer outlives its clients. If the settings change, riskgate makes a new client with the same
-//! pacer. Old and new client together therefore never exceed the rate.
+//! pacer. So the old and the new client share the rate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -9,8 +9,8 @@ use crate::model::domain::DnsName;
 const MIN_VALID_PERCENT: usize = 90;
 
 /// Parses a list and returns its names in canonical form, sorted, each once. The list is a JSON
-/// array of names, or has one row per line; see [`add_rows_of_line`]. Rejects HTML, an empty list,
-/// and a list with too few valid names.
+/// array of names, or has one row per line; see [`add_rows_of_line`]. Rejects an empty list, a list
+/// with too few valid names, and what is no list, such as HTML. A name with one label is not valid.
 pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> {
     let wrong = |found: String| {
         Err(FeedError::new(feed_name, format!("expected a list of domains, but found {found}")))
@@ -59,7 +59,8 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
     Ok(names)
 }
 
-/// Whether the text is JSON. A list of an ad blocker begins with a line such as `[Adblock Plus]`.
+/// Whether the text is meant as JSON. A list of an ad blocker may begin with a line such as
+/// `[Adblock Plus]`.
 fn is_json(text: &str) -> bool {
     let after_bracket = text.strip_prefix('[').map(str::trim_start);
     after_bracket.is_some_and(|rest| !rest.starts_with(|first: char| first.is_ascii_alphabetic()))

@@ -95,8 +95,8 @@ impl Feed {
         fault.or_else(unchanged)
     }
 
-    /// Reads when riskgate last tried to fetch the feed with its present URL, digest URL and key.
-    /// `None` if it never did, or if the directory has no record of it.
+    /// Reads when riskgate last tried to fetch the feed with its present URL, digest URL, key and
+    /// kind. `None` if the directory has no record of such an attempt.
     pub fn read_last_attempt(&self, folder: &Path) -> Option<LastAttempt> {
         let state = self.read_state(folder);
         // After a change of these settings, riskgate fetches the list immediately.

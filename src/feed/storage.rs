@@ -14,8 +14,8 @@ use crate::support::regular_file::{lock_within, parent_dir, read_regular_text, w
 use crate::table::FeedList;
 
 /// The number of accepted lists whose digests riskgate keeps. If a server serves one of these lists
-/// again after a newer list, riskgate rejects the update; see [`Feed::update`](super::Feed::update)
-/// for exceptions.
+/// again after a newer list, riskgate rejects the update, unless the newer list is old or the update
+/// is forced.
 const MAX_KEPT_DIGESTS: usize = 100;
 /// The largest file of a state, in bytes.
 const MAX_STATE_BYTES: u64 = 1 << 20;
@@ -105,9 +105,9 @@ fn state_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
-/// Reads the state. It is empty if its file is missing or not valid. If the list on disk is missing
-/// or damaged, the state lacks what would let an update skip the fetch. Before that, an update
-/// checks that the system can open both files.
+/// Reads the state. The state is empty if its file is missing or not valid. If the list on disk is
+/// missing or damaged, the state lacks what would let an update skip the fetch. Before an update
+/// calls this function, it checks that the system can open both files.
 pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedState {
     let state = read_written_state(folder, name);
     // If the list on disk is missing or damaged, riskgate must fetch it without conditions and

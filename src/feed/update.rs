@@ -29,8 +29,8 @@ enum Comparison {
     OtherSource,
     /// However much has changed, the operator wants the fetched list.
     Forced,
-    /// The last good list has this age. The fetched list must be newer, and must not differ too
-    /// much.
+    /// The last good list has this age. The fetched list must not differ too much. Unless the last
+    /// good list is old, the fetched list must not be an earlier one.
     Checked(Duration),
 }
 

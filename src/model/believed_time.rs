@@ -2,8 +2,7 @@
 //!
 //! Callers pass the time in; this module never reads a clock. `quota` makes the time from clocks.
 
-/// Clocks that differ by at most this many seconds agree. The believed times of two nodes differ by
-/// no more, unless a clock is wrong.
+/// Clocks that differ by at most this many seconds agree.
 pub const MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS: i64 = 5;
 
 /// The believed time, and what may be done by it.
@@ -60,7 +59,8 @@ pub struct TimeAnchor {
 const MAX_ANCHOR_SECONDS: i64 = 1 << 40;
 
 impl TimeAnchor {
-    /// Parses what [`Display`](std::fmt::Display) writes. `None` for any other text.
+    /// Parses what [`Display`](std::fmt::Display) writes. `None` if the text has another form, or an
+    /// impossible time.
     pub fn parse(text: &str) -> Option<TimeAnchor> {
         let mut words = text.split(' ');
         let (unix_now, boottime) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

@@ -1,8 +1,8 @@
 //! E-mail domains in their one canonical form.
 //!
 //! Decodes percent-encoding, maps names by UTS-46, checks the labels, and finds public suffixes.
-//! All other modules take a [`Domain`] or a [`DnsName`], never an unchecked text. This module does
-//! not judge whether a domain is risky, and sends no DNS queries.
+//! A [`Domain`] or a [`DnsName`] is always a checked name. This module does not judge whether a
+//! domain is risky, and sends no DNS queries.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -45,7 +45,7 @@ pub enum DomainError {
     /// An empty label, or a label over 63 bytes.
     #[error("expected labels of 1 to 63 characters")]
     LabelLength,
-    /// Over 253 bytes.
+    /// Over 253 bytes in the canonical form, or over 1,016 bytes as written.
     #[error("expected at most 253 characters")]
     NameLength,
     /// An IP address, or a last label that is a number.
@@ -198,8 +198,9 @@ fn hex_digit(byte: u8) -> Option<u8> {
     (byte as char).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Returns true only if UTS-46 maps the text to itself, so that the mapping can be skipped. Returns
-/// false for A-labels, which the mapping must check.
+/// Returns true only if UTS-46 does not change the text, so that the mapping can be skipped. What
+/// UTS-46 refuses in such a text, [`check_labels`] refuses. Returns false for A-labels, which the
+/// mapping must check.
 fn is_surely_canonical(text: &[u8]) -> bool {
     let is_allowed = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     text.iter().all(is_allowed)

@@ -1,8 +1,8 @@
 //! E-mail addresses: their grammar (RFC 5321 section 4.1.2, RFC 6531), the masked text, and role
 //! addresses.
 //!
-//! All other modules take an [`EmailAddress`], never an unchecked text. This module does not judge
-//! whether an address is risky, and does not ask whether its mailbox exists.
+//! An [`EmailAddress`] always obeys the grammar. This module does not judge whether an address is
+//! risky, and does not ask whether its mailbox exists.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,8 @@ use crate::model::role_names::is_role_name;
 pub const MAX_LOCAL_PART_LEN: usize = 64;
 /// Longest address in bytes (RFC 5321 section 4.5.3.1.3, without the angle brackets).
 pub const MAX_ADDRESS_LEN: usize = 254;
-/// How many characters of a local part stay visible at each end of a masked address.
+/// How many characters of a local part stay visible at each end of a masked address, if the local
+/// part has five characters or more.
 const VISIBLE_CHARACTERS: usize = 2;
 
 /// What a client asks to check: an address, or a domain alone.
@@ -27,7 +28,7 @@ pub enum AddressOrDomain {
     Domain(Domain),
 }
 
-/// An e-mail address that could receive mail: a local part and a domain.
+/// An e-mail address: a local part and a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmailAddress {
     /// The local part as it was written, with the quotes of a quoted string.
@@ -52,7 +53,7 @@ pub enum EmailError {
     /// returns this error.
     #[error("expected a local part without another address in it")]
     OtherAddress,
-    /// The address is over 254 bytes.
+    /// The address is over 254 bytes with the canonical domain, or over 1,016 bytes as written.
     #[error("expected an e-mail address of at most 254 bytes")]
     Length,
     /// The domain is not valid.
@@ -61,7 +62,8 @@ pub enum EmailError {
 }
 
 impl AddressOrDomain {
-    /// Parses a text with an `@` as an address, and any other text as a domain.
+    /// Parses a text with an `@` as an address, and any other text as a domain. Characters that no
+    /// reader sees don't count.
     ///
     /// # Errors
     /// Returns an error if the text is neither.
@@ -155,14 +157,14 @@ impl EmailAddress {
 
     /// Returns true if some mail programs send to another address: they read one in the quoted
     /// local part (CVE-2025-13033), or decode an encoded word in it (RFC 2047). No honest address
-    /// has either.
+    /// has an `@` or an encoded word in its local part.
     fn hides_another_address(&self) -> bool {
         self.local_part.contains('@') || self.local_part.contains("=?")
     }
 
-    /// The address with only the first and the last two characters of the local part. Of a local
-    /// part of fewer than five characters, only the first is shown, since otherwise most of it
-    /// would be. Log lines must not contain even the masked address.
+    /// The address with the first two and the last two characters of its local part, and `****`
+    /// between them. A local part of fewer than five characters shows only its first character.
+    /// Log lines must not contain even the masked address.
     pub fn masked(&self) -> String {
         let characters: Vec<char> = self.local_part.chars().collect();
         let (start, end) = match characters.len() {
@@ -185,16 +187,15 @@ impl EmailAddress {
         }
         let mut name = ArrayString::<MAX_LOCAL_PART_LEN>::new();
         let letters = self.local_part.chars().map(narrow_character).take_while(|c| *c != '+');
-        // The lower case of few letters is longer; no role name has any of these letters.
+        // A few letters are longer in lower case; no role name has any of these letters.
         let fits = letters.flat_map(char::to_lowercase).all(|c| name.try_push(c).is_ok());
         fits && is_role_name(name.trim_matches('"'))
     }
 }
 
 /// Returns the text without the characters that no reader sees, such as U+200B and U+200E, which
-/// phones paste beside an address. The mark of the byte order and the soft hyphen are among them.
-/// U+200C and U+200D stay in an international domain, whose name they may be a part of (RFC 5892
-/// appendix A).
+/// phones paste beside an address. The byte order mark and the soft hyphen are among them. U+200C and
+/// U+200D stay in an international domain, because its name may contain them (RFC 5892 appendix A).
 pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
     let is_invisible = |c: char| {
         matches!(c,
@@ -213,7 +214,8 @@ pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
     Cow::Owned(local_part.chain(domain).collect())
 }
 
-/// Returns the ASCII character that a full-width one stands for, such as `i` for `ｉ`.
+/// Returns the ASCII character that a full-width one stands for, such as `i` for `ｉ`, and any other
+/// character unchanged.
 fn narrow_character(c: char) -> char {
     match c {
         '\u{ff01}'..='\u{ff5e}' => {
@@ -233,7 +235,7 @@ fn is_dot_string(text: &str) -> bool {
     text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atext))
 }
 
-/// `Quoted-string` of RFC 5321, with the characters that RFC 6531 adds.
+/// `Quoted-string` of RFC 5321 that is not empty, with the characters that RFC 6531 adds.
 fn is_quoted_string(text: &str) -> bool {
     let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let Some(inner) = inner.filter(|_| text.len() >= 3) else { return false };

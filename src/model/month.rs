@@ -18,8 +18,7 @@ pub const SECONDS_PER_DAY: i64 = 86_400;
 const UNIX_EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 
 impl Month {
-    /// The first month that can be represented, January 2000. This month stands for "no month yet"
-    /// too.
+    /// The first month that can be represented, January 2000. It also stands for "no month yet".
     pub const FIRST: Month = Month(0);
     /// The last month that can be represented, in 2341: the number has twelve bits.
     pub const LAST: Month = Month(4095);

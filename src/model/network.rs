@@ -13,7 +13,8 @@ use ipnet::{IpNet, Ipv4Net};
 pub struct Networks(Vec<IpNet>);
 
 impl Networks {
-    /// Parses a list; `None` if a text is neither an address nor a network.
+    /// Parses a list. `None` if a text is neither an address nor a network, or is an IPv6 network of
+    /// which only a part is IPv4-mapped.
     pub fn parse(texts: &[String]) -> Option<Networks> {
         texts.iter().map(|text| parse_network(text)).collect::<Option<Vec<IpNet>>>().map(Networks)
     }
@@ -61,7 +62,7 @@ fn to_canonical(network: IpNet) -> Option<IpNet> {
 
 /// Parses the address of a hop in `X-Forwarded-For` or `Forwarded`, with or without a port. The
 /// port may be obfuscated. A zone (RFC 4007 section 11), which names an interface of the proxy, is
-/// ignored. `None` for `unknown` and for an obfuscated name.
+/// ignored. `None` for any other text, such as `unknown` and an obfuscated name.
 pub fn parse_hop_address(text: &str) -> Option<IpAddr> {
     let (start, rest) = text.split_once('%').unwrap_or((text, ""));
     // A bracket and a port may follow the zone.
@@ -148,8 +149,8 @@ impl From<IpAddr> for ClientPrefix {
     }
 }
 
-/// Replaces 0.0.0.0 and :: with the loopback address, because a client can't connect to these
-/// addresses.
+/// Replaces 0.0.0.0 and :: with the loopback address. A listener on them listens on all addresses of
+/// the machine, so a client needs one of these addresses.
 pub fn loopback_if_unspecified(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -2,8 +2,8 @@
 
 use super::sign_up::Pseudonym;
 
-/// Requests that a node took out of one bucket. Times are in nanoseconds from the moment at which
-/// the node tells of the requests, so no clock of a node enters.
+/// Requests that a node took out of one bucket. All times are durations before or after the moment
+/// at which the node makes the charge, so no clock of a node enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateCharge {
     /// Stands for scope, rate and client of the bucket.

@@ -1,7 +1,7 @@
 //! The refusals that riskgate answers with: status, code and message of each.
 //!
-//! A refusal is a response to the client, not a Rust error. The `match` expressions have no `_`
-//! arm, so that a new refusal does not compile until it has a status, a code and a message.
+//! A refusal is a response to the client, not a Rust error. The `match` expressions of status, code,
+//! message and detail have no `_` arm. So a new refusal does not compile until it has all of these.
 
 use serde_json::json;
 use smol_str::SmolStr;
@@ -12,7 +12,7 @@ use crate::model::email::EmailError;
 /// Why riskgate refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The request violates HTTP's grammar or one of riskgate's rules; the connection closes.
+    /// The request violates HTTP's grammar or one of riskgate's rules.
     BadRequest,
     /// The key is missing, unknown, revoked or expired. The client can't tell these causes apart.
     Unauthorized,
@@ -28,13 +28,13 @@ pub enum Refusal {
         /// The value of `Allow`.
         allow: SmolStr,
     },
-    /// The body did not arrive in time; the connection closes.
+    /// The body did not arrive in time.
     RequestTimeout,
-    /// The body is over the limit; the connection closes.
+    /// The body is over the limit.
     ContentTooLarge,
-    /// The request target is over the limit; the connection closes.
+    /// The request target is over the limit.
     UriTooLong,
-    /// The request has an `Expect` that riskgate does not support; the connection closes.
+    /// The request has an `Expect` that riskgate does not support.
     ExpectationFailed,
     /// A form contains an e-mail address that the operator does not accept.
     EmailRefused {
@@ -72,7 +72,7 @@ pub enum Refusal {
         /// Whole seconds until then, at least 1.
         retry_after_seconds: u64,
     },
-    /// The request's headers are over the limit; the connection closes.
+    /// The request's headers are over the limit.
     HeadersTooLarge,
     /// An error of riskgate's own.
     Internal,
@@ -83,8 +83,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The HTTP status. Errors of riskgate and of upstream servers are 500, so that a client needs
-    /// only one rule to let its own user through. A route may ask for 502 and 504 instead.
+    /// The HTTP status. If riskgate fails, or an upstream server can't be reached or does not answer
+    /// in time, the status is 500. A route may ask for 502 and 504 instead.
     pub const fn status(&self) -> u16 {
         match self {
             Refusal::BadRequest => 400,
@@ -214,8 +214,8 @@ impl Refusal {
         matches!(self, Refusal::QuotaExceeded { .. }) || self.status() == 500
     }
 
-    /// Whether riskgate refunds a call that it has charged before this refusal: riskgate failed, or
-    /// the rest of the body can't be forwarded.
+    /// Whether riskgate refunds a call that it has charged before this refusal: riskgate failed,
+    /// riskgate reached no server, or the rest of the body can't be forwarded.
     pub const fn refunds_call(&self) -> bool {
         matches!(
             self,
@@ -227,7 +227,8 @@ impl Refusal {
         )
     }
 
-    /// Whether riskgate refuses so only after it has read the whole head, and so knows the route.
+    /// Of the refusals that `downstream` makes: whether `downstream` makes this one only after it has
+    /// read the whole head, so that the route is known.
     pub const fn is_after_whole_head(&self) -> bool {
         matches!(self, Refusal::ContentTooLarge | Refusal::ExpectationFailed)
     }

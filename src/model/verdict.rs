@@ -54,16 +54,15 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A risk score, 0 to 100, higher is riskier. Three scores have a name, so that data, code and
-/// documents mean the same: *flagged*, *risky*, and the default of `block_score`.
+/// A risk score, 0 to 100, higher is riskier. Three thresholds have a name, so that data, code
+/// and documents mean the same: *flagged*, *risky*, and the default of `block_score`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Score(u8);
 
 impl Score {
     /// No risk known.
     pub const ZERO: Score = Score(0);
-    /// From this score on, a name is *flagged*: the measurements of recall and of false flags use
-    /// this score.
+    /// From this score on, a name is *flagged*.
     pub const MIN_FLAGGED: Score = Score(50);
     /// From this score on, an address or a name is *risky*: a check says `is_risky`.
     pub const MIN_RISKY: Score = Score(65);

@@ -1,7 +1,7 @@
 //! The certificate that a TLS server shows, and whether its clients trust it.
 //!
-//! Completes the handshake whatever the certificate is: a person wants to know the expiry of the
-//! certificate even if no client trusts it. Sends nothing after the handshake.
+//! Completes the handshake even if no client trusts the certificate, because a person wants to know
+//! the expiry of such a certificate. Sends nothing after the handshake.
 
 use std::io;
 use std::net::TcpStream;
@@ -31,7 +31,7 @@ pub struct ShownCertificate {
 /// Performs the TLS handshake with a server, and returns its certificate.
 ///
 /// # Errors
-/// If the handshake fails, or `server_name` is not a valid name.
+/// If the handshake fails, if `server_name` is not a valid name, or if no authority can be read.
 pub fn probe_certificate(
     mut stream: TcpStream,
     server_name: &str,

@@ -84,7 +84,7 @@ pub struct CertificateDescription {
 
 impl CertificateSet {
     /// Reads certificates and their keys. The first certificate is also the default. Returns `None`
-    /// if `files` is empty. If certificates are faulty, returns all their faults.
+    /// if `files` is empty. If certificates are faulty, returns a fault of each of them.
     pub fn load(
         files: &[CertificateFiles],
     ) -> Result<Option<CertificateSet>, Vec<CertificateFault>> {

@@ -8,7 +8,7 @@
 //! Nodes may share the buckets. Each node then admits by what it knows, and remembers what it took
 //! out of which bucket. The caller tells the other nodes, and learns from them how long a bucket
 //! needs until it is full again. Until nodes know of each other, they may overdraw a shared bucket.
-//! Then the excess has to be refilled first, so that no client exceeds its rate in the long run.
+//! Then the bucket has to refill the excess first.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -122,7 +122,7 @@ pub struct BucketCharge {
 /// The bucket of one client in one scope, as in the generic cell rate algorithm (ITU-T I.371).
 #[derive(Clone, Copy, Default)]
 struct Bucket {
-    /// The hash of client and scope.
+    /// See [`ClientRates::hash_owner`].
     owner: u64,
     /// When the bucket is full again, in nanoseconds since the creation of [`ClientRates`].
     full_at: u64,
@@ -142,7 +142,7 @@ impl ClientRates {
     /// Takes one request out of the client's bucket in each of these scopes, or out of none.
     ///
     /// # Errors
-    /// Returns the time until an empty bucket holds a request again.
+    /// Returns the time until the first empty bucket holds a request again.
     pub fn charge_request<S: Hash + fmt::Display>(
         &self,
         limits: &[(S, Rate)],
@@ -174,8 +174,8 @@ impl ClientRates {
         Ok(())
     }
 
-    /// Hashes what identifies a bucket: scope and client. If buckets are shared, also the rate,
-    /// because nodes that have another rate must not overdraw the bucket.
+    /// Hashes what identifies a bucket: scope and client. If buckets are shared, the rate identifies
+    /// a bucket as well, because nodes that have another rate must not overdraw the bucket.
     fn hash_owner(&self, scope: &impl Hash, rate: Rate, client: ClientPrefix) -> u64 {
         let shared_rate = self.sharing.as_ref().map(|_| (rate.burst, rate.refill_time));
         self.hasher.hash_one((scope, client, shared_rate))
@@ -200,13 +200,13 @@ impl ClientRates {
     /// Takes one request out of the bucket. Returns whether the bucket was full.
     ///
     /// # Errors
-    /// Returns the time until an empty bucket holds a request again.
+    /// Returns the time until the empty bucket holds a request again.
     fn take_one(&self, owner: u64, rate: Rate, now: u64) -> Result<bool, Duration> {
         let mut set = self.lock_set(owner);
         let bucket = find_or_replace(&mut set, owner);
         let full_at = if bucket.owner == owner { bucket.full_at } else { 0 };
         let refill_time = nanoseconds(rate.refill_time);
-        // If the rate was lowered, a client waits no longer than the new rate says.
+        // If the operator has shortened the refill time, the new one bounds how long a client waits.
         let full_at = full_at.clamp(now, now.saturating_add(self.max_until_full(rate)));
         let full_after = full_at.saturating_add(rate.nanoseconds_per_request());
         let left_until_full = full_after - now;
@@ -340,8 +340,8 @@ impl RateSharing {
     }
 }
 
-/// Returns the owner's bucket, or else the one that would be full soonest, for the caller to
-/// replace.
+/// Returns the owner's bucket, or else the bucket that would be full soonest. The caller may replace
+/// the latter.
 fn find_or_replace(set: &mut [Bucket; BUCKETS_PER_SET], owner: u64) -> &mut Bucket {
     let own = set.iter().position(|bucket| bucket.owner == owner);
     let at = own.or_else(|| (0..BUCKETS_PER_SET).min_by_key(|at| set[*at].full_at));

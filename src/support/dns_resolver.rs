@@ -27,7 +27,7 @@ pub type DnsResolver = Resolver<ScopedRuntime>;
 
 /// Where the resolvers are, and what applies to queries.
 pub struct ResolverSettings {
-    /// The resolvers, with the search list.
+    /// The resolvers. Those of the system have its search list.
     pub config: ResolverConfig,
     /// The options of queries.
     pub options: ResolverOpts,
@@ -58,7 +58,7 @@ impl ResolverSettings {
     /// Creates a client of the resolvers with these options.
     ///
     /// # Errors
-    /// If the options are of no use for the resolvers.
+    /// If the resolver library refuses the settings.
     pub fn build(&self, options: ResolverOpts) -> Result<DnsResolver, String> {
         let builder = Resolver::builder_with_config(self.config.clone(), self.runtime.clone());
         let resolver = builder.with_options(options).build();

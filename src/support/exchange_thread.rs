@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long such a thread waits between two turns.
+/// How long such a thread waits between two turns at most.
 pub const EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Tells a thread when to exchange with the store, and that the process ends.
@@ -24,17 +24,18 @@ struct Turns {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ThreadState {
-    /// It was not started, or has ended.
+    /// The thread was not started, or has ended.
     #[default]
     Absent,
     Running,
-    /// It exchanges once more, and ends.
+    /// The thread exchanges once more, and ends.
     Closing,
 }
 
 impl ExchangeThread {
-    /// Runs `exchange` at once, then after each [`EXCHANGE_INTERVAL`], and a last time when
-    /// [`ExchangeThread::close`] is called. Returns after that.
+    /// Runs `exchange` at once, then after each [`EXCHANGE_INTERVAL`], or earlier if
+    /// [`ExchangeThread::wait_until_exchanged`] is called. Runs it a last time when
+    /// [`ExchangeThread::close`] is called, and returns.
     pub fn run(&self, mut exchange: impl FnMut()) {
         exchange();
         while !self.wait_for_next_turn() {

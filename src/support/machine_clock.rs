@@ -1,9 +1,8 @@
 //! The clock of this machine as it is: anybody can set it, and it may jump.
 //!
-//! Only this file asks the system for this clock. What begins, ends or is deleted follows the
-//! believed time of `quota`, and never this clock. Two kinds of callers read this clock: those that
-//! show it to a person, and those that judge it. `tests/project/layers/clocks.rs` lists the
-//! callers.
+//! Only this file asks the system for this clock. In a gateway, what begins, ends or is deleted
+//! follows the believed time of `quota`, and never this clock. `tests/project/layers/clocks.rs`
+//! lists who reads this clock, and why.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -14,8 +14,8 @@ use rustix::process::{Resource, getrlimit};
 /// thread could end the process, or no thread could start.
 const BYTES_FOR_OTHER_THREADS: u64 = 16 << 20;
 
-/// How many times more addresses than bytes in use the allocator takes. Measured with 50,000 keys
-/// of a store, and rounded up: 85 MiB of addresses for 60 MiB.
+/// How much address space the allocator takes for each byte in use. Measured with 50,000 keys of a
+/// store, and rounded up: 85 MiB of addresses for 60 MiB.
 const ADDRESSES_PER_BYTE: u64 = 2;
 
 /// Where Linux shows the control groups.
@@ -25,10 +25,11 @@ const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 pub fn check_available(bytes: u64) -> io::Result<()> {
     let needed = bytes.saturating_mul(ADDRESSES_PER_BYTE).saturating_add(BYTES_FOR_OTHER_THREADS);
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-    // A reservation shows whether the limits of the process allow so much. Nothing is written to
-    // the reservation, so it takes only addresses. The allocator keeps these addresses for the
-    // calling thread. So nothing is reserved if a limit leaves enough addresses. If a limit leaves
-    // too few, the allocator may have kept enough from before.
+    // A reservation shows whether the limits of the process allow so much. riskgate writes nothing
+    // to the reservation, so the reservation takes only address space. But the allocator keeps this
+    // address space for the calling thread. So riskgate reserves nothing if a limit leaves enough
+    // address space. If a limit leaves too little, the allocator may have kept enough from before,
+    // and the reservation succeeds.
     let can_reserve = has_addresses(needed) || Vec::<u8>::new().try_reserve_exact(needed).is_ok();
     let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let free_in_groups = find_free_bytes(Path::new(CGROUP_ROOT), &own_groups);
@@ -44,7 +45,7 @@ pub fn check_available(bytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
-/// Whether the limits of the process leave this many bytes of addresses unused. False without a
+/// Whether the limits of the process leave this many bytes of address space unused. False without a
 /// limit: then a reservation takes nothing from other threads.
 fn has_addresses(needed: usize) -> bool {
     // With this setting, Linux grants no more than it can keep, whatever the limits of a process

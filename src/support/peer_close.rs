@@ -13,7 +13,7 @@ pub enum PeerClose {
     Open,
     /// The sending side, and perhaps the whole connection. The other side sends nothing more.
     SendingSide,
-    /// The connection: it was reset.
+    /// The connection: it was reset, or both sides have closed their sending sides.
     Reset,
 }
 

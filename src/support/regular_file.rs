@@ -1,8 +1,8 @@
 //! Reads files that operators and other programs put in place: only regular files, and only up to a
 //! maximum size. A FIFO or a device at the path never blocks the caller.
 //!
-//! This module also writes files atomically, and checks whether a file could be created. It does
-//! not interpret what it reads.
+//! This module also writes files atomically, locks files, and checks whether a file could be
+//! created. It does not know what the files mean.
 
 use std::fs::{File, FileType, OpenOptions, TryLockError};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -26,7 +26,7 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Why a file was not read. The message says what was found instead.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file does not exist or can't be read.
+    /// The file does not exist, can't be read, or is no text in UTF-8.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The path leads to something other than a regular file. The text names it: "a directory".
@@ -169,7 +169,8 @@ pub fn check_creatable(path: &Path) -> io::Result<()> {
 /// Locks a file, or a directory, that other processes lock too. Waits at most this long.
 ///
 /// # Errors
-/// With [`ErrorKind::TimedOut`] if another process holds the lock for longer.
+/// With [`ErrorKind::TimedOut`] if another process holds the lock for longer, or with the error of
+/// the system.
 pub fn lock_within(file: &File, max_wait: Duration) -> io::Result<()> {
     let deadline = Instant::now() + max_wait;
     loop {
@@ -208,10 +209,10 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Copies mode and owner of the file at `path` to the new file that will replace it, so that the
-/// same users can read it. If the owner can't be changed, the new file keeps its own. The mode is
-/// set only if it differs, because some file systems have one mode for all files and let nobody set
-/// it.
+/// Copies mode and owner of the file at `path`, if there is one, to the new file that will replace
+/// it. So the same users can read the new file. If the owner can't be changed, the new file keeps
+/// its own. The mode is set only if it differs, because some file systems have one mode for all
+/// files and let nobody set it.
 fn copy_owner_and_mode(path: &Path, file: &File) -> io::Result<()> {
     let Ok(before) = std::fs::metadata(path) else { return Ok(()) };
     let _ = std::os::unix::fs::fchown(file, Some(before.uid()), Some(before.gid()));
@@ -232,9 +233,9 @@ fn sync_dir(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a temporary file in the same directory and renames it to `path`, or to what it links to.
-/// A reader sees the old file or the new file, also after a power failure. If writing fails, the
-/// temporary file is removed.
+/// Writes a temporary file in the same directory, and renames it to `path`. If `path` is a symbolic
+/// link, replaces the file to which the link leads. A reader sees the old file or the new file, also
+/// after a power failure. If writing fails, the temporary file is removed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let target = follow_symlinks(path);
     let (path, folder) = (target.as_path(), parent_dir(&target));
@@ -256,7 +257,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Checks whether files can be created in a directory, by creating one, because permissions alone
 /// don't show it. The file has no name (`O_TMPFILE`), so that nothing is left behind. Kernels and
 /// file systems without such files answer with different errors. So after any error, the check
-/// creates a file with a name and removes it. Then the outcome of that counts.
+/// creates a file with a name, removes it, and returns the outcome of this second attempt.
 pub fn check_dir_writable(folder: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);

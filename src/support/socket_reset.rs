@@ -1,5 +1,5 @@
-//! Closes a connection with a TCP reset, so that the client does not take a truncated response for
-//! a complete one.
+//! Lets the close of a connection be a TCP reset, so that the client does not take a truncated
+//! response for a complete one.
 
 use std::net::TcpStream;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -23,7 +23,8 @@ pub fn is_reset_on_close(connection: RawFd) -> bool {
     connection.is_some_and(|c| matches!(SockRef::from(&c).linger(), Ok(Some(Duration::ZERO))))
 }
 
-/// Duplicates the descriptor, so that its number can't be reused for another connection meanwhile.
+/// Duplicates the descriptor. The duplicate stays that of this connection, even if the connection is
+/// closed meanwhile and another one gets the number of the original. `None` if the system refuses.
 #[allow(unsafe_code)]
 pub fn duplicate_fd(connection: RawFd) -> Option<OwnedFd> {
     // SAFETY: the caller, or Pingora, holds the connection open during this call, and the

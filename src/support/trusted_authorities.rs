@@ -1,8 +1,8 @@
 //! The authorities that outgoing HTTPS requests trust: the bundled ones, those of the system, and
 //! those in a file of the operator. A proxy that inspects TLS signs with an authority of its own.
 //!
-//! Feeds, traces and webhooks share this rule. The files are read whenever a client is created: for
-//! feeds and webhooks before each request, for traces once.
+//! Feeds, traces, webhooks and `riskgate doctor` share this rule. The files are read whenever a
+//! client is created.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub fn is_authority_unknown(error: &ureq::Error) -> bool {
 /// of the system that can't be read is left out, as if the system did not have it.
 ///
 /// # Errors
-/// If the operator's file can't be read or has no certificate.
+/// If the operator's file can't be read, has no certificate, or has a faulty one.
 pub fn read_trusted_authorities(
     authorities_file: Option<&Path>,
 ) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
