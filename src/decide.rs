@@ -16,7 +16,7 @@ mod sync;
 pub use self::condition::{Condition, ConditionFault, find_contradiction};
 pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts, MAX_COUNT};
 pub use self::inbox::{CanonicalInbox, InboxRules, canonical_address_text};
-pub use self::pseudonymizer::{InboxSecret, MIN_SECRET_BYTES, Pseudonymizer, Scope};
+pub use self::pseudonymizer::{InboxSecret, MIN_SECRET_BYTES, Pseudonymizer, SignUpScope};
 pub use self::rules::{Action, Decision, DecisionRule, ScorePolicy, decide, decide_strictest};
 pub use self::sign_ups::SignUpCounter;
 pub use self::sync::{SignUpSync, delete_expired_sign_ups};

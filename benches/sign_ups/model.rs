@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use riskgate::config::{Config, ConfigFile, ConfigSources};
 use riskgate::decide::{
-    Action, DecisionRule, InboxSecret, Scope, ScorePolicy, SignUpCounter, decide,
+    Action, DecisionRule, InboxSecret, ScorePolicy, SignUpCounter, SignUpScope, decide,
 };
 use riskgate::gate::address_facts::facts_of_address;
 use riskgate::model::email::EmailAddress;
@@ -43,7 +43,7 @@ impl Model {
         let address = EmailAddress::parse(&form.email).expect("an address");
         let lookup = self.table.lookup(address.domain(), form.at);
         let started = Instant::now();
-        let (client, scope) = (Some(form.client), Scope::Deployment);
+        let (client, scope) = (Some(form.client), SignUpScope::Deployment);
         let sign_up = self.sign_ups.make_sign_up(
             &address,
             client,

@@ -8,7 +8,7 @@ use crate::keys::{KeyRing, RingError, locate_plan_fault};
 use crate::management::read_present_time;
 use crate::process::server::{StartupInputs, check_log_limits_and_upstreams, check_runtime_dir};
 use crate::store::{RingRows, Store, StoreError};
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 
 pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let inputs = StartupInputs::read(&args.config_sources()).map_err(CommandFailure::config)?;
@@ -48,8 +48,8 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         "{from}: good; store {}, table {} with {}, {}",
         options.shown_address(),
         inputs.table.version(),
-        Counted(inputs.table.row_count(), "row"),
-        Counted(rows.keys.len() + inputs.declared_keys.len(), "key"),
+        CountedNoun(inputs.table.row_count(), "row"),
+        CountedNoun(rows.keys.len() + inputs.declared_keys.len(), "key"),
     ));
     if is_store_missing {
         print_message(format!(

@@ -24,7 +24,7 @@ use crate::management::{
 };
 use crate::model::month::format_rfc3339;
 use crate::store::{KeyRow, Store, StoreError};
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -240,7 +240,7 @@ fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure
     let keys = ImportedKeys::read(&config.reloadable, file)?;
     let ids =
         import_keys(&mut open_store(config)?, &config.reloadable, &find_command_author(), keys)?;
-    print_change(&format!("{} imported", Counted(ids.len(), "key")), &json!(ids), json)
+    print_change(&format!("{} imported", CountedNoun(ids.len(), "key")), &json!(ids), json)
 }
 
 /// Prints what the command has changed: `done` in words, or `result` as JSON.

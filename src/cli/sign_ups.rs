@@ -17,7 +17,7 @@ use crate::management::{SignUpOwner, delete_sign_ups, find_sign_ups, read_declar
 use crate::model::email::EmailAddress;
 use crate::model::month::format_rfc3339;
 use crate::store::{FoundSignUps, Store};
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 
 #[derive(Debug, Subcommand)]
 pub enum SignUpsCommand {
@@ -55,7 +55,7 @@ pub fn run(command: &SignUpsCommand) -> Result<(), CommandFailure> {
             let deleted = with_owner(&mut store, &config, &address, |store, owner| {
                 delete_sign_ups(store, &author, owner)
             })?;
-            let done = format!("{} of this inbox deleted", Counted(deleted, "sign-up"));
+            let done = format!("{} of this inbox deleted", CountedNoun(deleted, "sign-up"));
             let result = match args.json {
                 true => format!("{}\n", json!({ "sign_ups": deleted })),
                 false => format!("{done}; running gateways forget them within two seconds\n"),
@@ -95,7 +95,7 @@ fn render_found(found: &FoundSignUps, json: bool) -> String {
             json!({ "sign_ups": count, "first": time(first), "last": time(last) })
         );
     }
-    let count = Counted(found.count, "sign-up");
+    let count = CountedNoun(found.count, "sign-up");
     match times {
         Some((first, last)) => format!(
             "{count} of this inbox, from {} to {}\n",

@@ -22,7 +22,7 @@ use super::failure::{CommandFailure, EXIT_CONFIG};
 use super::lookup_sources::LookupSources;
 use super::output::{print_result, print_result_of_change};
 use crate::model::month::format_rfc3339;
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::{OverrideAction, Table, TableFault, TableFaults, TableLocation};
 
@@ -210,7 +210,7 @@ fn build(source: PathBuf, output: &Path, force: bool, json: bool) -> Result<(), 
     }
     table.write_to(output)?;
     let (rows, version) = (table.row_count(), table.version());
-    let done = format!("{}: {}, version {version}", output.display(), Counted(rows, "row"));
+    let done = format!("{}: {}, version {version}", output.display(), CountedNoun(rows, "row"));
     let object = json!({ "file": output, "rows": rows, "version": version });
     let result = if json { format!("{object}\n") } else { format!("{done}\n") };
     print_result_of_change(&done, result)

@@ -1,22 +1,23 @@
 //! What people know from other servers, and what riskgate has in its place.
 //!
-//! Only names that are near to no setting of riskgate are here; `hints` has the near ones.
+//! `hints` finds the settings of riskgate whose names are near to a name.
 
 /// Names of settings and sections that riskgate does not have.
 pub struct Counterpart {
-    /// The section in which the names have this meaning, or [`HEADERS`]; empty: anywhere.
+    /// The section in which the names have this meaning, or [`SECTION_NAMES`]; empty: anywhere.
     section: &'static str,
     /// The names. If `section` is empty, a name whose first word is one of them counts too. An
     /// empty list means every name for which nothing else has a hint.
     names: &'static [&'static str],
     /// What to write, or why nothing is to be written.
     pub hint: &'static str,
-    /// The setting that a person meant by such a name; riskgate does not report it as missing then.
+    /// The setting that a person meant by such a name; empty if none. riskgate then does not report
+    /// this setting as missing.
     pub setting: &'static str,
 }
 
 /// The `section` of entries whose names are names of sections.
-pub const HEADERS: &str = "[]";
+pub const SECTION_NAMES: &str = "[]";
 
 const fn in_section(
     section: &'static str,
@@ -141,7 +142,6 @@ const COUNTERPARTS: [Counterpart; 66] = [
         &["timeout", "time", "wait", "max", "period"],
         "write grace = \"30s\", the time for requests in flight, or delay, the time before it",
     ),
-    // The names of sections.
     in_section(
         "upstream",
         &["allow_http", "http", "scheme", "protocol", "plain", "https_only"],
@@ -262,30 +262,35 @@ const COUNTERPARTS: [Counterpart; 66] = [
         &["score", "risk_score", "min_score", "max_score", "domain", "reason", "threshold"],
         "write it as a condition: if = [\"risk_score >= 70\"]",
     ),
+    // The names of sections.
     in_section(
-        HEADERS,
+        SECTION_NAMES,
         &["frontend", "frontends", "entrypoints", "listeners", "listener", "http"],
         "write [listen]",
     ),
     in_section(
-        HEADERS,
+        SECTION_NAMES,
         &["routes", "route", "locations", "location", "routers", "paths"],
         "write [[upstream.route]]",
     ),
     in_section(
-        HEADERS,
+        SECTION_NAMES,
         &["upstreams", "services", "service", "clusters", "pools", "backends"],
         "write [upstream] and servers = [\"127.0.0.1:9000\"]: there is one group of servers",
     ),
     in_section(
-        HEADERS,
+        SECTION_NAMES,
         &["key"],
         "write [[key]] into a file of its own, and name the file here: [keys] and file = \
          \"keys.toml\"",
     ),
-    in_section(HEADERS, &["plan"], "write a line for each plan below [plans], such as pro = 10000"),
     in_section(
-        HEADERS,
+        SECTION_NAMES,
+        &["plan"],
+        "write a line for each plan below [plans], such as pro = 10000",
+    ),
+    in_section(
+        SECTION_NAMES,
         &["accounts", "account", "users", "consumers", "consumer", "tenants", "customers"],
         "the store has the accounts; `riskgate keys create --account NAME --plan PLAN` makes one",
     ),

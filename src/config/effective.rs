@@ -180,8 +180,8 @@ fn describe_change(old: &ShownValue, new: &ShownValue) -> Option<String> {
     Some(if old == new { "changed".to_owned() } else { format!("{old} → {new}") })
 }
 
-/// The first 16 bits of the SHA-256 of a secret, in hex. The audit shows by them that a secret has
-/// changed. They are too few to find the secret by guesses.
+/// The first 16 bits of the SHA-256 of a secret, in hex. riskgate compares them to tell the audit
+/// that a secret has changed. They are too few to find the secret by guesses.
 pub fn fingerprint_secret(secret: &[u8]) -> String {
     let [first, second, ..] = sha256(secret);
     format!("{first:02x}{second:02x}")

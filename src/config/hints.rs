@@ -161,7 +161,7 @@ const OTHER_NAMES: [(&str, &[&str]); 147] = [
     ("readonly", &["read"]),
 ];
 
-/// Returns the one of `known` that `name` is surely meant for.
+/// Returns the one of `known` that `name` is probably meant for; `None` if none is near enough.
 pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let folded = name.to_ascii_lowercase().replace('-', "_");
     let others = OTHER_NAMES.iter().find(|(other, _)| *other == folded).map(|(_, own)| *own);
@@ -211,7 +211,8 @@ fn nearest_by_words<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     }
 }
 
-/// Returns the word of `expected` that a faulty text was surely meant for, if `is_valid` takes it.
+/// Returns the word of `expected` that a faulty text was probably meant for, if `is_valid` takes
+/// it.
 pub fn nearest_word(
     found: &str,
     expected: &str,
@@ -225,7 +226,7 @@ pub fn nearest_word(
     nearest_name(found, words).map(str::to_owned)
 }
 
-/// The units that a hint assumes for a number without a unit.
+/// How a hint reads the unit of a number, or a number without a unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
     /// What a `k` behind a number stands for.

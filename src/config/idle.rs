@@ -81,7 +81,7 @@ impl Settings {
             };
             let mut keys: Vec<String> =
                 self.values.keys().filter(|it| is_idle(it)).cloned().collect();
-            keys.retain(|key| !self.is_default(key));
+            keys.retain(|key| !self.is_unset_or_default(key));
             if let Value(needed) | True(needed) = need {
                 keys.retain(|key| key != needed);
             }
@@ -138,9 +138,9 @@ impl Settings {
         text.is_some_and(|text| text.is_none_or(|text| StoreUrl::parse(text).is_err()))
     }
 
-    /// Whether the value of a setting changes nothing: it is missing, empty or the default, or
-    /// riskgate does not know the setting.
-    fn is_default(&self, key: &str) -> bool {
+    /// Whether a setting changes nothing: it is missing, empty or has the default, or riskgate does
+    /// not know the setting.
+    fn is_unset_or_default(&self, key: &str) -> bool {
         let Some(setting) = self.values.get(key) else { return true };
         let description = self.descriptions.iter().find(|it| it.key == key);
         let is_empty = setting.raw.as_text() == Some("");

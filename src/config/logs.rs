@@ -29,7 +29,7 @@ impl Settings {
         }
     }
 
-    /// Reads the form of the access log.
+    /// Reads whether requests are logged, and in which form.
     pub fn read_access_log_options(&mut self) -> AccessLogOptions {
         let is_enabled = self.read_boolean("log.access", true);
         let format = match self.read_choice("log.format", &["json", "logfmt"]) {

@@ -17,7 +17,8 @@ pub enum RawValue {
     /// A fraction, which no setting accepts. A hint is made from it.
     Fraction(f64),
     List(Vec<RawValue>),
-    /// Text of the environment or a flag, which can be converted to any type.
+    /// Text of the environment, of a flag or of a file of a secret, which can be converted to any
+    /// type.
     Untyped(String),
     /// A text with a variable, which another program would replace. No setting accepts it.
     Variable(String),

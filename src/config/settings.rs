@@ -1,7 +1,8 @@
 //! Typed access to settings.
 //!
-//! Owns types, ranges and the wording of faults, but not the meaning of any setting. Reading goes
-//! on after a faulty setting, so that one start reports all faults.
+//! Owns the types of settings and the wording of most faults. The other files of `config` say what
+//! each setting means. Reading goes on after a faulty setting, so that one start reports all
+//! faults.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +35,7 @@ const USUAL_ADDRESSES: [(&str, &str); 4] = [
 ];
 /// Switches, each with the setting that is probably meant if somebody gives the switch another
 /// value than true or false.
-const COMPANIONS: [(&str, &str); 3] =
+const MEANT_SETTING_OF_SWITCH: [(&str, &str); 3] =
     [("log.access", "path"), ("dns.learn", "resolvers"), ("upstream.tls", "tls_ca")];
 
 /// A value and its location: the file and line, the file of a secret, the variable, or `command
@@ -43,7 +44,7 @@ const COMPANIONS: [(&str, &str); 3] =
 pub struct RawSetting {
     pub raw: RawValue,
     pub location: String,
-    /// The place in the text of the file, if it is from there.
+    /// The place in the text of the config file; `None` if the value is from elsewhere.
     pub span: Option<SettingSpan>,
     pub is_from_file: bool,
     /// Whether the value is from the environment or the command line of the process, or from a file
@@ -93,8 +94,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns where the setting is from: the file and line, the variable or the command line.
-    /// `config` if the setting is not set.
+    /// Returns the location of a setting, as [`RawSetting`] has it; `config` if the setting is not
+    /// set.
     pub fn location_of(&self, key: &str) -> String {
         self.values.get(key).map_or("config".to_owned(), |setting| setting.location.clone())
     }
@@ -126,8 +127,8 @@ impl Settings {
         self.report_at_value(key, "…", &format!("expected {expected}, but found {found}"), None);
     }
 
-    /// Reports that other settings require `expected` here: at the value, if the setting has one,
-    /// else at its section.
+    /// Reports that `expected` is required here: at the value, if the setting has one, else at its
+    /// section.
     pub fn report_required(&mut self, key: &str, expected: &str) {
         self.report_required_with_hint(key, expected, None);
     }
@@ -507,7 +508,8 @@ impl Settings {
     }
 
     /// Returns the path at which earlier versions wrote a file by default: in the working
-    /// directory, if the file is only there, or else beside the config. The file need not exist.
+    /// directory, if the file is only there, or else in the folder of default paths. The file need
+    /// not exist.
     pub fn find_file_of_earlier_versions(&self, default: &str) -> PathBuf {
         let present = self.base_folders.of_defaults.join(default);
         match std::path::absolute(default) {
@@ -638,7 +640,7 @@ impl Settings {
 
     /// Returns what to write if a setting that is true or false has the value of another one.
     fn hint_for_switch(&self, key: &str) -> Option<String> {
-        let (_, other) = COMPANIONS.iter().find(|(switch, _)| *switch == key)?;
+        let (_, other) = MEANT_SETTING_OF_SWITCH.iter().find(|(switch, _)| *switch == key)?;
         let raw = &self.values.get(key)?.raw;
         let name = key.rsplit('.').next().unwrap_or_default();
         let value = match (raw, raw.as_text()) {

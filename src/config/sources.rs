@@ -110,7 +110,7 @@ impl Settings {
     }
 
     /// Reads `RISKGATE__SECTION__KEY` variables, which override the file. Warns of other variables
-    /// that were surely meant for riskgate.
+    /// that were probably meant for riskgate.
     pub fn read_environment(&mut self, variables: impl Iterator<Item = (OsString, OsString)>) {
         for (name, value) in variables {
             if !name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes()) {

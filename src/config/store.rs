@@ -45,12 +45,12 @@ impl StoreOptions {
     /// The absolute paths of an SQLite file, each as `sqlite:PATH`: the path as written, and for
     /// each folder in it, the path with the symbolic links up to this folder resolved.
     ///
-    /// The same spelling always has one of these in common with its earlier self, whatever somebody
-    /// has moved or replaced. Two spellings that differ only by links to folders have one in common
-    /// while nothing was moved. A link that is the file itself is not resolved.
+    /// The path as written stays the same, whatever somebody has moved or replaced. While nothing
+    /// was moved, two spellings that differ only by links to folders have one of these paths in
+    /// common. A link that is the file itself is not resolved.
     ///
-    /// A server has no such path. If a server lost its store, an operator may make a new one there
-    /// for gateways that start later.
+    /// Empty for a server, because an operator may make a new store on a server that has lost its
+    /// store.
     pub fn file_addresses(&self) -> Vec<String> {
         let StoreUrl::Sqlite(path) = &self.url else { return Vec::new() };
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());

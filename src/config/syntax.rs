@@ -1,8 +1,8 @@
 //! Faults of the syntax of TOML: what was meant, as far as one line tells.
 //!
 //! A fault shows a line only if no part of the line can be a secret: a header of a section, a
-//! setting that is no secret, or a block between braces. Of any other line, a fault shows at most
-//! the name of the setting.
+//! setting that is no secret, texts of a list, or a block between braces. Of any other line, a
+//! fault shows at most the name of the setting and the kinds of quotes.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::unknown_keys::{header_of_known, known_keys, meant_setting_of_variable
 use super::variables::ENV_PREFIX;
 
 /// How the message of the parser begins if a setting or a section stands twice.
-const DUPLICATE: &str = "duplicate key";
+const DUPLICATE_KEY_MESSAGE: &str = "duplicate key";
 /// What to write in place of the blocks of other servers.
 const SECTIONS_AND_SETTINGS: &str = "write sections and settings: [listen] and http = \"0.0.0.0:8080\", [upstream] and \
      servers = [\"127.0.0.1:9000\"]";
@@ -153,7 +153,7 @@ impl ConfigText {
             other.starts_with('[') && other.trim().trim_matches(['[', ']', ' ']) == section
         });
         let first = earlier.next();
-        let is_double = message.starts_with(DUPLICATE);
+        let is_double = message.starts_with(DUPLICATE_KEY_MESSAGE);
         let hint = match (&right, first) {
             (Some(right), _) if section == "admin.token" && is_double && written == right => {
                 Some("write either token below [admin], or [[admin.token]] for each token".into())
@@ -263,7 +263,9 @@ impl<'t> FaultyLine<'t> {
     }
 
     fn find_fault(&self, message: &str, first_line_of: impl Fn(&str) -> Option<usize>) -> Finding {
-        if let Some(first) = first_line_of(self.name).filter(|_| message.starts_with(DUPLICATE)) {
+        if let Some(first) =
+            first_line_of(self.name).filter(|_| message.starts_with(DUPLICATE_KEY_MESSAGE))
+        {
             let found = format!("{} again, first in line {first}", self.name);
             return Finding { found: Some(found), ..Finding::default() };
         }

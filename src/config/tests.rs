@@ -1,7 +1,7 @@
 use super::description::{SettingDescription, SettingKind, toml_text};
 use super::settings::Settings;
 use super::*;
-use crate::decide::{InboxSecret, Pseudonymizer, Scope};
+use crate::decide::{InboxSecret, Pseudonymizer, SignUpScope};
 use crate::store::MonthlyLimit;
 
 fn read_config_text(text: &str) -> Result<Config, Vec<String>> {
@@ -1014,7 +1014,7 @@ fn a_file_of_the_inbox_secret_loses_one_line_end_and_no_other_byte() {
         let config = read_config_text(&format!("[inbox]\nsecret_file = {path:?}\n"));
         config.map(|config| config.startup.inbox_secret.map(|it| Pseudonymizer::new(&it)))
     };
-    let id = |key: &Pseudonymizer| key.address_pseudonym("jane@a.test", Scope::Deployment);
+    let id = |key: &Pseudonymizer| key.address_pseudonym("jane@a.test", SignUpScope::Deployment);
     let random = [0x20; 32];
     let expected = Pseudonymizer::new(&InboxSecret::new(&random).unwrap());
     for end in ["", "\n", "\r\n"] {

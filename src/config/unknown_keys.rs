@@ -1,9 +1,9 @@
-//! Reports settings and sections that riskgate does not know, with the ones that were surely meant.
+//! Reports settings and sections that riskgate does not know, each with what was probably meant.
 
 use std::collections::BTreeSet;
 
 use super::Config;
-use super::counterparts::{HEADERS, find_counterpart, find_in_section};
+use super::counterparts::{SECTION_NAMES, find_counterpart, find_in_section};
 use super::description::{is_index, without_indexes};
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
@@ -102,7 +102,7 @@ impl Settings {
         for section in sections {
             let name = without_indexes(&section);
             let hint = match (self.is_only_implied(&section), self.is_without_header(&section)) {
-                (true, _) if find_in_section(HEADERS, &name).is_none() => {
+                (true, _) if find_in_section(SECTION_NAMES, &name).is_none() => {
                     format!("write {} above it", header(&name))
                 }
                 (false, true) if known.contains(&name) => {
@@ -220,7 +220,7 @@ fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
 
 fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
     let name = without_indexes(section);
-    if let Some(counterpart) = find_in_section(HEADERS, &name) {
+    if let Some(counterpart) = find_in_section(SECTION_NAMES, &name) {
         return counterpart.hint.to_owned();
     }
     let sections: BTreeSet<&str> =

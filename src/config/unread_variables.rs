@@ -13,7 +13,7 @@ const TOLERATED_NAMES: [&str; 5] = ["config", "key", "url", "binary", "home"];
 const OTHER_VARIABLE_PREFIXES: [&str; 3] = ["test_", "service_", "port_"];
 
 impl Settings {
-    /// Warns of a variable that was surely meant for riskgate, which does not read it.
+    /// Warns of a variable that was probably meant for riskgate, which does not read it.
     pub fn warn_of_unread_variable(&mut self, name: &str, value: &str) {
         self.warnings.extend(find_warning(name, value).map(ConfigFault::new));
     }

@@ -27,23 +27,23 @@ const FOREIGN_FACT_NAMES: [(&[&str], &str); 4] = [
     (&["client", "ip", "inbox"], "a count, such as client_accounts_1h or inbox_accounts_30d"),
 ];
 
-const NO_PATTERNS: &str = "== or in, with whole names: rules have no patterns";
+const NO_PATTERNS_HINT: &str = "== or in, with whole names: rules have no patterns";
 /// Operators of other languages, each with what to write instead.
 const FOREIGN_OPERATORS: [(&str, &str); 36] = [
-    ("contains", NO_PATTERNS),
-    ("like", NO_PATTERNS),
-    ("matches", NO_PATTERNS),
-    ("startswith", NO_PATTERNS),
-    ("starts_with", NO_PATTERNS),
-    ("endswith", NO_PATTERNS),
-    ("ends_with", NO_PATTERNS),
-    ("ends with", NO_PATTERNS),
-    ("starts with", NO_PATTERNS),
-    ("ends", NO_PATTERNS),
-    ("starts", NO_PATTERNS),
-    ("regex", NO_PATTERNS),
-    ("~", NO_PATTERNS),
-    ("=~", NO_PATTERNS),
+    ("contains", NO_PATTERNS_HINT),
+    ("like", NO_PATTERNS_HINT),
+    ("matches", NO_PATTERNS_HINT),
+    ("startswith", NO_PATTERNS_HINT),
+    ("starts_with", NO_PATTERNS_HINT),
+    ("endswith", NO_PATTERNS_HINT),
+    ("ends_with", NO_PATTERNS_HINT),
+    ("ends with", NO_PATTERNS_HINT),
+    ("starts with", NO_PATTERNS_HINT),
+    ("ends", NO_PATTERNS_HINT),
+    ("starts", NO_PATTERNS_HINT),
+    ("regex", NO_PATTERNS_HINT),
+    ("~", NO_PATTERNS_HINT),
+    ("=~", NO_PATTERNS_HINT),
     ("=", "=="),
     ("===", "=="),
     ("is", "=="),
@@ -688,7 +688,7 @@ mod tests {
             ("reason includes [safe]", "includes", None),
             ("reason innermost [safe]", "innermost", None),
             ("risk_score <<= 3", "<<=", None),
-            ("domain =~ a.com", "=~", Some(NO_PATTERNS)),
+            ("domain =~ a.com", "=~", Some(NO_PATTERNS_HINT)),
             ("risk_score [3]", "[3]", None),
             ("risk_score 3", "3", None),
         ] {

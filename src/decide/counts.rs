@@ -2,10 +2,10 @@
 //!
 //! A *set* has an owner (an inbox, a domain or a network) and members (addresses or inboxes). A
 //! count is the number of members of a set that were seen within a time. A count is exact up to
-//! [`MAX_COUNT`], unless members were forgotten. A set keeps the members that were seen last, at most one more than a count can reach,
-//! so that a busy domain takes no place from others. All sets of one kind are in a fixed number of
-//! parts of a fixed size. A full part forgets the member that was not seen for longest. So a count
-//! may be too low, but never too high.
+//! [`MAX_COUNT`], unless members were forgotten. A set keeps the members that were seen last, at
+//! most one more than a count can reach, so that a busy domain takes no place from others. All sets
+//! of one kind are in a fixed number of parts of a fixed size. A full part forgets the member that
+//! was not seen for longest. So a count may be too low, but never too high.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;

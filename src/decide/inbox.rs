@@ -11,7 +11,7 @@ use crate::model::domain::Domain;
 use crate::model::email::EmailAddress;
 
 /// The providers' rules of this release.
-const BUILT_IN: &str = include_str!("../../data/inbox-rules.csv");
+const BUILT_IN_RULES_CSV: &str = include_str!("../../data/inbox-rules.csv");
 /// The first line of the file that is no comment.
 const HEADER: &str = "domain,inbox_domain,folds,source";
 
@@ -39,8 +39,8 @@ enum Fold {
     Plus,
     /// A hyphen and the text behind it don't count.
     HyphenTag,
-    /// The text behind a hyphen does not count, but the hyphen does: the text before the hyphen is a
-    /// name of its own, and no plain local part.
+    /// The text behind a hyphen does not count, but the hyphen does: the text before the hyphen is
+    /// a name of its own, and no plain local part.
     HyphenBase,
     /// The label before the domain names the mailbox, and the local part does not count.
     Subdomain,
@@ -116,7 +116,7 @@ impl InboxRules {
     /// # Errors
     /// Returns the first fault of the list. A test shows that the list has no fault.
     pub fn built_in() -> Result<InboxRules, String> {
-        InboxRules::parse(BUILT_IN)
+        InboxRules::parse(BUILT_IN_RULES_CSV)
     }
 
     /// Parses lines of `domain,inbox_domain,folds,source`. Lines that begin with `#` are comments.
@@ -341,7 +341,8 @@ mod tests {
 
     /// A domain for each row, and a domain without a row.
     fn listed_domains() -> Vec<String> {
-        let rows = BUILT_IN.lines().filter(|line| !line.starts_with('#') && *line != HEADER);
+        let rows =
+            BUILT_IN_RULES_CSV.lines().filter(|line| !line.starts_with('#') && *line != HEADER);
         let names = rows.filter_map(|line| line.split(',').next());
         names.map(|name| name.replace('*', "a-b")).chain(["example.com".to_owned()]).collect()
     }

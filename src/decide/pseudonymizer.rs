@@ -23,7 +23,7 @@ pub struct Pseudonymizer(Hmac<Sha256>);
 
 /// Whose sign-ups are counted together; `decide.scope` in the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope<'a> {
+pub enum SignUpScope<'a> {
     /// All sign-ups.
     Deployment,
     /// The sign-ups of this account.
@@ -60,43 +60,43 @@ impl Pseudonymizer {
 
     /// The id of an inbox. In the scope of the deployment, the id is made of the inbox's text
     /// alone, so that operators can compute the ids of the users that they have.
-    pub fn inbox_id(&self, inbox: &CanonicalInbox, scope: Scope<'_>) -> Pseudonym {
+    pub fn inbox_id(&self, inbox: &CanonicalInbox, scope: SignUpScope<'_>) -> Pseudonym {
         self.pseudonym("", inbox.as_str().as_bytes(), scope)
     }
 
     /// A text that two nodes have in common if and only if they make the same ids.
     pub fn inbox_id_mark(&self, ids_are_by_account: bool) -> String {
         let scope = if ids_are_by_account { "account" } else { "deployment" };
-        self.pseudonym("ids", scope.as_bytes(), Scope::Deployment).to_string()
+        self.pseudonym("ids", scope.as_bytes(), SignUpScope::Deployment).to_string()
     }
 
     /// The pseudonym of an address. `text` is that of
     /// [`canonical_address_text`](super::canonical_address_text).
-    pub fn address_pseudonym(&self, text: &str, scope: Scope<'_>) -> Pseudonym {
+    pub fn address_pseudonym(&self, text: &str, scope: SignUpScope<'_>) -> Pseudonym {
         self.pseudonym("address", text.as_bytes(), scope)
     }
 
     /// The pseudonym of a registrable domain.
-    pub fn domain_pseudonym(&self, registrable_name: &str, scope: Scope<'_>) -> Pseudonym {
+    pub fn domain_pseudonym(&self, registrable_name: &str, scope: SignUpScope<'_>) -> Pseudonym {
         self.pseudonym("domain", registrable_name.as_bytes(), scope)
     }
 
     /// The pseudonym of a client's network.
-    pub fn network_pseudonym(&self, network: SignUpNetwork, scope: Scope<'_>) -> Pseudonym {
+    pub fn network_pseudonym(&self, network: SignUpNetwork, scope: SignUpScope<'_>) -> Pseudonym {
         self.pseudonym("client", network.as_bytes(), scope)
     }
 
     /// The pseudonym of the bucket of a client's rate.
     pub fn rate_bucket_pseudonym(&self, name: &str) -> Pseudonym {
-        self.pseudonym("rate", name.as_bytes(), Scope::Deployment)
+        self.pseudonym("rate", name.as_bytes(), SignUpScope::Deployment)
     }
 
     /// Computes the HMAC of scope, kind and value, with a NUL behind the account and the kind. No
     /// address, domain or name of an account has a NUL, so values of different kinds or scopes
     /// never give the same input.
-    fn pseudonym(&self, kind: &str, value: &[u8], scope: Scope<'_>) -> Pseudonym {
+    fn pseudonym(&self, kind: &str, value: &[u8], scope: SignUpScope<'_>) -> Pseudonym {
         let mut hmac = self.0.clone();
-        if let Scope::Account(account) = scope {
+        if let SignUpScope::Account(account) = scope {
             hmac.update(b"account\0");
             hmac.update(account.as_bytes());
             hmac.update(b"\0");

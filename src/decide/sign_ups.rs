@@ -8,13 +8,13 @@ use crate::model::believed_time::MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS;
 use crate::model::email::EmailAddress;
 use crate::model::network::SignUpNetwork;
 use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry, apply_deletions};
-use crate::support::exchange_thread::ExchangeThread;
+use crate::support::exchange_thread::StoreExchangeThread;
 use crate::support::snapshot::SnapshotCell;
 
 use super::counts::SignUpCounts;
 use super::facts::CountFacts;
 use super::inbox::{InboxRules, canonical_address_text};
-use super::pseudonymizer::{InboxSecret, Pseudonymizer, Scope};
+use super::pseudonymizer::{InboxSecret, Pseudonymizer, SignUpScope};
 
 /// The most sign-ups that wait to be written to the store. While the store is down, further
 /// sign-ups count on this node only.
@@ -30,7 +30,7 @@ pub struct SignUpCounter {
     is_loaded: AtomicBool,
     /// The sign-ups that are not in the store yet.
     unsaved: Mutex<Vec<SignUp>>,
-    exchange_thread: ExchangeThread,
+    exchange_thread: StoreExchangeThread,
 }
 
 impl SignUpCounter {
@@ -46,7 +46,7 @@ impl SignUpCounter {
             counts: SignUpCounts::new(),
             is_loaded: AtomicBool::new(false),
             unsaved: Mutex::new(Vec::new()),
-            exchange_thread: ExchangeThread::default(),
+            exchange_thread: StoreExchangeThread::default(),
         })
     }
 
@@ -88,7 +88,7 @@ impl SignUpCounter {
         address: &EmailAddress,
         client: Option<IpAddr>,
         counts_domain: bool,
-        scope: Scope<'_>,
+        scope: SignUpScope<'_>,
         at: i64,
     ) -> Option<SignUp> {
         let pseudonymizer = self.pseudonymizer.peek();
@@ -162,7 +162,7 @@ impl SignUpCounter {
     }
 
     /// The thread that exchanges sign-ups with the store.
-    pub fn exchange_thread(&self) -> &ExchangeThread {
+    pub fn exchange_thread(&self) -> &StoreExchangeThread {
         &self.exchange_thread
     }
 

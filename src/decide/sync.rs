@@ -13,8 +13,8 @@ use crate::store::{SignUpCursor, Store, StoreError, StoredInboxSecret};
 /// another node writes the older secret back within this time.
 const NEW_SECRET_DELAY: Duration = Duration::from_secs(3);
 
-/// Writes this node's sign-ups to the store, and reads those of other nodes. Shares the inbox secret
-/// through the store, unless a file has it.
+/// Writes this node's sign-ups to the store, and reads those of other nodes. Shares the inbox
+/// secret through the store, unless a file has it.
 pub struct SignUpSync {
     cursor: SignUpCursor,
     new_secret_delay: Duration,
@@ -38,8 +38,8 @@ enum KnownSecret {
 
 impl SignUpSync {
     /// A store without a secret gets these random bytes. `None` if the secret is in a file: the
-    /// store then gets no secret. `is_on_server` says that the store is on a server, which may lose its
-    /// data while nodes run.
+    /// store then gets no secret. `is_on_server` says that the store is on a server, which may lose
+    /// its data while nodes run.
     pub fn new(random_bytes: Option<[u8; 32]>, is_on_server: bool) -> SignUpSync {
         let nothing = |random_bytes| KnownSecret::NotRead { random_bytes };
         let secret = random_bytes.map_or(KnownSecret::OfFile, nothing);

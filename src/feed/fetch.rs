@@ -1,7 +1,7 @@
 //! Fetches a list over HTTPS, over HTTP from this machine, or from a file.
 //!
-//! Owns the maximum time of a fetch, and refuses a list over the size that its feed allows. Verifies
-//! a list's digest and signature. This module stores nothing and does not check the names.
+//! Owns the maximum time of a fetch, and refuses a list over the size that its feed allows.
+//! Verifies a list's digest and signature. This module stores nothing and does not check the names.
 
 use std::fmt;
 use std::io::Read;

@@ -14,8 +14,8 @@ use crate::support::regular_file::{lock_within, parent_dir, read_regular_text, w
 use crate::table::FeedList;
 
 /// The number of accepted lists whose digests riskgate keeps. If a server serves one of these lists
-/// again after a newer list, riskgate rejects the update, unless the newer list is old or the update
-/// is forced.
+/// again after a newer list, riskgate rejects the update, unless the newer list is old or the
+/// update is forced.
 const MAX_KEPT_DIGESTS: usize = 100;
 /// The largest file of a state, in bytes.
 const MAX_STATE_BYTES: u64 = 1 << 20;

@@ -24,7 +24,7 @@ pub enum UpdateOutcome {
 
 /// How a fetched list is compared with the last good list.
 #[derive(Clone, Copy)]
-enum Comparison {
+enum ComparisonMode {
     /// The last good list came from another source. No name of it is kept.
     OtherSource,
     /// However much has changed, the operator wants the fetched list.
@@ -61,11 +61,11 @@ impl Feed {
         let has_other_source =
             state.reset_if_source_changed(self.digest_source_settings(), is_of_source);
         let comparison = match (has_other_source, is_forced) {
-            (true, _) => Comparison::OtherSource,
-            (false, true) => Comparison::Forced,
+            (true, _) => ComparisonMode::OtherSource,
+            (false, true) => ComparisonMode::Forced,
             // Until the clocks have agreed for a while, the time may be far ahead. So the last good
             // list counts as new.
-            (false, false) => Comparison::Checked(match now.allows_deletion() {
+            (false, false) => ComparisonMode::Checked(match now.allows_deletion() {
                 true => state.measure_age_of_list(now.unix_now),
                 false => Duration::ZERO,
             }),
@@ -128,7 +128,7 @@ impl Feed {
         table: &Table,
         state: &mut FeedState,
         now: BelievedTime,
-        comparison: Comparison,
+        comparison: ComparisonMode,
     ) -> Result<UpdateOutcome, FeedError> {
         let tls_ca = self.tls_ca.as_deref();
         let fetched = match fetch::fetch_list(&self.url, tls_ca, state, self.max_list_bytes)? {
@@ -150,17 +150,19 @@ impl Feed {
             (state.etag, state.modified) = (fetched.etag, fetched.last_modified);
             return self.drop_outdated_names(folder, state, now);
         }
-        if let Comparison::Checked(age) = comparison
+        if let ComparisonMode::Checked(age) = comparison
             && state.digests.contains(&digest)
         {
             checks::refuse_earlier_list_unless_old(self, age)?;
         }
         checks::check_protected_names(self, &names, table)?;
         let stored = match comparison {
-            Comparison::OtherSource => StoredNames::default(),
-            Comparison::Forced | Comparison::Checked(_) => storage::read_stored_names(&list),
+            ComparisonMode::OtherSource => StoredNames::default(),
+            ComparisonMode::Forced | ComparisonMode::Checked(_) => {
+                storage::read_stored_names(&list)
+            }
         };
-        if let Comparison::Checked(age) = comparison {
+        if let ComparisonMode::Checked(age) = comparison {
             checks::check_changed_share(self, &stored.listed, &names, age)?;
         }
         let listed_at = now.allows_deletion().then_some(now.unix_now);

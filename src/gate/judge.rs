@@ -10,7 +10,7 @@ use crate::message::response::{Cors, Reply};
 use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
 use crate::quota::Denial;
-use crate::support::test_fault::{TestFault, is_injected, replace_key};
+use crate::support::test_fault::{TestFault, is_injected, replace_key_if_injected};
 use crate::support::time_limit::TimeLimit;
 
 use super::admission::{self, OriginHeader, Permit, PresentedKey};
@@ -544,7 +544,8 @@ fn authenticate(
     ctx: &mut RequestContext,
 ) -> Result<(), Refusal> {
     let ring = ring.ok_or(Refusal::Internal)?;
-    let key = replace_key(admission::authenticate_client(ring, presented, ctx.unix_now()))?;
+    let key =
+        replace_key_if_injected(admission::authenticate_client(ring, presented, ctx.unix_now()))?;
     let is_faulty = key.is_faulty();
     ctx.key = Some(key);
     if is_faulty { Err(Refusal::Internal) } else { Ok(()) }

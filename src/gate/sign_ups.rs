@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::decide::Scope;
+use crate::decide::SignUpScope;
 use crate::model::email::EmailAddress;
 use crate::model::sign_up::SignUp;
 use crate::table::TableAnswer;
@@ -43,8 +43,8 @@ impl Gate {
         let proxies = &self.startup_rules.client_address.trusted_proxies;
         let client = client.filter(|address| !proxies.contains(*address));
         let scope = match &ctx.key {
-            Some(key) if decisions.is_by_account => Scope::Account(&key.account.name),
-            _ => Scope::Deployment,
+            Some(key) if decisions.is_by_account => SignUpScope::Account(&key.account.name),
+            _ => SignUpScope::Deployment,
         };
         self.state.sign_ups.make_sign_up(
             address,

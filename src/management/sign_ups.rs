@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use super::fault::ManagementFault;
-use crate::decide::{InboxRules, InboxSecret, Pseudonymizer, Scope};
+use crate::decide::{InboxRules, InboxSecret, Pseudonymizer, SignUpScope};
 use crate::model::email::EmailAddress;
 use crate::model::sign_up::Pseudonym;
 use crate::store::{ChangeAuthor, FoundSignUps, SignUpDeletion, Store};
@@ -96,8 +96,8 @@ fn derive_pseudonyms(
     }
     let rules = InboxRules::built_in().map_err(|fault| ManagementFault::File(vec![fault]))?;
     let inbox = rules.canonical_inbox(owner.address);
-    let of_deployment = pseudonymizer.inbox_id(&inbox, Scope::Deployment);
-    let of_account = |account: &&str| pseudonymizer.inbox_id(&inbox, Scope::Account(account));
+    let of_deployment = pseudonymizer.inbox_id(&inbox, SignUpScope::Deployment);
+    let of_account = |account: &&str| pseudonymizer.inbox_id(&inbox, SignUpScope::Account(account));
     let of_accounts: Vec<Pseudonym> = owner.accounts.iter().map(of_account).collect();
     let all = of_accounts.iter().copied().chain([of_deployment]).collect();
     let are_by_account = mark.is_some_and(|mark| mark == pseudonymizer.inbox_id_mark(true));
@@ -136,11 +136,11 @@ mod tests {
             });
             deleted.collect::<HashSet<Pseudonym>>()
         };
-        let pseudonyms = |scopes: &[Scope<'_>]| -> HashSet<Pseudonym> {
+        let pseudonyms = |scopes: &[SignUpScope<'_>]| -> HashSet<Pseudonym> {
             scopes.iter().map(|scope| pseudonymizer.inbox_id(&inbox, *scope)).collect()
         };
-        assert_eq!(delete(false), pseudonyms(&[Scope::Deployment]));
-        let of_accounts = pseudonyms(&[Scope::Account("one"), Scope::Account("two")]);
+        assert_eq!(delete(false), pseudonyms(&[SignUpScope::Deployment]));
+        let of_accounts = pseudonyms(&[SignUpScope::Account("one"), SignUpScope::Account("two")]);
         assert!(delete(true).is_superset(&of_accounts));
     }
 }

@@ -59,8 +59,8 @@ pub struct TimeAnchor {
 const MAX_ANCHOR_SECONDS: i64 = 1 << 40;
 
 impl TimeAnchor {
-    /// Parses what [`Display`](std::fmt::Display) writes. `None` if the text has another form, or an
-    /// impossible time.
+    /// Parses what [`Display`](std::fmt::Display) writes. `None` if the text has another form, or
+    /// an impossible time.
     pub fn parse(text: &str) -> Option<TimeAnchor> {
         let mut words = text.split(' ');
         let (unix_now, boottime) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

@@ -194,8 +194,9 @@ impl EmailAddress {
 }
 
 /// Returns the text without the characters that no reader sees, such as U+200B and U+200E, which
-/// phones paste beside an address. The byte order mark and the soft hyphen are among them. U+200C and
-/// U+200D stay in an international domain, because its name may contain them (RFC 5892 appendix A).
+/// phones paste beside an address. The byte order mark and the soft hyphen are among them. U+200C
+/// and U+200D stay in an international domain, because its name may contain them (RFC 5892 appendix
+/// A).
 pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
     let is_invisible = |c: char| {
         matches!(c,

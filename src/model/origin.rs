@@ -46,8 +46,8 @@ impl Origin {
         Ok(Origin { scheme, host, port })
     }
 
-    /// The texts of all patterns that could cover this origin: the origin itself, and a wildcard for
-    /// each parent of its host.
+    /// The texts of all patterns that could cover this origin: the origin itself, and a wildcard
+    /// for each parent of its host.
     pub fn covering_patterns(&self) -> impl Iterator<Item = String> + '_ {
         let pattern = |host: &str, is_wildcard| {
             let origin = Origin { host: host.into(), ..self.clone() };

@@ -1,7 +1,8 @@
 //! The refusals that riskgate answers with: status, code and message of each.
 //!
-//! A refusal is a response to the client, not a Rust error. The `match` expressions of status, code,
-//! message and detail have no `_` arm. So a new refusal does not compile until it has all of these.
+//! A refusal is a response to the client, not a Rust error. The `match` expressions of status,
+//! code, message and detail have no `_` arm. So a new refusal does not compile until it has all of
+//! these.
 
 use serde_json::json;
 use smol_str::SmolStr;
@@ -83,8 +84,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The HTTP status. If riskgate fails, or an upstream server can't be reached or does not answer
-    /// in time, the status is 500. A route may ask for 502 and 504 instead.
+    /// The HTTP status. If riskgate fails, or an upstream server can't be reached or does not
+    /// answer in time, the status is 500. A route may ask for 502 and 504 instead.
     pub const fn status(&self) -> u16 {
         match self {
             Refusal::BadRequest => 400,
@@ -227,8 +228,8 @@ impl Refusal {
         )
     }
 
-    /// Of the refusals that `downstream` makes: whether `downstream` makes this one only after it has
-    /// read the whole head, so that the route is known.
+    /// Of the refusals that `downstream` makes: whether `downstream` makes this one only after it
+    /// has read the whole head, so that the route is known.
     pub const fn is_after_whole_head(&self) -> bool {
         matches!(self, Refusal::ContentTooLarge | Refusal::ExpectationFailed)
     }

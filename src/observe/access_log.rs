@@ -18,7 +18,7 @@ pub use line::{LineForm, LogField, LogFormat};
 pub use writer::{LogRotation, LogTarget};
 
 use line::LineTemplate;
-use queue::Shared;
+use queue::SharedQueue;
 use writer::Writer;
 
 /// The options that a reload may change.
@@ -32,7 +32,7 @@ pub struct AccessLogOptions {
 
 /// The access log with its queue.
 pub struct AccessLog {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
     is_enabled: AtomicBool,
     has_user_agent: AtomicBool,
     writer_thread: Mutex<Option<JoinHandle<()>>>,
@@ -41,7 +41,7 @@ pub struct AccessLog {
 impl AccessLog {
     /// Opens the target, and starts the thread that writes lines to it.
     pub fn start(target: LogTarget, options: AccessLogOptions) -> std::io::Result<AccessLog> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedQueue::default());
         let mut writer = Writer::open(target, Arc::clone(&shared))?;
         let writer = std::thread::Builder::new()
             .name("access-log".to_owned())

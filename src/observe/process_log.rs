@@ -36,7 +36,7 @@ const FINAL_LINES_STALL_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_OTHER_LINES_PER_SECOND: u32 = 20;
 
 /// The most characters of a message of another crate. Pingora logs all options of a connection.
-const MAX_OTHER_CHARS: usize = 300;
+const MAX_OTHER_MESSAGE_CHARS: usize = 300;
 
 /// The options that a reload may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,14 +48,14 @@ pub struct ProcessLogOptions {
 }
 
 /// The process log. When it is dropped, it waits as [`ProcessLog::flush`] does.
-pub struct ProcessLog(Arc<Shared>);
+pub struct ProcessLog(Arc<SharedState>);
 
 /// The implementation of the `log` facade.
-struct Logger(Arc<Shared>);
+struct Logger(Arc<SharedState>);
 
 /// What the [`ProcessLog`] and the [`Logger`] share with the writer's thread.
 #[derive(Default)]
-struct Shared {
+struct SharedState {
     options: RwLock<ProcessLogOptions>,
     queue: Mutex<Queue>,
     /// Notified whenever lines are queued or written.
@@ -95,7 +95,7 @@ impl ProcessLog {
     }
 
     fn start_writer_thread(out: impl Write + Send + 'static) -> io::Result<ProcessLog> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedState::default());
         let writer = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("error-log".to_owned())
@@ -150,7 +150,8 @@ impl log::Log for Logger {
         } else if self.0.count_and_admit_line_of_other_crate(now.as_secs()) {
             // Pingora quotes a header that it can't parse, and the header may contain a key.
             let message = message.split("buf: ").next().unwrap_or_default().trim_end();
-            let shown: String = redact_secrets(message).chars().take(MAX_OTHER_CHARS).collect();
+            let shown: String =
+                redact_secrets(message).chars().take(MAX_OTHER_MESSAGE_CHARS).collect();
             self.0.queue_message(now, record.level(), module, &shown);
         }
     }
@@ -160,7 +161,7 @@ impl log::Log for Logger {
     }
 }
 
-impl Shared {
+impl SharedState {
     fn lock_queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -229,7 +229,8 @@ impl TopList {
         self.dropped_lookups.load(Ordering::Relaxed)
     }
 
-    /// Saves the counts and stops the worker.
+    /// Lets the worker save the counts once more, and stops it. If the store fails, the unsaved
+    /// counts are lost.
     pub fn close(&self) {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(worker) = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take() {

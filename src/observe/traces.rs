@@ -26,7 +26,7 @@ pub const MAX_SPANS_IN_MESSAGE: usize = 512;
 
 /// Decides which requests are traced, and holds their spans until they are exported.
 pub struct Tracer {
-    /// One request in this many is traced; `None` if traces are off.
+    /// [`RequestTrace::begin`] chooses one trace in this many; `None` if traces are off.
     sample_one_in: Option<u64>,
     queue: Mutex<Queue>,
     /// Notified when a message is full, when the tracer closes, and when the exporter is done.

@@ -34,7 +34,7 @@ use crate::process::upgrade::{Predecessor, SuccessorSocket};
 use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, UpstreamOptions, Upstreams};
 use crate::proxy::upstream_service::UpstreamWatchService;
 use crate::support::certificates::CurrentCertificates;
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 
 pub use exit::ExitHook;
 use exit::{ExitTasks, UpgradeState, claim_runtime_dir_or_warn};
@@ -368,8 +368,8 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
         config.startup.https.map(|address| format!(" and https://{address}")).unwrap_or_default(),
         config.startup.admin,
         table.version(),
-        Counted(table.row_count(), "row"),
-        Counted(ring.map_or(0, KeyRing::len), "key"),
+        CountedNoun(table.row_count(), "row"),
+        CountedNoun(ring.map_or(0, KeyRing::len), "key"),
     );
 }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::network::ClientPrefix;
 
-use super::exchange_thread::ExchangeThread;
+use super::exchange_thread::StoreExchangeThread;
 
 /// The number of sets. A client's bucket is in the set that its hash selects.
 const BUCKET_SETS: usize = 8_192;
@@ -29,7 +29,7 @@ const BUCKETS_PER_SET: usize = 8;
 /// The longest time until a shared bucket is full, in times of a whole refill. Each node can take
 /// one whole burst out of a full bucket before it knows of the others, so this is enough for as
 /// many nodes.
-const MAX_BURSTS_UNTIL_FULL: u64 = 32;
+const MAX_REFILL_TIMES_UNTIL_FULL: u64 = 32;
 /// The most buckets whose requests wait to be told to other nodes. Requests in further buckets are
 /// not told, see [`ClientRates::lost_requests`].
 const MAX_UNSHARED_BUCKETS: usize = 10_000;
@@ -82,7 +82,7 @@ struct RateSharing {
     unshared: Mutex<HashMap<u64, UnsharedRequests>>,
     /// The requests of which other nodes were not told, or may not have been told.
     lost_requests: AtomicU64,
-    thread: ExchangeThread,
+    thread: StoreExchangeThread,
 }
 
 /// The requests that this node took out of one bucket, and that other nodes do not know.
@@ -174,8 +174,9 @@ impl ClientRates {
         Ok(())
     }
 
-    /// Hashes what identifies a bucket: scope and client. If buckets are shared, the rate identifies
-    /// a bucket as well, because nodes that have another rate must not overdraw the bucket.
+    /// Hashes what identifies a bucket: scope and client. If buckets are shared, the rate
+    /// identifies a bucket as well, because nodes that have another rate must not overdraw the
+    /// bucket.
     fn hash_owner(&self, scope: &impl Hash, rate: Rate, client: ClientPrefix) -> u64 {
         let shared_rate = self.sharing.as_ref().map(|_| (rate.burst, rate.refill_time));
         self.hasher.hash_one((scope, client, shared_rate))
@@ -186,7 +187,7 @@ impl ClientRates {
     }
 
     fn max_until_full(&self, rate: Rate) -> u64 {
-        let bursts = if self.sharing.is_some() { MAX_BURSTS_UNTIL_FULL } else { 1 };
+        let bursts = if self.sharing.is_some() { MAX_REFILL_TIMES_UNTIL_FULL } else { 1 };
         nanoseconds(rate.refill_time).saturating_mul(bursts)
     }
 
@@ -203,10 +204,11 @@ impl ClientRates {
     /// Returns the time until the empty bucket holds a request again.
     fn take_one(&self, owner: u64, rate: Rate, now: u64) -> Result<bool, Duration> {
         let mut set = self.lock_set(owner);
-        let bucket = find_or_replace(&mut set, owner);
+        let bucket = find_own_or_soonest_full(&mut set, owner);
         let full_at = if bucket.owner == owner { bucket.full_at } else { 0 };
         let refill_time = nanoseconds(rate.refill_time);
-        // If the operator has shortened the refill time, the new one bounds how long a client waits.
+        // If the operator has shortened the refill time, the new one bounds how long a client
+        // waits.
         let full_at = full_at.clamp(now, now.saturating_add(self.max_until_full(rate)));
         let full_after = full_at.saturating_add(rate.nanoseconds_per_request());
         let left_until_full = full_after - now;
@@ -228,7 +230,7 @@ impl ClientRates {
 /// Sharing with other nodes.
 impl ClientRates {
     /// The thread that exchanges the rates with other nodes; `None` if they are not shared.
-    pub fn exchange_thread(&self) -> Option<&ExchangeThread> {
+    pub fn exchange_thread(&self) -> Option<&StoreExchangeThread> {
         Some(&self.sharing.as_ref()?.thread)
     }
 
@@ -282,7 +284,7 @@ impl ClientRates {
         let until_full = until_full_ns.min(charge.max_until_full_ns).saturating_add(later_ns);
         let full_at = self.nanoseconds_since_creation(at).saturating_add(until_full);
         let mut set = self.lock_set(charge.owner);
-        let bucket = find_or_replace(&mut set, charge.owner);
+        let bucket = find_own_or_soonest_full(&mut set, charge.owner);
         if bucket.full_at < full_at {
             *bucket = Bucket { owner: charge.owner, full_at };
         }
@@ -340,9 +342,9 @@ impl RateSharing {
     }
 }
 
-/// Returns the owner's bucket, or else the bucket that would be full soonest. The caller may replace
-/// the latter.
-fn find_or_replace(set: &mut [Bucket; BUCKETS_PER_SET], owner: u64) -> &mut Bucket {
+/// Returns the owner's bucket, or else the bucket that would be full soonest. The caller may
+/// replace the latter.
+fn find_own_or_soonest_full(set: &mut [Bucket; BUCKETS_PER_SET], owner: u64) -> &mut Bucket {
     let own = set.iter().position(|bucket| bucket.owner == owner);
     let at = own.or_else(|| (0..BUCKETS_PER_SET).min_by_key(|at| set[*at].full_at));
     &mut set[at.unwrap_or(0)]

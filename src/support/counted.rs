@@ -5,11 +5,11 @@ use std::fmt;
 /// A number and what it counts: `1 key`, `2 keys`. The noun is given in the singular, and its
 /// plural ends in s.
 #[derive(Clone, Copy, Debug)]
-pub struct Counted<'a>(pub usize, pub &'a str);
+pub struct CountedNoun<'a>(pub usize, pub &'a str);
 
-impl fmt::Display for Counted<'_> {
+impl fmt::Display for CountedNoun<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counted(count, noun) = self;
+        let CountedNoun(count, noun) = self;
         write!(f, "{count} {noun}{}", if *count == 1 { "" } else { "s" })
     }
 }
@@ -20,7 +20,7 @@ mod tests {
 
     #[test]
     fn one_thing_is_in_the_singular() {
-        let all = [0, 1, 2].map(|count| Counted(count, "key").to_string());
+        let all = [0, 1, 2].map(|count| CountedNoun(count, "key").to_string());
         assert_eq!(all, ["0 keys", "1 key", "2 keys"]);
     }
 }

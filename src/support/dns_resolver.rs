@@ -23,7 +23,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 const INTERFACES_FILE: &str = "/proc/net/if_inet6";
 
 /// A client of DNS resolvers.
-pub type DnsResolver = Resolver<ScopedRuntime>;
+pub type DnsResolver = Resolver<RuntimeWithScopeIds>;
 
 /// Where the resolvers are, and what applies to queries.
 pub struct ResolverSettings {
@@ -31,7 +31,7 @@ pub struct ResolverSettings {
     pub config: ResolverConfig,
     /// The options of queries.
     pub options: ResolverOpts,
-    runtime: ScopedRuntime,
+    runtime: RuntimeWithScopeIds,
 }
 
 impl ResolverSettings {
@@ -45,13 +45,14 @@ impl ResolverSettings {
             let (config, options) = read_system_conf().map_err(|error| {
                 format!("expected the system's resolvers in {RESOLV_CONF}, but found {error}")
             })?;
-            (config, options, read_system_scopes())
+            (config, options, read_system_scope_ids())
         } else {
             let servers = addresses.iter().map(|address| name_server_config(*address)).collect();
             let config = ResolverConfig::from_name_servers(servers);
-            (config, ResolverOpts::default(), scopes_of_addresses(addresses))
+            (config, ResolverOpts::default(), scope_ids_of_addresses(addresses))
         };
-        let runtime = ScopedRuntime { inner: TokioRuntimeProvider::new(), scopes: scopes.into() };
+        let runtime =
+            RuntimeWithScopeIds { inner: TokioRuntimeProvider::new(), scopes: scopes.into() };
         Ok(ResolverSettings { config, options, runtime })
     }
 
@@ -75,9 +76,9 @@ fn name_server_config(address: SocketAddr) -> NameServerConfig {
 }
 
 /// The interface through which a link-local address is reached: its number by the address.
-type Scopes = HashMap<Ipv6Addr, u32>;
+type ScopeIds = HashMap<Ipv6Addr, u32>;
 
-fn scopes_of_addresses(addresses: &[SocketAddr]) -> Scopes {
+fn scope_ids_of_addresses(addresses: &[SocketAddr]) -> ScopeIds {
     let scoped = |address: &SocketAddr| match address {
         SocketAddr::V6(address) if address.scope_id() != 0 => {
             Some((*address.ip(), address.scope_id()))
@@ -89,18 +90,18 @@ fn scopes_of_addresses(addresses: &[SocketAddr]) -> Scopes {
 
 /// Reads the scopes of the system's resolvers, which the resolver library drops. An address whose
 /// interface is unknown has no scope.
-fn read_system_scopes() -> Scopes {
+fn read_system_scope_ids() -> ScopeIds {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let resolv_conf = read(RESOLV_CONF);
     match resolv_conf.contains('%') {
-        true => parse_scopes(&resolv_conf, &read(INTERFACES_FILE)),
-        false => Scopes::new(),
+        true => parse_scope_ids(&resolv_conf, &read(INTERFACES_FILE)),
+        false => ScopeIds::new(),
     }
 }
 
 /// Reads the `nameserver` lines that name an interface, such as `nameserver fe80::1%eth0`.
 /// `interfaces` is the text of [`INTERFACES_FILE`].
-fn parse_scopes(resolv_conf: &str, interfaces: &str) -> Scopes {
+fn parse_scope_ids(resolv_conf: &str, interfaces: &str) -> ScopeIds {
     let find_index = |name: &str| {
         let mut lines = interfaces.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let line = lines.find(|fields| fields.get(5) == Some(&name))?;
@@ -115,7 +116,7 @@ fn parse_scopes(resolv_conf: &str, interfaces: &str) -> Scopes {
         let index = interface.parse().ok().or_else(|| find_index(interface))?;
         Some((address.parse().ok()?, index))
     };
-    let mut scopes = Scopes::new();
+    let mut scopes = ScopeIds::new();
     for (address, index) in resolv_conf.lines().filter_map(scoped) {
         scopes.entry(address).or_insert(index);
     }
@@ -124,13 +125,13 @@ fn parse_scopes(resolv_conf: &str, interfaces: &str) -> Scopes {
 
 /// Tokio's sockets, which reach a link-local address through its interface.
 #[derive(Clone)]
-pub struct ScopedRuntime {
+pub struct RuntimeWithScopeIds {
     inner: TokioRuntimeProvider,
-    scopes: Arc<Scopes>,
+    scopes: Arc<ScopeIds>,
 }
 
-impl ScopedRuntime {
-    fn add_scope(&self, mut server: SocketAddr) -> SocketAddr {
+impl RuntimeWithScopeIds {
+    fn add_scope_id(&self, mut server: SocketAddr) -> SocketAddr {
         if let SocketAddr::V6(address) = &mut server
             && let Some(scope) = self.scopes.get(address.ip())
         {
@@ -140,10 +141,10 @@ impl ScopedRuntime {
     }
 }
 
-impl RuntimeProvider for ScopedRuntime {
+impl RuntimeProvider for RuntimeWithScopeIds {
     type Handle = TokioHandle;
     type Timer = TokioTime;
-    type Udp = ScopedUdpSocket;
+    type Udp = UdpSocketWithScopeId;
     type Tcp = <TokioRuntimeProvider as RuntimeProvider>::Tcp;
 
     fn create_handle(&self) -> TokioHandle {
@@ -156,29 +157,29 @@ impl RuntimeProvider for ScopedRuntime {
         bind: Option<SocketAddr>,
         timeout: Option<Duration>,
     ) -> Pin<Box<dyn Send + Future<Output = io::Result<Self::Tcp>>>> {
-        self.inner.connect_tcp(self.add_scope(server), bind, timeout)
+        self.inner.connect_tcp(self.add_scope_id(server), bind, timeout)
     }
 
     fn bind_udp(
         &self,
         local: SocketAddr,
         server: SocketAddr,
-    ) -> Pin<Box<dyn Send + Future<Output = io::Result<ScopedUdpSocket>>>> {
-        let server = self.add_scope(server);
-        Box::pin(
-            async move { Ok(ScopedUdpSocket { socket: UdpSocket::bind(local).await?, server }) },
-        )
+    ) -> Pin<Box<dyn Send + Future<Output = io::Result<UdpSocketWithScopeId>>>> {
+        let server = self.add_scope_id(server);
+        Box::pin(async move {
+            Ok(UdpSocketWithScopeId { socket: UdpSocket::bind(local).await?, server })
+        })
     }
 }
 
 /// A socket for queries to one resolver.
-pub struct ScopedUdpSocket {
+pub struct UdpSocketWithScopeId {
     socket: UdpSocket,
     /// The resolver, with its scope.
     server: SocketAddr,
 }
 
-impl DnsUdpSocket for ScopedUdpSocket {
+impl DnsUdpSocket for UdpSocketWithScopeId {
     type Time = TokioTime;
 
     fn poll_recv_from(
@@ -214,12 +215,12 @@ mod tests {
         let resolv_conf = "search a.test\nnameserver fe80::1%eth0\nnameserver\tfe80::2%wlan0 # b\n\
                            nameserver fe80::3%7\nnameserver fe80::4%none\nnameserver ::1\n\
                            # nameserver fe80::5%eth0\nnameserver 10.0.0.1\noptions ndots:2\n";
-        let scopes = parse_scopes(resolv_conf, interfaces);
+        let scopes = parse_scope_ids(resolv_conf, interfaces);
         let address = |text: &str| text.parse::<Ipv6Addr>().unwrap();
         let expected = [(address("fe80::1"), 4), (address("fe80::2"), 31), (address("fe80::3"), 7)];
         assert_eq!(scopes, HashMap::from(expected));
         let addresses =
             ["[fe80::1%4]:53", "[fe80::9]:53", "10.0.0.1:53"].map(|it| it.parse().unwrap());
-        assert_eq!(scopes_of_addresses(&addresses), HashMap::from([(address("fe80::1"), 4)]));
+        assert_eq!(scope_ids_of_addresses(&addresses), HashMap::from([(address("fe80::1"), 4)]));
     }
 }

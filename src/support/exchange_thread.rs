@@ -4,11 +4,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long such a thread waits between two turns at most.
-pub const EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
+pub const STORE_EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Tells a thread when to exchange with the store, and that the process ends.
+/// The state of a thread that exchanges something with the store: tells the thread when to
+/// exchange, and when to end.
 #[derive(Default)]
-pub struct ExchangeThread {
+pub struct StoreExchangeThread {
     turns: Mutex<Turns>,
     turns_changed: Condvar,
 }
@@ -32,10 +33,10 @@ enum ThreadState {
     Closing,
 }
 
-impl ExchangeThread {
-    /// Runs `exchange` at once, then after each [`EXCHANGE_INTERVAL`], or earlier if
-    /// [`ExchangeThread::wait_until_exchanged`] is called. Runs it a last time when
-    /// [`ExchangeThread::close`] is called, and returns.
+impl StoreExchangeThread {
+    /// Runs `exchange` at once, then after each [`STORE_EXCHANGE_INTERVAL`], or earlier if
+    /// [`StoreExchangeThread::wait_until_exchanged`] is called. Runs it a last time when
+    /// [`StoreExchangeThread::close`] is called, and returns.
     pub fn run(&self, mut exchange: impl FnMut()) {
         exchange();
         while !self.wait_for_next_turn() {
@@ -45,7 +46,7 @@ impl ExchangeThread {
         self.set_state(ThreadState::Absent);
     }
 
-    /// Says that a thread calls [`ExchangeThread::run`].
+    /// Says that a thread calls [`StoreExchangeThread::run`].
     pub fn set_running(&self) {
         self.set_state(ThreadState::Running);
     }
@@ -83,7 +84,8 @@ impl ExchangeThread {
         self.turns_changed.notify_all();
         let may_wait =
             |turns: &mut Turns| turns.state == ThreadState::Running && turns.ended >= turns.wanted;
-        let waited = self.turns_changed.wait_timeout_while(turns, EXCHANGE_INTERVAL, may_wait);
+        let waited =
+            self.turns_changed.wait_timeout_while(turns, STORE_EXCHANGE_INTERVAL, may_wait);
         waited.unwrap_or_else(PoisonError::into_inner).0.state == ThreadState::Closing
     }
 

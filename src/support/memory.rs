@@ -16,23 +16,25 @@ const BYTES_FOR_OTHER_THREADS: u64 = 16 << 20;
 
 /// How much address space the allocator takes for each byte in use. Measured with 50,000 keys of a
 /// store, and rounded up: 85 MiB of addresses for 60 MiB.
-const ADDRESSES_PER_BYTE: u64 = 2;
+const ADDRESS_SPACE_PER_USED_BYTE: u64 = 2;
 
 /// Where Linux shows the control groups.
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 
 /// Fails if the process can't get this many more bytes. The error says what was expected and found.
 pub fn check_available(bytes: u64) -> io::Result<()> {
-    let needed = bytes.saturating_mul(ADDRESSES_PER_BYTE).saturating_add(BYTES_FOR_OTHER_THREADS);
+    let needed =
+        bytes.saturating_mul(ADDRESS_SPACE_PER_USED_BYTE).saturating_add(BYTES_FOR_OTHER_THREADS);
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
     // A reservation shows whether the limits of the process allow so much. riskgate writes nothing
     // to the reservation, so the reservation takes only address space. But the allocator keeps this
     // address space for the calling thread. So riskgate reserves nothing if a limit leaves enough
     // address space. If a limit leaves too little, the allocator may have kept enough from before,
     // and the reservation succeeds.
-    let can_reserve = has_addresses(needed) || Vec::<u8>::new().try_reserve_exact(needed).is_ok();
+    let can_reserve =
+        has_address_space(needed) || Vec::<u8>::new().try_reserve_exact(needed).is_ok();
     let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let free_in_groups = find_free_bytes(Path::new(CGROUP_ROOT), &own_groups);
+    let free_in_groups = find_free_bytes_of_groups(Path::new(CGROUP_ROOT), &own_groups);
     let found = match free_in_groups {
         Some(free) if free < bytes => format!("{} MiB within its control group", free >> 20),
         _ if !can_reserve => {
@@ -47,7 +49,7 @@ pub fn check_available(bytes: u64) -> io::Result<()> {
 
 /// Whether the limits of the process leave this many bytes of address space unused. False without a
 /// limit: then a reservation takes nothing from other threads.
-fn has_addresses(needed: usize) -> bool {
+fn has_address_space(needed: usize) -> bool {
     // With this setting, Linux grants no more than it can keep, whatever the limits of a process
     // are.
     if fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|it| it.trim() == "2") {
@@ -70,7 +72,7 @@ fn find_kibibytes(status: &str, field: &str) -> Option<u64> {
 
 /// The free bytes of the control group that has the fewest: that of the process, or one above it.
 /// `None` if none of them has a limit. `own_groups` is the text of `/proc/self/cgroup`.
-fn find_free_bytes(root: &Path, own_groups: &str) -> Option<u64> {
+fn find_free_bytes_of_groups(root: &Path, own_groups: &str) -> Option<u64> {
     let mut free: Vec<u64> = Vec::new();
     for line in own_groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -121,7 +123,7 @@ mod tests {
             fs::create_dir_all(root.path().join(group)).unwrap();
             fs::write(root.path().join(group).join(name), text).unwrap();
         };
-        let free = |own: &str| find_free_bytes(root.path(), own);
+        let free = |own: &str| find_free_bytes_of_groups(root.path(), own);
         assert_eq!(free("0::/pod/app\n"), None);
         write("pod/app", "memory.max", "max\n");
         write("pod/app", "memory.current", "500\n");

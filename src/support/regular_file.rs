@@ -234,8 +234,8 @@ fn sync_dir(folder: &Path) -> io::Result<()> {
 }
 
 /// Writes a temporary file in the same directory, and renames it to `path`. If `path` is a symbolic
-/// link, replaces the file to which the link leads. A reader sees the old file or the new file, also
-/// after a power failure. If writing fails, the temporary file is removed.
+/// link, replaces the file to which the link leads. A reader sees the old file or the new file,
+/// also after a power failure. If writing fails, the temporary file is removed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let target = follow_symlinks(path);
     let (path, folder) = (target.as_path(), parent_dir(&target));

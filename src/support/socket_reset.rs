@@ -23,8 +23,9 @@ pub fn is_reset_on_close(connection: RawFd) -> bool {
     connection.is_some_and(|c| matches!(SockRef::from(&c).linger(), Ok(Some(Duration::ZERO))))
 }
 
-/// Duplicates the descriptor. The duplicate stays that of this connection, even if the connection is
-/// closed meanwhile and another one gets the number of the original. `None` if the system refuses.
+/// Duplicates the descriptor. The duplicate stays that of this connection, even if the connection
+/// is closed meanwhile and another one gets the number of the original. `None` if the system
+/// refuses.
 #[allow(unsafe_code)]
 pub fn duplicate_fd(connection: RawFd) -> Option<OwnedFd> {
     // SAFETY: the caller, or Pingora, holds the connection open during this call, and the

@@ -44,12 +44,12 @@ pub const fn is_injected(_fault: TestFault) -> bool {
 
 /// Returns the result of authenticating a client, unless a fault replaces its key.
 #[cfg(not(debug_assertions))]
-pub fn replace_key<K, E>(authenticated: Result<K, E>) -> Result<K, E> {
+pub fn replace_key_if_injected<K, E>(authenticated: Result<K, E>) -> Result<K, E> {
     authenticated
 }
 
 #[cfg(debug_assertions)]
-pub use injection::{is_injected, replace_key};
+pub use injection::{is_injected, replace_key_if_injected};
 
 #[cfg(debug_assertions)]
 mod injection {
@@ -88,7 +88,7 @@ mod injection {
     }
 
     /// Returns the result of authenticating a client, unless a fault replaces its key.
-    pub fn replace_key<K, E>(authenticated: Result<K, E>) -> Result<K, E>
+    pub fn replace_key_if_injected<K, E>(authenticated: Result<K, E>) -> Result<K, E>
     where
         K: Clone + Send + Sync + 'static,
     {

@@ -1,9 +1,8 @@
 //! Lists that are added to the lists of the manifest: the operator's overrides, and the lists of
 //! feeds.
 //!
-//! Drops the rows of feeds that would change the answer for a guarded name. `resolve/overrides`
-//! owns the precedence of overrides.
-//! This module reads local files; `feed` fetches lists.
+//! Drops the rows of feeds that must not change an answer. `resolve/overrides` owns the precedence
+//! of overrides. This module reads local files; `feed` fetches lists.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -127,15 +126,15 @@ impl FeedList {
         prefixes.into_iter().find_map(|prefix| line.strip_prefix(prefix)?.parse().ok())
     }
 
-    /// The text of a feed's list on disk: a line with a checksum, then one name per line.
-    pub fn render_with_checksum(names: &[String]) -> String {
-        let mut text = names.join("\n");
+    /// The text of a feed's list on disk: a line with the checksum of the others, then these lines.
+    pub fn render_with_checksum(lines: &[String]) -> String {
+        let mut text = lines.join("\n");
         text.push('\n');
         format!("{CHECKSUM_LINE_PREFIX}{:016x}\n{text}", xxh3_64(text.as_bytes()))
     }
 
-    /// Reads a file in the format of [`FeedList::render_with_checksum`], and returns the names, one
-    /// per line. `None` if the file does not exist.
+    /// Reads a file in the format of [`FeedList::render_with_checksum`], and returns the lines
+    /// behind the checksum. `None` if the file does not exist.
     ///
     /// # Errors
     /// If the file can't be read, or does not match its checksum. The error says what was found.
@@ -260,10 +259,10 @@ const GUARDING_BITS: u32 = rules::CLEARED_BIT
 ///
 /// - Its name is guarded, or is below a guarded name in the same registrable domain. A name is
 ///   guarded if it is protected, cleared, an alias, a role, a free provider or for special use.
-/// - Its name is a real name, or is below a protected public suffix. This does not apply to a feed
-///   of tier A.
+/// - The feed has disposable names of tier B, C or D, and the row's name is a real name or is below
+///   a protected public suffix.
 /// - The feed has aliases or free providers, and its name is at or below a disposable or role name.
-/// - A row above it flags its name at least as strongly.
+/// - A row of a name above it, in the same registrable domain, flags its name at least as strongly.
 pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Manifest) {
     let is_feed_list =
         |list: u8| manifest.list_specs[usize::from(list)].list_origin == ListOrigin::Feed;

@@ -13,8 +13,6 @@ use crate::support::regular_file::{open_regular_file, write_atomically};
 const MAX_COMPILED_BYTES: u64 = 1 << 30;
 
 /// Bytes in memory that begin on a cache line, so that no bucket spans two cache lines.
-///
-/// If tables are ever memory-mapped, only this type needs to change.
 pub(super) struct AlignedBytes {
     buffer: Box<[u8]>,
     start_offset: usize,

@@ -1,4 +1,4 @@
-//! The hash table from names to entry numbers. A look-up usually reads one cache line.
+//! The hash table from names to entry numbers. A look-up usually reads one cache line of it.
 //!
 //! A bucket has 64 bytes and nine slots: `u32 low[9] | u16 value[9] (0 = empty) | u8 high[9] |
 //! u8 overflow`. A 128-bit keyed hash of a name gives its bucket and a fingerprint of 40 bits. The
@@ -52,9 +52,8 @@ pub(super) fn entry_number_in_slot(bucket: &[u8; BUCKET_BYTES], slot: usize) -> 
     ])
 }
 
-/// Finds the entry number of a name. For each slot with a matching fingerprint, calls
-/// `has_same_name` with the numbers of the bucket and the slot. If `has_same_name` returns true,
-/// the name is found.
+/// Finds the entry number of a name. For a slot with a matching fingerprint, calls `has_same_name`
+/// with the numbers of the bucket and the slot. If `has_same_name` returns true, the name is found.
 pub(super) fn find_entry_number(
     all_buckets: &[u8],
     name_hash: NameHash,

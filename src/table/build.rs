@@ -53,8 +53,8 @@ pub(super) fn build_table_bytes(
     list_texts: ListTextsInTable,
 ) -> Result<AlignedBytes, TableFaults> {
     let manifest_name = source_files.name_in_faults("manifest.toml");
-    let ReadManifest { mut manifest, sources, texts: [manifest_text, sources_text] } =
-        read_manifest(source_files)?;
+    let ManifestAndSources { mut manifest, sources, texts: [manifest_text, sources_text] } =
+        read_manifest_and_sources(source_files)?;
     let mut texts = read_list_texts(source_files, &manifest, &manifest_name)?;
     let mut names_in_faults: Vec<String> =
         manifest.list_specs.iter().map(|list| source_files.name_in_faults(&list.file)).collect();
@@ -109,15 +109,17 @@ pub(super) fn build_table_bytes(
     .map_err(TableFaults::from)
 }
 
-/// A manifest and the source packages that it names, and the texts of both files.
-pub(super) struct ReadManifest {
+/// A manifest, the packages of `sources.toml`, and the texts of both files.
+pub(super) struct ManifestAndSources {
     pub manifest: Manifest,
     pub sources: Vec<SourcePackage>,
     pub texts: [Cow<'static, str>; 2],
 }
 
-/// Reads and parses the manifest.
-pub(super) fn read_manifest(source_files: &SourceFiles) -> Result<ReadManifest, TableFaults> {
+/// Reads and parses the manifest and `sources.toml`.
+pub(super) fn read_manifest_and_sources(
+    source_files: &SourceFiles,
+) -> Result<ManifestAndSources, TableFaults> {
     let manifest_name = source_files.name_in_faults("manifest.toml");
     let Some(manifest_text) = source_files.read_text("manifest.toml")? else {
         return Err(TableFault::expected(manifest_name, "a manifest", "no such file").into());
@@ -128,7 +130,7 @@ pub(super) fn read_manifest(source_files: &SourceFiles) -> Result<ReadManifest, 
         &source_files.name_in_faults("sources.toml"),
     )?;
     let manifest = Manifest::parse(&manifest_text, &manifest_name, &sources)?;
-    Ok(ReadManifest { manifest, sources, texts: [manifest_text, sources_text] })
+    Ok(ManifestAndSources { manifest, sources, texts: [manifest_text, sources_text] })
 }
 
 fn check_list_count(manifest: &Manifest, manifest_name_in_faults: &str) -> Result<(), TableFault> {

@@ -9,8 +9,8 @@ const SHORT_NAME_LENGTHS: std::ops::RangeInclusive<usize> = 4..=5;
 /// The longest label that counts as a short label.
 const MAX_SHORT_LABEL_LEN: usize = 2;
 
-/// The settings under `[rules.bulk]` in the manifest. A suffix is a public suffix: the part of a
-/// name above its registrable name's first label.
+/// The settings under `[rules.bulk]` in the manifest. A suffix is the part of a registrable name
+/// behind its first label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BulkNameSettings {
     /// Suffixes below which a name costs about a dollar.

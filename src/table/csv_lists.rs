@@ -143,7 +143,7 @@ impl<'a> ParsedLists<'a> {
     }
 
     /// Adds an address of MX hosts. Each row must have a source and a date, because an address gets
-    /// another owner sooner than a name does. Only people read them.
+    /// another owner sooner than a name does. Only people read the source and the date.
     fn parse_and_add_mx_address(
         &mut self,
         context: &ListLineContext,

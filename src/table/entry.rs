@@ -69,6 +69,5 @@ pub(super) const TLD_EXISTS: u8 = 1;
 /// Flag: the row of the top-level domain itself covers every name below it.
 pub(super) const TLD_COVERS_ALL: u8 = 2;
 
-/// Flag: a name below the top-level domain has a row that covers names across public suffixes. Such
-/// names are below a public suffix under the name.
+/// Flag: a name below the top-level domain has a row that covers names across public suffixes.
 pub(super) const TLD_HAS_ROW_ACROSS_SUFFIXES: u8 = 4;

@@ -1,9 +1,9 @@
 //! Faults of lists and compiled tables.
 //!
 //! A fault says where it is, what was expected and what was found. riskgate loads a table in
-//! several steps: it parses the manifest, reads the lists, and parses the lists. Each step collects
-//! all its faults, so that an operator sees them together. If a step has a fault, the next step
-//! does not run, and there is no table.
+//! several steps; for example, it reads the lists, and then parses them. A step collects its
+//! faults, so that an operator sees them together. If a step has a fault, the next step does not
+//! run, and there is no table.
 
 use std::fmt;
 use std::io;
@@ -33,7 +33,7 @@ pub enum TableFault {
         /// The line, if it may be shown.
         excerpt: Option<Box<Excerpt>>,
     },
-    /// The text is not TOML, or does not have the fields of a manifest.
+    /// A text in TOML has a fault.
     #[error("{at}: {message}")]
     Toml {
         /// File and line.
@@ -49,12 +49,12 @@ pub enum TableFault {
         /// The system's error.
         source: io::Error,
     },
-    /// A file, name or vote letter occurs a second time.
+    /// A file, a name, an address or a vote letter occurs a second time.
     #[error("{at}: expected {what} once, but found it again (first in line {first})")]
     Duplicate {
         /// File and line.
         at: String,
-        /// The file, name or vote letter.
+        /// What occurs a second time.
         what: String,
         /// The line of its first occurrence.
         first: u32,
@@ -67,21 +67,21 @@ pub enum TableFault {
         /// The name.
         name: String,
     },
-    /// Too many rows differ from the serving table.
+    /// Too many rows of a table, or of one of its lists, differ from the serving table.
     #[error(
         "{at}: expected at most {max} of {before} rows to be added or removed, but found \
          {added} new and {removed} gone (guard.max_changed_share)"
     )]
     TooManyChanges {
-        /// The table.
+        /// The table, and the list if the fault is about one list.
         at: String,
         /// The number of rows that may differ.
         max: usize,
-        /// The number of rows in the serving table.
+        /// The number of rows in the serving table or list.
         before: usize,
-        /// Rows that only the new table has.
+        /// The number of rows that the new table gains; 0 for a list.
         added: usize,
-        /// Rows that only the serving table has.
+        /// The number of rows that the new table or list loses.
         removed: usize,
     },
 }

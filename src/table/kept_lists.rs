@@ -24,13 +24,13 @@ pub struct KeptLists {
 }
 
 impl KeptLists {
-    /// Keeps the files of a location. Compiled files have the time of their compilation, in seconds
-    /// since 1970.
+    /// The lists of a location, without a file yet. `compiled_at` is the time at which a compiled
+    /// file was compiled, in seconds since 1970; `None` for any other location.
     pub(super) fn new(location: TableLocation, compiled_at: Option<i64>) -> KeptLists {
         KeptLists { location, files: Vec::new(), compiled_at }
     }
 
-    /// Compresses the text of a file.
+    /// Compresses the text of a file, and adds it.
     pub(super) fn add(&mut self, file: String, text: &str) -> Result<(), TableFault> {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
         let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());

@@ -24,7 +24,7 @@ use crate::model::month::SECONDS_PER_DAY;
 /// A row that matched a name.
 #[derive(Clone, Copy)]
 struct MatchedRow {
-    /// The index of the answer; [`NO_ANSWER`] if only names below the row's name have rows.
+    /// The index of the answer; [`NO_ANSWER`] if the row does not cover the name.
     answer: u16,
     /// The byte offset in the name at which the row's name begins.
     name_offset: usize,

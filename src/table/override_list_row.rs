@@ -9,20 +9,20 @@ pub struct OverrideListRow {
     pub domain: String,
     /// Whether the row covers only the name itself.
     pub is_exact: bool,
-    /// The reason of the verdict; `None` if the row keeps the one of the lists. So it is with each
-    /// of the next four fields.
+    /// The reason of the verdict. If this field or one of the next four is `None`, the row keeps
+    /// the value that lists and rules give.
     pub reason: Option<Reason>,
     /// The risk score.
     pub score: Option<Score>,
-    /// Whether it is a free provider.
+    /// Whether the domain is a free provider.
     pub is_free_provider: Option<bool>,
-    /// Whether it is the domain of a company.
+    /// Whether the domain is that of a company.
     pub is_corporate_email: Option<bool>,
-    /// The label of its mail service; empty if the row removes the label.
+    /// The label of the domain's mail service; empty if the row removes the label.
     pub mx_provider_label: Option<String>,
     /// The note for people.
     pub note: String,
-    /// The last day on which the row counts; empty if it has no end.
+    /// The last day on which the row counts; empty if the row has no end.
     pub until: String,
     /// When the row no longer counts, in seconds since 1970: after its last day.
     pub(super) end: Option<i64>,

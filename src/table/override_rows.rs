@@ -17,8 +17,8 @@ use crate::model::month::{SECONDS_PER_DAY, parse_day_as_unix_seconds};
 use crate::model::verdict::{Reason, Score};
 use crate::support::excerpt::Excerpt;
 
-/// The columns of an override. A file may leave out the last two: a note for people, and the last
-/// day on which the row counts.
+/// The columns of an override. A file may leave out the last two together: a note for people, and
+/// the last day on which the row counts.
 pub(super) const OVERRIDE_COLUMNS: [&str; 9] = [
     "domain",
     "scope",
@@ -60,8 +60,8 @@ pub struct NewOverride<'a> {
 }
 
 impl NewOverride<'_> {
-    /// Checks that a table can read the row of this override. Does not check that the last day is
-    /// still to come.
+    /// Checks that a table can read the row of this override, and that the row is not too long.
+    /// Does not check that the last day is still to come.
     ///
     /// # Errors
     /// Returns the first faulty value.
@@ -90,8 +90,8 @@ impl NewOverride<'_> {
         Ok(())
     }
 
-    /// The text of the row. If the row replaces a row of the same scope, it keeps
-    /// `is_free_provider`, `is_corporate_email` and `mx_provider_label` of the replaced row.
+    /// The text of the row. `replaced` is the text of the row that this one replaces, if there is
+    /// one. The new row keeps its `is_free_provider`, `is_corporate_email` and `mx_provider_label`.
     pub fn to_row_text(&self, replaced: Option<&str>) -> String {
         let scope = if self.is_exact { "exact" } else { "subtree" };
         let (reason, score) = match self.action {
@@ -107,7 +107,7 @@ impl NewOverride<'_> {
     }
 }
 
-/// A value that no row of overrides can have.
+/// A value that no new override can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidOverride {
     /// `until`, `note` or `exact`.

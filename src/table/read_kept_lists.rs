@@ -13,7 +13,7 @@ impl KeptLists {
     /// Reads the lists of a location, and compresses them.
     ///
     /// # Errors
-    /// If a file can't be read.
+    /// If a file can't be read, if the manifest is faulty, or if too little memory is free.
     pub fn read(location: &TableLocation) -> Result<KeptLists, TableFaults> {
         let keep = |compiled_at| KeptLists::new(location.clone(), compiled_at);
         match location {
@@ -37,9 +37,9 @@ impl KeptLists {
     }
 }
 
-/// Adds the manifest, the sources and each list. Has the text of one file at a time.
+/// Adds the manifest, the sources and each list.
 fn add_files(mut kept: KeptLists, source_files: &SourceFiles) -> Result<KeptLists, TableFaults> {
-    let lists = build::read_manifest(source_files)?.manifest.list_specs;
+    let lists = build::read_manifest_and_sources(source_files)?.manifest.list_specs;
     let head = ["manifest.toml", "sources.toml"].map(str::to_owned);
     for file in head.into_iter().chain(lists.into_iter().map(|list| list.file)) {
         if let Some(text) = source_files.read_text(&file)? {

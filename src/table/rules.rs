@@ -24,7 +24,7 @@ pub(super) const CLEARED_BIT: u32 = 1 << 29;
 pub(super) const IN_MANIFEST_LISTS_BIT: u32 = 1 << 28;
 /// A list of the manifest protects exactly this name.
 pub(super) const PROTECTED_IN_MANIFEST_BIT: u32 = 1 << 27;
-/// The facts that flag a name because a list contains it, not because of its DNS records.
+/// The facts that a list of disposable domains or of roles gives to its names.
 pub(super) const FLAGGING_LIST_BITS: u32 = rule_bit(Rule::DisposableA)
     | rule_bit(Rule::DisposableB)
     | rule_bit(Rule::DisposableC)
@@ -104,7 +104,8 @@ pub(super) struct StoredAnswer {
     pub laid_over: LaidOverFields,
 }
 
-/// Which fields an override lays over the verdict of another source, beside reason and score.
+/// Which fields an override sets beside reason and score. riskgate lays these fields over the
+/// answer of a rule for unlisted names or of a DNS fact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct LaidOverFields {
     pub sets_free_provider: bool,

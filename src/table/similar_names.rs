@@ -3,21 +3,21 @@
 //! This module has no lists: `unlisted_rules` has the providers, and decides what a slip means.
 
 /// Two neighbours swapped, or a double letter in place of a single one or the reverse.
-const SWAPPED: u8 = 5;
+const SWAP_COST: u8 = 5;
 /// A letter missing or at a near place, a key beside the right one, or one vowel for another.
-const NEAR: u8 = 6;
+const NEAR_SLIP_COST: u8 = 6;
 /// Any other edit of one letter.
-const OTHER: u8 = 9;
+const OTHER_SLIP_COST: u8 = 9;
 /// The additional cost of a slip in the first letter, because people mistype it least.
-const FIRST: u8 = 2;
+const FIRST_LETTER_EXTRA_COST: u8 = 2;
 /// The additional cost if the first letter is missing.
-const FIRST_MISSING: u8 = 4;
+const FIRST_MISSING_EXTRA_COST: u8 = 4;
 /// The additional cost of a provider that is not among the largest, if a name may mean several.
-const SMALL_PROVIDER: u8 = 4;
+const SMALL_PROVIDER_EXTRA_COST: u8 = 4;
 /// The highest cost of slips that are likely.
-const MAX_COST: u8 = 2 * NEAR;
+const MAX_LIKELY_COST: u8 = 2 * NEAR_SLIP_COST;
 /// The cost of slips that are not likely: it is above every limit.
-const NEVER: u8 = 100;
+const UNLIKELY_COST: u8 = 100;
 /// The longest label and the longest suffix that are compared, in bytes.
 const MAX_COMPARED_BYTES: usize = 20;
 
@@ -138,7 +138,8 @@ impl MistypedProviderFinder {
         let end = self.small_labels.partition_point(|label| label.label.len() <= length + 1);
         let small_labels = self.small_labels.get(start..end).unwrap_or_default();
         let of_small = small_labels.iter().flat_map(|label| label.slip_costs(typed));
-        let of_small = of_small.map(|(cost, provider)| (cost + SMALL_PROVIDER, provider));
+        let of_small =
+            of_small.map(|(cost, provider)| (cost + SMALL_PROVIDER_EXTRA_COST, provider));
         let of_large = self.large_labels.iter().flat_map(|label| label.slip_costs(typed));
         let nearest = of_large.chain(of_small).min_by_key(|(cost, it)| (*cost, it.rank));
         nearest.map(|(_, provider)| &*provider.name)
@@ -155,7 +156,7 @@ impl ProviderLabel {
         let mut label_cost = None;
         providers.iter().filter_map(move |provider| {
             if provider.differs_only_in_dots(typed.name) {
-                return Some((SWAPPED, provider));
+                return Some((SWAP_COST, provider));
             }
             let is_same_label = self.label == typed.label;
             let suffix_cost = self.find_suffix_cost(provider, is_same_label, typed)?;
@@ -163,7 +164,7 @@ impl ProviderLabel {
                 return (suffix_cost > 0).then_some((suffix_cost, provider));
             }
             let label_cost = *label_cost.get_or_insert_with(|| self.find_label_cost(typed.label));
-            let is_likely = label_cost <= self.label_limit(provider, suffix_cost, typed);
+            let is_likely = label_cost <= self.max_label_cost(provider, suffix_cost, typed);
             is_likely.then(|| (label_cost + suffix_cost, provider))
         })
     }
@@ -198,29 +199,29 @@ impl ProviderLabel {
         // One edit changes three letters side by side at most.
         let is_one_edit = label.len().max(typed.len()) - prefix - suffix <= 3;
         match label.len() {
-            ..=2 => NEVER,
-            _ if !self.is_large && !is_one_edit => NEVER,
+            ..=2 => UNLIKELY_COST,
+            _ if !self.is_large && !is_one_edit => UNLIKELY_COST,
             3 | 4 => find_short_label_cost(typed, label),
             _ => edit_cost(typed, label),
         }
     }
 
     /// The highest cost that the slips in the label may have.
-    fn label_limit(&self, provider: &Provider, suffix_cost: u8, typed: &TypedName<'_>) -> u8 {
+    fn max_label_cost(&self, provider: &Provider, suffix_cost: u8, typed: &TypedName<'_>) -> u8 {
         let (length, is_com) = (self.label.len(), provider.name.ends_with(".com"));
         // A name that is shorter than a short one is often a real one.
         let is_too_short = length <= 5 && typed.label.len() < length;
         match (suffix_cost, typed.suffix_state) {
-            (0, _) if self.is_large && is_too_short => NEAR + FIRST_MISSING,
-            (0, _) if self.is_large && is_com && length > 5 => 2 * NEAR,
-            (0, _) if self.is_large && (is_com || length > 5) => SWAPPED + NEAR,
-            (0, _) if !self.is_large && length > 6 => NEAR + FIRST_MISSING,
-            (0, _) if self.is_large || length > 5 => OTHER,
-            (0, _) if is_too_short => SWAPPED,
-            (0, _) => NEAR,
-            (_, SuffixState::IsNoSuffix) if self.is_large => OTHER,
-            (_, SuffixState::IsNoSuffix) if length > 4 => NEAR,
-            (_, SuffixState::Exists) if self.is_large => NEAR,
+            (0, _) if self.is_large && is_too_short => NEAR_SLIP_COST + FIRST_MISSING_EXTRA_COST,
+            (0, _) if self.is_large && is_com && length > 5 => 2 * NEAR_SLIP_COST,
+            (0, _) if self.is_large && (is_com || length > 5) => SWAP_COST + NEAR_SLIP_COST,
+            (0, _) if !self.is_large && length > 6 => NEAR_SLIP_COST + FIRST_MISSING_EXTRA_COST,
+            (0, _) if self.is_large || length > 5 => OTHER_SLIP_COST,
+            (0, _) if is_too_short => SWAP_COST,
+            (0, _) => NEAR_SLIP_COST,
+            (_, SuffixState::IsNoSuffix) if self.is_large => OTHER_SLIP_COST,
+            (_, SuffixState::IsNoSuffix) if length > 4 => NEAR_SLIP_COST,
+            (_, SuffixState::Exists) if self.is_large => NEAR_SLIP_COST,
             _ => 0,
         }
     }
@@ -239,23 +240,27 @@ impl ProviderLabel {
         }
         if typed.suffix == "c" {
             // Far more people stop within `com` than within `ca` or `cz`.
-            return (suffix == "com").then_some(NEAR);
+            return (suffix == "com").then_some(NEAR_SLIP_COST);
         }
         if typed.suffix_state == SuffixState::IsNoSuffix {
             let cost = edit_cost(typed.suffix.as_bytes(), suffix.as_bytes());
-            let limit = if suffix.len() <= 2 { NEAR + FIRST_MISSING } else { 2 * NEAR };
+            let limit = if suffix.len() <= 2 {
+                NEAR_SLIP_COST + FIRST_MISSING_EXTRA_COST
+            } else {
+                2 * NEAR_SLIP_COST
+            };
             return (cost <= limit).then_some(cost);
         }
         let is_one_letter_short =
             matches!((suffix, typed.suffix), ("com", "cm" | "co" | "om") | ("net", "ne"));
         if is_one_letter_short && (self.is_large || is_same_label) {
-            return Some(NEAR);
+            return Some(NEAR_SLIP_COST);
         }
         // `uk` for `co.uk`, and `net` for `com`.
         let missing = suffix.strip_suffix(typed.suffix).unwrap_or_default();
         let is_generic = self.is_large && suffix == "com" && matches!(typed.suffix, "net" | "org");
         let is_slip = matches!(missing, "co." | "com.") || is_generic || provider.is_sole_domain;
-        (is_same_label && is_slip).then_some(OTHER)
+        (is_same_label && is_slip).then_some(OTHER_SLIP_COST)
     }
 }
 
@@ -282,8 +287,8 @@ fn letter_bits(label: &str) -> u32 {
 fn find_short_label_cost(typed: &[u8], label: &[u8]) -> u8 {
     let is_considered = typed.len() > label.len() || label.len() == 4 && typed.len() == label.len();
     match edit_cost(typed, label) {
-        SWAPPED if is_considered => SWAPPED,
-        _ => NEVER,
+        SWAP_COST if is_considered => SWAP_COST,
+        _ => UNLIKELY_COST,
     }
 }
 
@@ -291,15 +296,15 @@ fn find_short_label_cost(typed: &[u8], label: &[u8]) -> u8 {
 /// of optimal string alignment (Damerau 1964, Levenshtein 1966), with a cost for each kind of slip.
 fn edit_cost(typed: &[u8], meant: &[u8]) -> u8 {
     if typed.len().max(meant.len()) > MAX_COMPARED_BYTES {
-        return NEVER;
+        return UNLIKELY_COST;
     }
-    let mut costs = [[NEVER; MAX_COMPARED_BYTES + 1]; MAX_COMPARED_BYTES + 1];
+    let mut costs = [[UNLIKELY_COST; MAX_COMPARED_BYTES + 1]; MAX_COMPARED_BYTES + 1];
     costs[0][0] = 0;
     let mut last_likely = 0;
     for t in 0..=typed.len() {
         // A row depends on the three rows before it.
         if t > last_likely + 3 {
-            return NEVER;
+            return UNLIKELY_COST;
         }
         // Two edits shift a letter by at most two places.
         for m in t.saturating_sub(2)..=(t + 2).min(meant.len()) {
@@ -319,16 +324,16 @@ fn edit_cost(typed: &[u8], meant: &[u8]) -> u8 {
                 offer(costs[t - 1][m - 1], cost);
             }
             if t > 1 && m > 1 && typed[t - 2..t] == [meant[m - 1], meant[m - 2]] {
-                offer(costs[t - 2][m - 2], SWAPPED);
+                offer(costs[t - 2][m - 2], SWAP_COST);
             }
             if t > 2 && m > 2 && is_rotated(&typed[t - 3..t], &meant[m - 3..m]) {
-                offer(costs[t - 3][m - 3], NEAR);
+                offer(costs[t - 3][m - 3], NEAR_SLIP_COST);
             }
             if t > 1 && m > 0 && typed[t - 2..t] == *b"rn" && meant[m - 1] == b'm' {
-                offer(costs[t - 2][m - 1], NEAR);
+                offer(costs[t - 2][m - 1], NEAR_SLIP_COST);
             }
             costs[t][m] = cheapest;
-            if cheapest <= MAX_COST {
+            if cheapest <= MAX_LIKELY_COST {
                 last_likely = t;
             }
         }
@@ -347,23 +352,23 @@ fn cost_of_extra(typed: &[u8], at: usize) -> u8 {
     let before = at.checked_sub(1).map(|before| typed[before]);
     let mut neighbours = before.into_iter().chain(typed.get(at + 1).copied());
     if letter.is_ascii_alphabetic() && before == Some(letter) {
-        return SWAPPED;
+        return SWAP_COST;
     }
     match neighbours.any(|other| are_keys_near(letter, other)) {
-        true if at == 0 => NEAR + FIRST,
-        true => NEAR,
+        true if at == 0 => NEAR_SLIP_COST + FIRST_LETTER_EXTRA_COST,
+        true => NEAR_SLIP_COST,
         // Numbers and letters before a name are chosen, not mistyped.
-        false if at == 0 || letter.is_ascii_digit() => NEVER,
-        false => OTHER,
+        false if at == 0 || letter.is_ascii_digit() => UNLIKELY_COST,
+        false => OTHER_SLIP_COST,
     }
 }
 
 /// The cost of a letter that the user meant and did not type.
 fn cost_of_missing(meant: &[u8], at: usize) -> u8 {
     match at.checked_sub(1) {
-        Some(before) if meant[before] == meant[at] => SWAPPED,
-        Some(_) => NEAR,
-        None => NEAR + FIRST_MISSING,
+        Some(before) if meant[before] == meant[at] => SWAP_COST,
+        Some(_) => NEAR_SLIP_COST,
+        None => NEAR_SLIP_COST + FIRST_MISSING_EXTRA_COST,
     }
 }
 
@@ -371,10 +376,12 @@ fn cost_of_replaced(typed: u8, meant: u8, is_first: bool) -> u8 {
     let is_vowel = |letter: u8| b"aeiou".contains(&letter);
     match typed == meant {
         true => 0,
-        false if are_keys_near(typed, meant) => NEAR + if is_first { FIRST } else { 0 },
-        false if is_first || typed.is_ascii_digit() => NEVER,
-        false if is_vowel(typed) && is_vowel(meant) => NEAR,
-        false => OTHER,
+        false if are_keys_near(typed, meant) => {
+            NEAR_SLIP_COST + if is_first { FIRST_LETTER_EXTRA_COST } else { 0 }
+        }
+        false if is_first || typed.is_ascii_digit() => UNLIKELY_COST,
+        false if is_vowel(typed) && is_vowel(meant) => NEAR_SLIP_COST,
+        false => OTHER_SLIP_COST,
     }
 }
 
@@ -430,28 +437,28 @@ mod tests {
     fn each_kind_of_slip_has_its_cost() {
         for (typed, meant, cost) in [
             ("gmail", "gmail", 0),
-            ("gmial", "gmail", SWAPPED),
-            ("gmaill", "gmail", SWAPPED),
-            ("outlok", "outlook", SWAPPED),
-            ("gmil", "gmail", NEAR),
-            ("gmsil", "gmail", NEAR),
-            ("gmeil", "gmail", NEAR),
-            ("gmai1", "gmail", NEAR),
-            ("gmaikl", "gmail", NEAR),
-            ("grnail", "gmail", NEAR),
-            ("icould", "icloud", NEAR),
-            ("gmxil", "gmail", OTHER),
-            ("g-mail", "gmail", OTHER),
-            ("hmail", "gmail", NEAR + FIRST),
-            ("hgmail", "gmail", NEAR + FIRST),
-            ("mail", "gmail", NEAR + FIRST_MISSING),
-            ("gmailll", "gmail", 2 * SWAPPED),
-            ("gmial", "gmali", NEAR),
+            ("gmial", "gmail", SWAP_COST),
+            ("gmaill", "gmail", SWAP_COST),
+            ("outlok", "outlook", SWAP_COST),
+            ("gmil", "gmail", NEAR_SLIP_COST),
+            ("gmsil", "gmail", NEAR_SLIP_COST),
+            ("gmeil", "gmail", NEAR_SLIP_COST),
+            ("gmai1", "gmail", NEAR_SLIP_COST),
+            ("gmaikl", "gmail", NEAR_SLIP_COST),
+            ("grnail", "gmail", NEAR_SLIP_COST),
+            ("icould", "icloud", NEAR_SLIP_COST),
+            ("gmxil", "gmail", OTHER_SLIP_COST),
+            ("g-mail", "gmail", OTHER_SLIP_COST),
+            ("hmail", "gmail", NEAR_SLIP_COST + FIRST_LETTER_EXTRA_COST),
+            ("hgmail", "gmail", NEAR_SLIP_COST + FIRST_LETTER_EXTRA_COST),
+            ("mail", "gmail", NEAR_SLIP_COST + FIRST_MISSING_EXTRA_COST),
+            ("gmailll", "gmail", 2 * SWAP_COST),
+            ("gmial", "gmali", NEAR_SLIP_COST),
         ] {
             assert_eq!(edit_cost(typed.as_bytes(), meant.as_bytes()), cost, "{typed} {meant}");
         }
         for (typed, meant) in [("pmail", "gmail"), ("xgmail", "gmail"), ("7gmail", "gmail")] {
-            assert!(edit_cost(typed.as_bytes(), meant.as_bytes()) >= NEVER, "{typed}");
+            assert!(edit_cost(typed.as_bytes(), meant.as_bytes()) >= UNLIKELY_COST, "{typed}");
         }
     }
 

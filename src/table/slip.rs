@@ -9,8 +9,8 @@ const MAX_SLIP_BYTES: usize = 64;
 impl Table {
     /// Returns the provider that the user of an address clearly meant, such as `gmail.com` for
     /// `jane@gmail,com`, `jane@gmail..com`, `jane@gmailcom` and `jane@@gmail.com`. `text` is the
-    /// text behind the first `@`. `None` if the text needs no repair, or if the repaired text means
-    /// no known provider.
+    /// text behind the first `@`. `None` for a text that needs no repair, and for a text that
+    /// riskgate can't repair.
     pub fn suggest_provider_for_slip(&self, text: &str, unix_now: i64) -> Option<String> {
         if text.len() > MAX_SLIP_BYTES {
             return None;

@@ -1,6 +1,6 @@
 //! The packages that lists were made from, as `sources.toml` describes them.
 //!
-//! A row of a list refers to a package by the package's vote letter.
+//! A row of a list may refer to packages by their vote letters.
 
 use std::collections::HashMap;
 

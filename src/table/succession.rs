@@ -11,8 +11,8 @@ use super::layout::parts::ListInfo;
 use super::table_data::Table;
 use crate::model::domain::Domain;
 
-/// A list with at least so many rows is checked for too many changes. People edit shorter lists by
-/// hand.
+/// A list with at least this many rows is checked for too many changes. People edit shorter lists
+/// by hand.
 pub const MIN_ROWS_FOR_CHANGE_CHECK: u32 = 20;
 
 impl Table {

@@ -51,16 +51,16 @@ pub struct Table {
 
 impl Table {
     /// Loads a table without added lists, or returns the faults. riskgate builds the table from the
-    /// bundled lists or from a directory, or reads and checks a compiled file. No override counts
-    /// as expired, because this function reads no clock.
+    /// bundled lists or from a directory, or reads and checks a compiled file. This function reads
+    /// no clock, so it lets no override expire.
     pub fn load(location: &TableLocation) -> Result<Table, TableFaults> {
         Table::build(&TableInputs::from_base(location.clone()), i64::MIN)
     }
 
-    /// Builds a table with the added overrides and feeds, or returns the faults. A compiled file
-    /// without added lists is only read. To add lists to it, riskgate builds its table again: the
-    /// file must carry its lists, as [`Table::compile`] writes them. Overrides that have expired at
-    /// `now`, in seconds since 1970, are ignored.
+    /// Builds a table with the added overrides and feeds, or returns the faults. Ignores overrides
+    /// that have expired at `now`, in seconds since 1970. If no list is added to a compiled file,
+    /// and none of its overrides has expired, riskgate only reads the file. Otherwise the file must
+    /// carry its lists, as [`Table::compile`] writes them, and riskgate builds the table again.
     pub fn build(inputs: &TableInputs, now: i64) -> Result<Table, TableFaults> {
         let table = Table::build_at(inputs, now)?;
         Ok(Table { overrides_judged_at: now, ..table })
@@ -241,8 +241,8 @@ impl Table {
         self.decoded_table.meta.next_override_expiry
     }
 
-    /// The time by which the build judged which overrides have expired, in seconds since 1970.
-    /// `i64::MIN` if the build let no override expire.
+    /// The time `now` of [`Table::build`], by which it judged which overrides have expired, in
+    /// seconds since 1970. `i64::MIN` for a table that another function made.
     pub fn overrides_judged_at(&self) -> i64 {
         self.overrides_judged_at
     }
@@ -281,7 +281,7 @@ impl Table {
         &self.decoded_table.meta.source
     }
 
-    /// The lists, in the order of the manifest.
+    /// The lists of the manifest in its order, and then the added lists.
     pub fn lists(&self) -> &[ListInfo] {
         &self.decoded_table.meta.list
     }

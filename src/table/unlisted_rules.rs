@@ -1,4 +1,5 @@
-//! Rules for names in no list: typing errors of large providers, look-alikes, and words in names.
+//! Rules for names in no list: typing errors of large providers, look-alikes, words in names, and
+//! names that are spelled like bulk registrations.
 //!
 //! The table stores the answer and score of each rule.
 

@@ -8,7 +8,7 @@ use crate::cli::findings::print_findings;
 use crate::cli::store_access::STORE_TIMEOUT;
 use crate::config::Config;
 use crate::store::{Finding, Store, StoreError};
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 use crate::support::machine_clock::machine_unix_now;
 
 /// A larger difference between the clocks of the server and of this machine gets a warning.
@@ -49,7 +49,7 @@ fn check_overrides(store: &mut Store) -> Finding {
                     Finding::fault("overrides", found, advice)
                 }
                 None => {
-                    let count = Counted(stored.rows.len(), "override");
+                    let count = CountedNoun(stored.rows.len(), "override");
                     Finding::good("overrides", format!("{count} in the store"))
                 }
             }

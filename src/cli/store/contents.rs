@@ -9,7 +9,7 @@ use crate::cli::store_access::{STORE_TIMEOUT, tell_store_the_time};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
 use crate::store::{RedisOptions, Store, StoreContents, StoreUrl};
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 
 /// Returns the path of the file, or the address of the server without user and password.
 pub(super) fn describe_url(url: &StoreUrl) -> String {
@@ -44,7 +44,7 @@ pub(super) fn write_contents(
     to: &StoreUrl,
     options: &RedisOptions,
 ) -> Result<(), CommandFailure> {
-    print_progress(format!("writing {}", Counted(contents.ring.keys.len(), "key")));
+    print_progress(format!("writing {}", CountedNoun(contents.ring.keys.len(), "key")));
     let mut target = Store::open(to, options, STORE_TIMEOUT)?;
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;
@@ -70,17 +70,17 @@ pub(super) fn report_copy(
     // A store that has counted no call has no month.
     let month = (*month != Month::FIRST).then(|| month.to_string());
     let counted = match &month {
-        Some(month) => format!("the numbers of {} in {month}", Counted(numbers, "account")),
+        Some(month) => format!("the numbers of {} in {month}", CountedNoun(numbers, "account")),
         None => "no numbers".to_owned(),
     };
     let done = format!(
         "{done} {}, {}, {counted}, {}, {}, {}, {} of the audit",
-        Counted(keys, "key"),
-        Counted(accounts, "account"),
-        Counted(top, "top count"),
-        Counted(sign_ups, "sign-up"),
-        Counted(overrides, "override"),
-        Counted(records, "record"),
+        CountedNoun(keys, "key"),
+        CountedNoun(accounts, "account"),
+        CountedNoun(top, "top count"),
+        CountedNoun(sign_ups, "sign-up"),
+        CountedNoun(overrides, "override"),
+        CountedNoun(records, "record"),
     );
     let object = json!({
         "keys": keys, "accounts": accounts, "month": month,

@@ -13,7 +13,7 @@ use crate::feed::{Feed, FeedStatus, Feeds, UpdateOutcome};
 use crate::management::read_present_time;
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::format_rfc3339;
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 use crate::table::Table;
 
 /// How long the command waits while a gateway updates the same feed.
@@ -53,7 +53,7 @@ pub fn update_feeds(
         })?;
         let (line, object) = match updated {
             Ok(UpdateOutcome::ListReplaced(rows)) => (
-                format!("{name}: {}\n", Counted(rows, "row")),
+                format!("{name}: {}\n", CountedNoun(rows, "row")),
                 json!({ "name": name, "changed": true, "rows": rows, "problem": null }),
             ),
             Ok(UpdateOutcome::Unchanged) => (

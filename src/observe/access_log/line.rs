@@ -13,8 +13,8 @@ pub enum LogFormat {
     #[default]
     Json,
     /// `name=value` pairs with a space between them. A value is a JSON string if it is empty, or
-    /// has a character other than visible ASCII, a quote, `=` or a backslash. A field without a
-    /// value is left out.
+    /// contains a `"`, a `=`, a backslash, or a character that is not visible ASCII. A field
+    /// without a value is left out.
     Logfmt,
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::entry::LogEntry;
 use super::line::LineTemplate;
 
-/// Once the queue has so many bytes, further lines are dropped.
+/// Once the queue has this many bytes, further lines are dropped.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 /// The writer wakes as soon as this many bytes are queued. While the target takes no bytes, the
 /// queue keeps about this many bytes, the writer keeps as many again, and further lines are
@@ -15,7 +15,7 @@ pub const BATCH_BYTES: usize = 64 << 10;
 
 /// What the access log shares with the thread that writes.
 #[derive(Default)]
-pub struct Shared {
+pub struct SharedQueue {
     queue: Mutex<Queue>,
     /// Notified when a batch is full, or when the log closes.
     pub batch_ready: Condvar,
@@ -33,7 +33,7 @@ pub struct Queue {
     pub is_closed: bool,
 }
 
-impl Shared {
+impl SharedQueue {
     pub fn lock_queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

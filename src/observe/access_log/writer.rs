@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::queue::{BATCH_BYTES, Queue, Shared};
+use super::queue::{BATCH_BYTES, Queue, SharedQueue};
 use crate::support::regular_file::check_creatable;
 
 /// How long the writer waits at most until a batch is full.
@@ -79,7 +79,7 @@ fn open_options(creates: bool) -> OpenOptions {
 pub(super) struct Writer {
     out: Output,
     target: LogTarget,
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
     /// The lines that are being written.
     lines: Vec<u8>,
     /// Whether `lines` starts with the rest of a line whose first part is written already.
@@ -90,7 +90,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Opens the target.
-    pub fn open(target: LogTarget, shared: Arc<Shared>) -> std::io::Result<Writer> {
+    pub fn open(target: LogTarget, shared: Arc<SharedQueue>) -> std::io::Result<Writer> {
         Ok(Writer {
             out: target.open()?,
             target,

@@ -21,7 +21,7 @@ const RESPONSE_HEADER_BUCKETS: [f64; 14] =
 /// this number they stay, so that counters don't vanish.
 const MAX_SERVERS_WITH_SERIES: usize = 100;
 
-/// An attempt to get a response from an upstream server, for the access log and for traces.
+/// An attempt to get a response from an upstream server, for metrics, the access log and traces.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptRecord {
     /// The server.

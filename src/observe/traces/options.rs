@@ -9,7 +9,8 @@ pub struct TraceOptions {
     pub endpoint: String,
     /// The protocol that the collector speaks.
     pub protocol: TraceProtocol,
-    /// One request in this many is traced.
+    /// riskgate exports one trace in this many. Of a trace that a trusted proxy has begun, the
+    /// proxy decides.
     pub sample_one_in: u64,
     /// The name of this service in the traces.
     pub service_name: String,

@@ -25,7 +25,7 @@ use crate::gate::GateState;
 use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, locate_plan_fault, read_key_file};
 use crate::quota::Ledger;
 use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreError};
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 use crate::support::memory;
 
 /// How much memory a key of the store and its account need in all: to read both, to keep their
@@ -404,7 +404,7 @@ impl KeyRingUpdater {
     fn publish_ring(&mut self, state: &GateState, ring: KeyRing) {
         if state.keys.peek().is_none() {
             let verb = if ring.len() == 1 { "serves" } else { "serve" };
-            log::info!("{} {verb}", Counted(ring.len(), "key"));
+            log::info!("{} {verb}", CountedNoun(ring.len(), "key"));
         }
         self.ring_faults = describe_faults(&ring);
         // The rows are published before the ring, because the admin API waits for the ring, and
@@ -436,7 +436,7 @@ fn describe_faults(ring: &KeyRing) -> Vec<String> {
     let mut lines: Vec<String> =
         faults.iter().take(MAX_LISTED_FAULTS).map(ToString::to_string).collect();
     if faults.len() > MAX_LISTED_FAULTS {
-        let more = Counted(faults.len() - MAX_LISTED_FAULTS, "more fault");
+        let more = CountedNoun(faults.len() - MAX_LISTED_FAULTS, "more fault");
         lines.push(format!("and {more} of keys and accounts"));
     }
     lines

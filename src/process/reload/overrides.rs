@@ -10,7 +10,7 @@ use crate::config::StoreOptions;
 use crate::management::{KnownOverrides, ManagementFault, take_over_default_file};
 use crate::model::believed_time::BelievedTime;
 use crate::store::{ChangeAuthor, OverridesVersion, Store, StoreError};
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 use crate::support::machine_name::machine_name;
 use crate::table::TableInputs;
 
@@ -143,7 +143,7 @@ impl OverrideFollower {
 fn try_take_over(store: &mut Store, inputs: &TableInputs) -> Result<Option<String>, String> {
     match take_over_default_file(store, inputs, &ChangeAuthor::riskgate(&machine_name())) {
         Ok(Some(taken)) => {
-            let of_file = Counted(taken.row_count, "override");
+            let of_file = CountedNoun(taken.row_count, "override");
             log::info!(
                 "{}: the store has taken over {of_file}, {} of them new; riskgate reads this file \
                  no longer",

@@ -12,7 +12,7 @@ use crate::gate::GateState;
 use crate::model::rate_charge::RateCharge;
 use crate::store::{MAX_RATE_CHARGES, Redis, StoreError};
 use crate::support::client_rates::BucketCharge;
-use crate::support::exchange_thread::EXCHANGE_INTERVAL;
+use crate::support::exchange_thread::STORE_EXCHANGE_INTERVAL;
 
 /// The most statements that the thread sends to the server in one turn.
 const MAX_STATEMENTS: usize = 4;
@@ -92,7 +92,7 @@ impl RateExchanger {
         let sent: Vec<RateCharge> = charges.iter().filter_map(|it| self.to_shared(it)).collect();
         let server = match &mut self.server {
             Some(server) => server,
-            none => none.insert(self.store.open_server(EXCHANGE_INTERVAL)?),
+            none => none.insert(self.store.open_server(STORE_EXCHANGE_INTERVAL)?),
         };
         let times = server.charge_rates(&sent, now)?;
         for (charge, until_full_ns) in charges.iter().zip(times) {

@@ -15,7 +15,7 @@ use super::status_reporter::StatusReporter;
 use super::watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED};
 use crate::gate::GateState;
 use crate::model::month::parse_day_as_unix_seconds;
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 use crate::table::{KeptLists, Table, TableInputs, TableLocation, read_list_file};
 
 /// The `nice` value of the thread. If the thread competes with one request thread for a processor,
@@ -335,7 +335,7 @@ impl Worker {
     }
 
     fn publish_table(&self, table: Table) {
-        log::info!("table {} serves, {}", table.version(), Counted(table.row_count(), "row"));
+        log::info!("table {} serves, {}", table.version(), CountedNoun(table.row_count(), "row"));
         self.state.table.publish(table);
         self.state.top_domains.mark_stale();
         self.update_table_gauges();

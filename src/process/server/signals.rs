@@ -17,7 +17,7 @@ use crate::downstream::ConnectionTracker;
 use crate::process::reload::ReloadTrigger;
 use crate::process::systemd;
 use crate::process::upgrade::Predecessor;
-use crate::support::counted::Counted;
+use crate::support::counted::CountedNoun;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// How long the drain keeps a connection open after its last response, because the client's next
@@ -232,7 +232,7 @@ impl SignalHandler {
     /// process still accepts connections (`delay`), and how long the drain may take.
     fn start_drain(&self, keepalive: Duration, cause: &str, delay: Duration) {
         self.connection_tracker.start_drain(keepalive);
-        let left = Counted(self.connection_tracker.count_requests_in_flight(), "request");
+        let left = CountedNoun(self.connection_tracker.count_requests_in_flight(), "request");
         let delay = match delay {
             Duration::ZERO => String::new(),
             delay => format!("accepts connections for {delay:?} (drain.delay), "),

@@ -119,7 +119,7 @@ pub(in crate::table) fn decode_table(
         name_range: section(7)?,
     };
     check_buckets(all, &parts).ok_or_else(|| damaged("buckets"))?;
-    // The embedded lists are decoded only when overrides or feeds are added to the table.
+    // The embedded lists are decoded only when they are needed.
     section(SECTION_COUNT - 1)?;
     Ok(parts)
 }

@@ -153,7 +153,7 @@ fn a_failover_changes_no_id_and_no_count() {
         replica.run(&["XLEN", "riskgate:{sign_ups}:stream"]).trim() == "1"
     });
     primary.kill();
-    // Counted while there is no server.
+    // CountedNoun while there is no server.
     assess(&gateway, &key, "jane+b@gmail.com", true);
     assert_eq!(accounts(&gateway, &key), 2);
     replica.run(&["REPLICAOF", "NO", "ONE"]);
