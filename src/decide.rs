@@ -1,8 +1,9 @@
 //! Decides a sign-up: the canonical inbox of an address, facts about the sign-up, counts of earlier
 //! sign-ups, and the operator's rules.
 //!
-//! [`decide`] is one pure function. Screening, `[authz]` and `POST /v1/assess` call it. No decision
-//! waits for the store: counts are in memory, and a thread exchanges sign-ups with the store.
+//! [`decide`] is one pure function, by which screening, `[authz]` and `POST /v1/assess` decide. No
+//! decision waits for the store: counts are in memory, and a thread exchanges sign-ups with the
+//! store.
 
 mod condition;
 mod counts;

@@ -45,7 +45,9 @@ mod table_data;
 mod tlds;
 mod unlisted_rules;
 
-pub use self::added_lists::{FeedKind, FeedList, FeedTier, STORED_LIST_NAME, TableInputs};
+pub use self::added_lists::{
+    FeedKind, FeedList, FeedTier, STORED_OVERRIDES_LIST_NAME, TableInputs,
+};
 pub use self::answer::{AnswerOrigin, TableAnswer, TableRow};
 pub use self::fault::{TableFault, TableFaults};
 pub use self::kept_lists::KeptLists;

@@ -19,7 +19,7 @@ pub struct Counterpart {
 /// The `section` of entries whose names are names of sections.
 pub const SECTION_NAMES: &str = "[]";
 
-const fn in_section(
+const fn counterpart_in(
     section: &'static str,
     names: &'static [&'static str],
     hint: &'static str,
@@ -27,17 +27,17 @@ const fn in_section(
     Counterpart { section, names, hint, setting: "" }
 }
 
-const fn anywhere(names: &'static [&'static str], hint: &'static str) -> Counterpart {
-    in_section("", names, hint)
+const fn counterpart_anywhere(names: &'static [&'static str], hint: &'static str) -> Counterpart {
+    counterpart_in("", names, hint)
 }
 
-const NO_REWRITE: &str = "riskgate forwards each path as it is; let your service, or a proxy \
+const NO_REWRITE_HINT: &str = "riskgate forwards each path as it is; let your service, or a proxy \
                           behind riskgate, rewrite paths, and remove this line";
-const WRITE_CERTIFICATE: &str = "write [[listen.certificate]], and below it chain = \"…\" and \
+const CERTIFICATE_HINT: &str = "write [[listen.certificate]], and below it chain = \"…\" and \
                                  key = \"…\", with the paths of PEM files";
 
 const COUNTERPARTS: [Counterpart; 66] = [
-    in_section(
+    counterpart_in(
         "upstream.route",
         &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
         "all routes go to upstream.servers; for another service, run another riskgate, or let a \
@@ -50,257 +50,261 @@ const COUNTERPARTS: [Counterpart; 66] = [
                it",
         setting: "prefix",
     },
-    in_section("log", &["output", "destination", "target"], LOG_OUTPUT),
-    in_section("log", &["sampling", "sample", "sample_rate"], "riskgate logs each request"),
-    in_section(
+    counterpart_in("log", &["output", "destination", "target"], LOG_OUTPUT_HINT),
+    counterpart_in("log", &["sampling", "sample", "sample_rate"], "riskgate logs each request"),
+    counterpart_in(
         "admin",
         &["username", "user", "password", "basic_auth", "htpasswd"],
         "the operator's page asks for a token and no password; write token_file = \"…\", the path \
          of a file with a token of 16 characters or more",
     ),
-    in_section(
+    counterpart_in(
         "store",
         &["username", "user", "password", "db", "database", "port", "auth"],
         "write it into url, as redis://USER:PASSWORD@HOST:PORT/DATABASE; a file with this URL may \
          stand in url_file",
     ),
-    in_section(
+    counterpart_in(
         "store",
         &["cluster", "nodes", "hosts", "addresses", "sentinels", "master_name", "master"],
         "write url = \"redis+sentinel://HOST:PORT,HOST:PORT/SERVICE\" for Sentinels, or \
          redis://HOST:PORT for one server; riskgate speaks to no cluster",
     ),
-    in_section(
+    counterpart_in(
         "table",
         &["allow", "deny", "block", "allowlist", "denylist", "blocklist", "whitelist", "blacklist"],
         "run `riskgate table allow DOMAIN` or `riskgate table deny DOMAIN`, or write a file of \
          them: overrides = \"overrides.csv\"",
     ),
-    in_section(
+    counterpart_in(
         "listen",
         &["http3", "quic", "h3", "alt_svc"],
         "riskgate speaks HTTP/2 over TLS by itself, and without TLS with h2c = true; it has no \
          HTTP/3",
     ),
-    in_section(
+    counterpart_in(
         "upstream",
         &["keepalive", "keepalive_requests", "max_fails", "fail_timeout", "fails", "slow_start"],
         "riskgate keeps connections for idle_timeout, and leaves a server that refuses one out for \
          eject_for; remove this line",
     ),
-    in_section(
+    counterpart_in(
         "upstream.route",
         &["priority", "order", "weight", "rank"],
         "remove this line: the route with the longest prefix serves a path",
     ),
-    in_section(
+    counterpart_in(
         "upstream.route",
         &["quota", "monthly_limit", "plan", "cost"],
         "each account has one limit for all routes, by its plan below [plans]; counts = false \
          leaves the calls of this route out",
     ),
-    in_section(
+    counterpart_in(
         "log",
         &["rotate", "rotation", "max_files", "compress", "max_age", "keep"],
         "write max_bytes = 100000000, at which a new file begins, and kept_files = 7",
     ),
-    in_section(
+    counterpart_in(
         "table.feed",
         &["format", "parser", "content_type"],
         "riskgate reads a list with a domain in each line; kind and tier say what its domains are; \
          remove this line",
     ),
-    in_section(
+    counterpart_in(
         "rule",
         &["else", "otherwise", "default", "unless"],
         "write a rule below this one, without if: the first rule that holds decides",
     ),
-    in_section(
+    counterpart_in(
         "rule",
         &["priority", "order", "weight", "rank"],
         "remove this line and order the rules: the first one that holds decides",
     ),
-    in_section(
+    counterpart_in(
         "admin",
         &["allow", "deny", "allow_ips", "ip_whitelist", "allowed_ips", "allowlist", "cidr"],
         "a token guards these pages; for fewer addresses, write admin = \"ADDRESS:PORT\" of an \
          inner network below [listen]",
     ),
-    in_section(
+    counterpart_in(
         "webhook",
         &["events", "event", "on", "triggers"],
         "write thresholds = [80, 100]: riskgate sends a message when an account has spent so many \
          percent of its limit",
     ),
-    in_section(
+    counterpart_in(
         "dns",
         &["ttl", "timeout", "cache", "cache_ttl", "min_ttl", "max_ttl"],
         "remove this line: the TTLs of the DNS say how long a learned fact counts",
     ),
-    in_section(
+    counterpart_in(
         "drain",
         &["timeout", "time", "wait", "max", "period"],
         "write grace = \"30s\", the time for requests in flight, or delay, the time before it",
     ),
-    in_section(
+    counterpart_in(
         "upstream",
         &["allow_http", "http", "scheme", "protocol", "plain", "https_only"],
         "riskgate speaks HTTP without TLS to the servers unless tls = true; remove this line",
     ),
-    in_section(
+    counterpart_in(
         "upstream",
         &["port", "ports", "address", "addr", "hostname", "hosts", "endpoints", "nodes"],
         "write it into servers, as servers = [\"127.0.0.1:9000\"]",
     ),
-    in_section("upstream", &["path", "base_path", "prefix", "upstream_path", "uri"], NO_REWRITE),
-    in_section(
+    counterpart_in(
+        "upstream",
+        &["path", "base_path", "prefix", "upstream_path", "uri"],
+        NO_REWRITE_HINT,
+    ),
+    counterpart_in(
         "upstream.route",
         &["upstream_path", "to_path", "target_path", "path_to", "base_path"],
-        NO_REWRITE,
+        NO_REWRITE_HINT,
     ),
-    in_section(
+    counterpart_in(
         "upstream.route",
         &["cache", "cache_ttl", "ttl", "proxy_cache", "expires"],
         "riskgate caches no answers; let your service, or a proxy in front, and remove this line",
     ),
-    in_section(
+    counterpart_in(
         "upstream.route",
         &["enabled", "active", "disabled"],
         "remove the whole [[upstream.route]] to serve it no longer: a path without a route is 404",
     ),
-    in_section(
+    counterpart_in(
         "upstream.route",
         &["redirect", "return", "respond", "status"],
         "riskgate answers no route itself; screen.redirect is where a refused form leads",
     ),
-    in_section(
+    counterpart_in(
         "upstream.route.screen",
         &["enabled", "active"],
         "write mode = \"shadow\", \"annotate\" or \"block\"; without [upstream.route.screen] nothing \
          is screened",
     ),
-    in_section(
+    counterpart_in(
         "upstream.route.screen",
         &["allow", "allowlist", "whitelist", "deny", "denylist", "blocklist", "blacklist"],
         "run `riskgate table allow DOMAIN` or `riskgate table deny DOMAIN`: overrides hold for all \
          routes",
     ),
-    in_section(
+    counterpart_in(
         "upstream.route.screen",
         &["status", "status_code", "code", "response_code"],
         "a refused form gets 422, or with redirect = \"…\" a redirect; remove this line",
     ),
-    in_section(
+    counterpart_in(
         "store",
         &["ttl", "expire", "expires", "retention", "max_age"],
         "riskgate deletes what is old by itself, such as sign-ups after 30 days; remove this line",
     ),
-    in_section(
+    counterpart_in(
         "store",
         &["pool", "pool_size", "max_connections", "connections", "min_idle", "max_idle"],
         "riskgate opens the few connections that it needs; remove this line",
     ),
-    in_section(
+    counterpart_in(
         "store",
         &["prefix", "key_prefix", "namespace"],
         "all keys on the server begin with riskgate:; for a second deployment, write another \
          database into url, as redis://HOST:PORT/1",
     ),
-    in_section(
+    counterpart_in(
         "keys",
         &["ttl", "expires", "expiry", "rotate", "rotation"],
         "write it for one key: riskgate keys create --account NAME --expires 90d, or riskgate keys \
          rotate ID",
     ),
-    in_section(
+    counterpart_in(
         "listen",
         &["workers", "worker_processes", "threads_per_core", "cpus"],
         "write threads = 2, or leave it out: riskgate uses all cores",
     ),
-    in_section(
+    counterpart_in(
         "listen",
         &["server_name", "server_names", "hosts", "domains", "domain", "hostname"],
         "riskgate answers for every Host; remove this line",
     ),
-    in_section(
+    counterpart_in(
         "listen",
         &["ipv6", "ipv6only", "dual_stack"],
         "write http = \"[::]:8080\": this address serves IPv4 too",
     ),
-    in_section(
+    counterpart_in(
         "listen",
         &["redirect_https", "force_https", "https_redirect", "force_ssl"],
         "write redirect = \"0.0.0.0:80\": riskgate leads requests from there to listen.https",
     ),
-    in_section(
+    counterpart_in(
         "log",
         &["errors", "error_log", "stderr", "error"],
         "the log of the process goes to standard error; level = \"debug\" says more",
     ),
-    in_section(
+    counterpart_in(
         "traces",
         &["sample_rate", "sampler", "rate", "probability", "sampling"],
         "write sample_one_in = 10: riskgate sends one trace in so many",
     ),
-    in_section(
+    counterpart_in(
         "webhook",
         &["retries", "retry", "max_retries", "attempts"],
         "riskgate repeats a message for three days by itself; remove this line",
     ),
-    in_section(
+    counterpart_in(
         "webhook",
         &["headers", "header", "authorization", "token"],
         "secret = \"whsec_…\" signs each message; riskgate sends no other credentials",
     ),
-    in_section(
+    counterpart_in(
         "rule",
         &["action", "verdict", "decision", "do", "result"],
         "write then = \"pass\", \"review\" or \"block\"",
     ),
-    in_section(
+    counterpart_in(
         "rule",
         &["score", "risk_score", "min_score", "max_score", "domain", "reason", "threshold"],
         "write it as a condition: if = [\"risk_score >= 70\"]",
     ),
     // The names of sections.
-    in_section(
+    counterpart_in(
         SECTION_NAMES,
         &["frontend", "frontends", "entrypoints", "listeners", "listener", "http"],
         "write [listen]",
     ),
-    in_section(
+    counterpart_in(
         SECTION_NAMES,
         &["routes", "route", "locations", "location", "routers", "paths"],
         "write [[upstream.route]]",
     ),
-    in_section(
+    counterpart_in(
         SECTION_NAMES,
         &["upstreams", "services", "service", "clusters", "pools", "backends"],
         "write [upstream] and servers = [\"127.0.0.1:9000\"]: there is one group of servers",
     ),
-    in_section(
+    counterpart_in(
         SECTION_NAMES,
         &["key"],
         "write [[key]] into a file of its own, and name the file here: [keys] and file = \
          \"keys.toml\"",
     ),
-    in_section(
+    counterpart_in(
         SECTION_NAMES,
         &["plan"],
         "write a line for each plan below [plans], such as pro = 10000",
     ),
-    in_section(
+    counterpart_in(
         SECTION_NAMES,
         &["accounts", "account", "users", "consumers", "consumer", "tenants", "customers"],
         "the store has the accounts; `riskgate keys create --account NAME --plan PLAN` makes one",
     ),
     // Names of settings or of sections, anywhere.
-    anywhere(
+    counterpart_anywhere(
         &["acme", "letsencrypt", "autohttps", "autocert", "autotls", "certbot", "certresolver"],
         "riskgate fetches no certificates; let certbot write them, and name its files: \
          [[listen.certificate]], and below it chain = \"…\" and key = \"…\"",
     ),
-    anywhere(
+    counterpart_anywhere(
         &[
             "ratelimit",
             "ratelimits",
@@ -318,18 +322,18 @@ const COUNTERPARTS: [Counterpart; 66] = [
         "write max_per_client = \"60/m\" below [[upstream.route]] or [keys]: so many requests of \
          one client; below [plans] are the calls of an account in a month",
     ),
-    anywhere(
+    counterpart_anywhere(
         &["cors", "origins", "origin", "allowedorigins", "alloworigins", "alloworigin"],
         "origins belong to keys: riskgate keys create --account NAME --origin \
          https://app.example.com; or to a route without a key: origins = \
          [\"https://app.example.com\"] below [[upstream.route]]",
     ),
-    anywhere(
+    counterpart_anywhere(
         &["metrics", "prometheus", "statsd"],
         "the metrics are at /metrics of listen.admin; write admin = \"127.0.0.1:9090\" below \
          [listen]",
     ),
-    anywhere(
+    counterpart_anywhere(
         &[
             "sslcertificate",
             "sslcertificatekey",
@@ -344,9 +348,9 @@ const COUNTERPARTS: [Counterpart; 66] = [
             "crt",
             "pem",
         ],
-        WRITE_CERTIFICATE,
+        CERTIFICATE_HINT,
     ),
-    anywhere(
+    counterpart_anywhere(
         &[
             "ciphers",
             "ciphersuites",
@@ -361,7 +365,7 @@ const COUNTERPARTS: [Counterpart; 66] = [
         ],
         "riskgate speaks TLS 1.2 and 1.3 with the ciphers of rustls; remove this line",
     ),
-    anywhere(
+    counterpart_anywhere(
         &[
             "lbpolicy",
             "balance",
@@ -380,11 +384,11 @@ const COUNTERPARTS: [Counterpart; 66] = [
         "riskgate uses upstream.servers in turn; for weights, name an SRV record there, such as \
          \"_check._tcp.internal\"; remove this line",
     ),
-    anywhere(
+    counterpart_anywhere(
         &["healthcheck", "healthchecks", "healthuri", "checkinterval", "probe", "livenessprobe"],
         "write health_path = \"/health\", and health_interval if needed, below [upstream]",
     ),
-    anywhere(
+    counterpart_anywhere(
         &[
             "rewrite",
             "stripprefix",
@@ -395,14 +399,14 @@ const COUNTERPARTS: [Counterpart; 66] = [
             "prefixrewrite",
             "stripuri",
         ],
-        NO_REWRITE,
+        NO_REWRITE_HINT,
     ),
-    anywhere(
+    counterpart_anywhere(
         &["retries", "retry", "maxretries", "numretries", "circuitbreaker", "retrypolicy"],
         "riskgate tries another server once by itself, and eject_for below [upstream] says how \
          long it leaves one out; remove this line",
     ),
-    anywhere(
+    counterpart_anywhere(
         &[
             "headers",
             "addheader",
@@ -416,21 +420,21 @@ const COUNTERPARTS: [Counterpart; 66] = [
         "riskgate sets no fields of your own; let a proxy in front of riskgate, or your service, \
          set them, and remove this line",
     ),
-    anywhere(
+    counterpart_anywhere(
         &["gzip", "compress", "compression", "brotli", "zstd", "encode"],
         "riskgate compresses nothing; let your service, or a proxy in front, and remove this line",
     ),
-    anywhere(
+    counterpart_anywhere(
         &["websocket", "websockets", "upgrade"],
         "riskgate forwards no WebSockets; let a proxy in front serve their paths, and remove this \
          line",
     ),
-    anywhere(
+    counterpart_anywhere(
         &["jwt", "oauth", "oauth2", "oidc", "basicauth", "htpasswd"],
         "riskgate knows clients by their API keys alone: riskgate keys create --account NAME; key \
          = false below [[upstream.route]] asks for none",
     ),
-    anywhere(
+    counterpart_anywhere(
         &["pid", "pidfile", "daemon", "daemonize", "uid", "gid", "chroot"],
         "riskgate runs in the foreground as the user that starts it, such as in a service of \
          systemd; remove this line",
@@ -444,7 +448,7 @@ const COUNTERPARTS: [Counterpart; 66] = [
         setting: "",
     },
 ];
-const LOG_OUTPUT: &str = "the access log goes to standard output, or with path = \"…\" to a \
+const LOG_OUTPUT_HINT: &str = "the access log goes to standard output, or with path = \"…\" to a \
                           file, and the log of the process to standard error";
 
 /// Returns what riskgate has in place of a name in just this section, even if the name is near to
@@ -457,8 +461,8 @@ pub fn find_in_section(section: &str, name: &str) -> Option<&'static Counterpart
 
 /// Returns what riskgate has in place of a name that is near to none of its section.
 pub fn find_counterpart(section: &str, name: &str) -> Option<&'static Counterpart> {
-    let squashed = squash(name);
-    let first = squash(name.split(['_', '-']).next().unwrap_or_default());
+    let squashed = without_case_and_separators(name);
+    let first = without_case_and_separators(name.split(['_', '-']).next().unwrap_or_default());
     let is_meant = |own: &&str| squashed == *own || first == *own;
     let anywhere = || {
         let mut all = COUNTERPARTS.iter().filter(|it| it.section.is_empty());
@@ -469,6 +473,6 @@ pub fn find_counterpart(section: &str, name: &str) -> Option<&'static Counterpar
 }
 
 /// Returns a name in lower case, without `_` and `-`.
-fn squash(name: &str) -> String {
+fn without_case_and_separators(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '-'], "")
 }

@@ -251,7 +251,7 @@ pub fn suggest_value(
     units: Units,
     is_valid: impl Fn(&RawValue) -> bool,
 ) -> Option<String> {
-    let guess = guesses(raw, units).into_iter().find(is_valid)?;
+    let guess = list_guesses(raw, units).into_iter().find(is_valid)?;
     let is_plain = |text: &str| redact_urls_and_long_words(text) == text;
     Some(match (raw, guess.as_text_list()) {
         // The value of an environment variable has no quotes.
@@ -261,15 +261,16 @@ pub fn suggest_value(
             format!("write {all}: only commas stand between the values of a list")
         }
         (RawValue::Untyped(_), None) => {
-            let text = guess.as_text().map_or_else(|| render(&guess), |it| Some(it.to_owned()));
+            let text =
+                guess.as_text().map_or_else(|| render_value(&guess), |it| Some(it.to_owned()));
             format!("write {}", text.filter(|it| is_plain(it))?)
         }
-        _ => format!("write {}", render(&guess)?),
+        _ => format!("write {}", render_value(&guess)?),
     })
 }
 
 /// Returns a value as TOML.
-fn render(value: &RawValue) -> Option<String> {
+fn render_value(value: &RawValue) -> Option<String> {
     match value {
         RawValue::Text(text) | RawValue::Untyped(text) => {
             (redact_urls_and_long_words(text) == *text).then(|| toml_text(text))
@@ -286,7 +287,7 @@ fn render(value: &RawValue) -> Option<String> {
                     .then(|| toml_list(&texts)),
                 None => items
                     .iter()
-                    .map(render)
+                    .map(render_value)
                     .collect::<Option<Vec<_>>>()
                     .map(|all| format!("[{}]", all.join(", "))),
             }
@@ -296,16 +297,16 @@ fn render(value: &RawValue) -> Option<String> {
 }
 
 /// Returns what a value may have been meant for, the likeliest first.
-fn guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
+fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
     match raw {
         RawValue::Text(text) | RawValue::Untyped(text) => {
             let mut guesses = Vec::new();
             for text in std::iter::once(text.clone()).chain(text_guesses(text, units)) {
                 guesses.push(RawValue::Text(text.clone()));
                 guesses.extend(text.parse().map(RawValue::Integer));
-                guesses.extend(boolean(&text).map(RawValue::Boolean));
+                guesses.extend(parse_switch_word(&text).map(RawValue::Boolean));
                 guesses.push(RawValue::List(vec![RawValue::Text(text.clone())]));
-                guesses.extend(list_in(&text));
+                guesses.extend(parse_loose_list(&text));
             }
             guesses
         }
@@ -538,15 +539,15 @@ fn duration_or_rate(text: &str) -> Option<String> {
         "m" | "min" | "mins" | "minute" | "minutes" => "m",
         "h" | "hr" | "hour" | "hours" => "h",
         "d" | "day" | "days" => "d",
-        "w" | "week" | "weeks" => return days(number, 7),
-        "y" | "year" | "years" => return days(number, 365),
+        "w" | "week" | "weeks" => return to_days(number, 7),
+        "y" | "year" | "years" => return to_days(number, 365),
         _ => return None,
     };
     (!number.is_empty()).then(|| format!("{number}{slash}{short}"))
 }
 
 /// Returns weeks or years in days, such as `14d` for `2 weeks`.
-fn days(number: &str, length: u64) -> Option<String> {
+fn to_days(number: &str, length: u64) -> Option<String> {
     Some(format!("{}d", number.parse::<u64>().ok()?.checked_mul(length)?))
 }
 
@@ -565,7 +566,7 @@ fn sized_number(text: &str, kilo: u64) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-fn boolean(text: &str) -> Option<bool> {
+fn parse_switch_word(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" | "enabled" | "enable" | "always" | "required" => Some(true),
         "false" | "no" | "off" | "0" | "disabled" | "disable" | "never" | "none" => Some(false),
@@ -574,7 +575,7 @@ fn boolean(text: &str) -> Option<bool> {
 }
 
 /// Returns a text with commas, blanks or semicolons, perhaps between brackets, as a list.
-fn list_in(text: &str) -> Option<RawValue> {
+fn parse_loose_list(text: &str) -> Option<RawValue> {
     let inner = text.trim().strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let is_between = |c: char| matches!(c, ',' | ';' | '|') || c.is_whitespace();
     let parts = inner.unwrap_or(text).split(is_between).map(|it| it.trim_matches(is_quote));

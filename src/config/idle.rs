@@ -30,36 +30,36 @@ use Need::{
     Not, NotFalse, ServerWithName, StoreOnServer, StoreWithSentinels, StoreWithTls, True, Value,
 };
 
-const NO_TLS: &str = "riskgate speaks HTTP without TLS to the servers";
-const NO_LEARNING: &str = "only `riskgate table resolve` uses it";
-const NO_WEBHOOK: &str = "riskgate tells nobody";
-const NO_TRACES: &str = "riskgate sends no traces";
-const NO_ACCESS_LOG: &str = "riskgate writes no access log";
-const NO_SERVER: &str = "the store is a file";
+const NO_TLS_CONSEQUENCE: &str = "riskgate speaks HTTP without TLS to the servers";
+const NO_LEARNING_CONSEQUENCE: &str = "only `riskgate table resolve` uses it";
+const NO_WEBHOOK_CONSEQUENCE: &str = "riskgate tells nobody";
+const NO_TRACES_CONSEQUENCE: &str = "riskgate sends no traces";
+const NO_ACCESS_LOG_CONSEQUENCE: &str = "riskgate writes no access log";
+const NO_SERVER_CONSEQUENCE: &str = "the store is a file";
 
 /// Each setting, what it needs, and what is so if the need is not met. A name with a `.` or `_` at
 /// its end stands for all settings that begin with it.
 const NEEDS: [(&str, Need, &str); 24] = [
-    ("upstream.tls_name", True("upstream.tls"), NO_TLS),
-    ("upstream.tls_ca", True("upstream.tls"), NO_TLS),
-    ("upstream.tls_verify", True("upstream.tls"), NO_TLS),
+    ("upstream.tls_name", True("upstream.tls"), NO_TLS_CONSEQUENCE),
+    ("upstream.tls_ca", True("upstream.tls"), NO_TLS_CONSEQUENCE),
+    ("upstream.tls_verify", True("upstream.tls"), NO_TLS_CONSEQUENCE),
     ("upstream.resolvers", ServerWithName, "riskgate resolves no name"),
     ("upstream.resolve_interval", ServerWithName, "riskgate resolves no name"),
     ("upstream.health_path", Not("upstream.health_interval", "0"), "nothing is checked"),
-    ("dns.resolvers", True("dns.learn"), NO_LEARNING),
-    ("dns.rate", True("dns.learn"), NO_LEARNING),
-    ("dns.concurrency", True("dns.learn"), NO_LEARNING),
-    ("webhook.", Value("webhook.url"), NO_WEBHOOK),
-    ("traces.", Value("traces.endpoint"), NO_TRACES),
-    ("log.path", NotFalse("log.access"), NO_ACCESS_LOG),
-    ("log.format", NotFalse("log.access"), NO_ACCESS_LOG),
-    ("log.fields", NotFalse("log.access"), NO_ACCESS_LOG),
+    ("dns.resolvers", True("dns.learn"), NO_LEARNING_CONSEQUENCE),
+    ("dns.rate", True("dns.learn"), NO_LEARNING_CONSEQUENCE),
+    ("dns.concurrency", True("dns.learn"), NO_LEARNING_CONSEQUENCE),
+    ("webhook.", Value("webhook.url"), NO_WEBHOOK_CONSEQUENCE),
+    ("traces.", Value("traces.endpoint"), NO_TRACES_CONSEQUENCE),
+    ("log.path", NotFalse("log.access"), NO_ACCESS_LOG_CONSEQUENCE),
+    ("log.format", NotFalse("log.access"), NO_ACCESS_LOG_CONSEQUENCE),
+    ("log.fields", NotFalse("log.access"), NO_ACCESS_LOG_CONSEQUENCE),
     ("log.max_bytes", Value("log.path"), "riskgate renames no file"),
     ("log.kept_files", Value("log.max_bytes"), "riskgate renames no file"),
     ("listen.hsts", Value("listen.https"), "no answer has the field"),
     ("listen.certificate.", Value("listen.https"), "riskgate shows no certificate"),
     ("store.max_unsettled", Not("store.on_failure", "closed"), "no call passes without a lease"),
-    ("store.wait_replicas", StoreOnServer, NO_SERVER),
+    ("store.wait_replicas", StoreOnServer, NO_SERVER_CONSEQUENCE),
     ("store.tls_ca", StoreWithTls, "the connection is not encrypted"),
     ("store.tls_certificate", StoreWithTls, "the connection is not encrypted"),
     ("store.tls_key", StoreWithTls, "the connection is not encrypted"),

@@ -12,7 +12,7 @@ use super::settings::Settings;
 const DOCUMENTS_WITH_SETTINGS: [&str; 2] =
     [include_str!("../../docs/configuration.md"), include_str!("../../docs/signup-form.md")];
 /// A config that has every section once.
-const ONE_OF_EACH_SECTION: &str = r#"
+const CONFIG_WITH_EACH_SECTION: &str = r#"
 [[listen.certificate]]
 chain = "chain.pem"
 [[upstream.route]]
@@ -28,11 +28,11 @@ name = "rule"
 "#;
 
 impl Settings {
-    /// The settings of [`ONE_OF_EACH_SECTION`].
+    /// The settings of [`CONFIG_WITH_EACH_SECTION`].
     pub(super) fn of_each_section() -> Settings {
         let mut settings = Settings::default();
         // The text is TOML, so this can't fail.
-        let _ = settings.read_toml("config", ONE_OF_EACH_SECTION);
+        let _ = settings.read_toml("config", CONFIG_WITH_EACH_SECTION);
         settings
     }
 }

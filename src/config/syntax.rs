@@ -18,7 +18,7 @@ use super::variables::ENV_PREFIX;
 /// How the message of the parser begins if a setting or a section stands twice.
 const DUPLICATE_KEY_MESSAGE: &str = "duplicate key";
 /// What to write in place of the blocks of other servers.
-const SECTIONS_AND_SETTINGS: &str = "write sections and settings: [listen] and http = \"0.0.0.0:8080\", [upstream] and \
+const SECTIONS_AND_SETTINGS_HINT: &str = "write sections and settings: [listen] and http = \"0.0.0.0:8080\", [upstream] and \
      servers = [\"127.0.0.1:9000\"]";
 /// The names of settings of which no fault shows a part.
 const NAMES_OF_SECRETS: [&str; 4] = ["token", "secret", "hash", "previous_secret"];
@@ -94,7 +94,7 @@ impl ConfigText {
             let excerpt = ("…".to_owned(), 0..1);
             let problem = "expected TOML, but found a file of YAML";
             let fault = self.fault_with_excerpt(offset, excerpt.0, excerpt.1, problem);
-            fault.with_hint(Some(SECTIONS_AND_SETTINGS.to_owned()))
+            fault.with_hint(Some(SECTIONS_AND_SETTINGS_HINT.to_owned()))
         })
     }
 
@@ -318,7 +318,7 @@ impl<'t> FaultyLine<'t> {
         let line = self.text.trim();
         let first = line.split([' ', '{', ':', '\t']).next().unwrap_or_default();
         let known = header_of_known(first.trim_matches(is_quote));
-        let hint = known.map_or(SECTIONS_AND_SETTINGS.to_owned(), |it| format!("write {it}"));
+        let hint = known.map_or(SECTIONS_AND_SETTINGS_HINT.to_owned(), |it| format!("write {it}"));
         let is_comment = |start: &&str| line.starts_with(*start);
         match line {
             "---" => Some(Finding::new("a line of YAML", "remove this line")),
@@ -331,9 +331,9 @@ impl<'t> FaultyLine<'t> {
                             variables such as RISKGATE__LISTEN__HTTP";
                 Some(Finding::new("an include", hint))
             }
-            _ if line.starts_with('{') => Some(Finding::new("JSON", SECTIONS_AND_SETTINGS)),
+            _ if line.starts_with('{') => Some(Finding::new("JSON", SECTIONS_AND_SETTINGS_HINT)),
             _ if line.starts_with('<') => {
-                Some(Finding::new("a tag in < and >", SECTIONS_AND_SETTINGS))
+                Some(Finding::new("a tag in < and >", SECTIONS_AND_SETTINGS_HINT))
             }
             _ if self.is_of_block() => {
                 Some(Finding::new("a block in braces, as other servers have it", hint))

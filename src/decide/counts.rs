@@ -4,8 +4,8 @@
 //! count is the number of members of a set that were seen within a time. A count is exact up to
 //! [`MAX_COUNT`], unless members were forgotten. A set keeps the members that were seen last, at
 //! most one more than a count can reach, so that a busy domain takes no place from others. All sets
-//! of one kind are in a fixed number of parts of a fixed size. A full part forgets the member that
-//! was not seen for longest. So a count may be too low, but never too high.
+//! of one kind are in a fixed number of shards of a fixed size. A full shard forgets the member
+//! that was not seen for longest. So a count may be too low, but never too high.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -22,9 +22,9 @@ use super::facts::{CountFacts, MAX_COUNT};
 const MAX_INBOX_ADDRESS_PAIRS: usize = 1_000_000;
 /// The most pairs of a domain and an inbox in memory, and the most pairs of a network and an inbox.
 const MAX_OWNER_INBOX_PAIRS: usize = 200_000;
-/// The number of parts for the sets of one kind. Each part has a lock of its own. All members of a
-/// set are in one part.
-const PART_COUNT: usize = 16;
+/// The number of shards for the sets of one kind. Each shard has a lock of its own. All members of
+/// a set are in one shard.
+const SHARD_COUNT: usize = 16;
 /// The most members of one set. A count leaves out the sign-up that it is for.
 const MAX_SET_MEMBERS: u32 = MAX_COUNT + 1;
 
@@ -59,7 +59,7 @@ impl SignUpCounts {
     /// Adds a sign-up to its sets. If a set has its member already, the member keeps the later of
     /// both times.
     pub fn add(&self, sign_up: &SignUp) {
-        for (sets, owner, member) in self.pairs(sign_up) {
+        for (sets, owner, member) in self.list_pairs(sign_up) {
             sets.add(owner, member, sign_up.at);
         }
     }
@@ -102,7 +102,7 @@ impl SignUpCounts {
     }
 
     /// Forgets the sign-ups of these inboxes. Looks at all pairs of a domain or a network with an
-    /// inbox. This takes some ten milliseconds, but locks no part for more than a millisecond.
+    /// inbox. This takes some ten milliseconds, but locks no shard for more than a millisecond.
     pub fn forget_inboxes(&self, inboxes: &HashSet<Pseudonym>) {
         inboxes.iter().for_each(|inbox| self.addresses_by_inbox.remove_set(*inbox));
         let members: HashSet<u64> = inboxes.iter().copied().map(kept_bits_of).collect();
@@ -111,7 +111,7 @@ impl SignUpCounts {
     }
 
     /// The pairs of owner and member that a sign-up adds, each with the sets of its kind.
-    fn pairs(&self, sign_up: &SignUp) -> impl Iterator<Item = (&Sets, Pseudonym, Pseudonym)> {
+    fn list_pairs(&self, sign_up: &SignUp) -> impl Iterator<Item = (&Sets, Pseudonym, Pseudonym)> {
         let SignUp { inbox, address, domain, client, .. } = *sign_up;
         let of_domain = domain.map(|owner| (&self.inboxes_by_domain, owner, inbox));
         let of_client = client.map(|owner| (&self.inboxes_by_client, owner, inbox));
@@ -135,39 +135,39 @@ impl SignUpCounts {
     }
 }
 
-/// Sets of one kind, in parts with a lock each.
-struct Sets(Box<[Mutex<Part>; PART_COUNT]>);
+/// Sets of one kind, in shards with a lock each.
+struct Sets(Box<[Mutex<Shard>; SHARD_COUNT]>);
 
 impl Sets {
     fn new(capacity: usize) -> Sets {
-        let part = |_| Mutex::new(Part::new(capacity.div_ceil(PART_COUNT)));
-        Sets(Box::new(std::array::from_fn(part)))
+        let shard = |_| Mutex::new(Shard::new(capacity.div_ceil(SHARD_COUNT)));
+        Sets(Box::new(std::array::from_fn(shard)))
     }
 
-    fn part_of(&self, owner: Pseudonym) -> MutexGuard<'_, Part> {
-        let part = &self.0[usize::from(owner.0[15]) % PART_COUNT];
-        part.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_shard_of(&self, owner: Pseudonym) -> MutexGuard<'_, Shard> {
+        let shard = &self.0[usize::from(owner.0[15]) % SHARD_COUNT];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, owner: Pseudonym, member: Pseudonym, at: i64) {
         let Ok(at) = u32::try_from(at) else { return };
-        self.part_of(owner).add(owner, kept_bits_of(member), at);
+        self.lock_shard_of(owner).add(owner, kept_bits_of(member), at);
     }
 
     /// When the member was seen; `None` if the set does not have it.
     fn seen_at(&self, owner: Pseudonym, member: Pseudonym) -> Option<i64> {
-        let part = self.part_of(owner);
-        let index = part.find(owner, kept_bits_of(member))?;
-        Some(part.entries[index as usize].seen_at.into())
+        let shard = self.lock_shard_of(owner);
+        let index = shard.find(owner, kept_bits_of(member))?;
+        Some(shard.entries[index as usize].seen_at.into())
     }
 
     fn remove_set(&self, owner: Pseudonym) {
-        self.part_of(owner).remove_set(owner);
+        self.lock_shard_of(owner).remove_set(owner);
     }
 
     fn remove_members(&self, members: &HashSet<u64>) {
-        for part in &*self.0 {
-            part.lock().unwrap_or_else(PoisonError::into_inner).remove_members(members);
+        for shard in &*self.0 {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).remove_members(members);
         }
     }
 
@@ -177,7 +177,7 @@ impl Sets {
     fn count(&self, owner: Pseudonym, except: Pseudonym, at: i64, seconds: i64) -> u32 {
         let second = |at| u32::try_from(at).unwrap_or(0);
         let times = second(at - seconds + 1)..=second(at + MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS);
-        self.part_of(owner).count(owner, kept_bits_of(except), &times)
+        self.lock_shard_of(owner).count(owner, kept_bits_of(except), &times)
     }
 }
 
@@ -198,8 +198,8 @@ const NO_ENTRY: u32 = u32::MAX;
 
 /// The sets of some owners, behind one lock. Each member of a set is an entry. An entry is in two
 /// chains: the chain of its set, ordered by the time at which members were seen, and the chain of
-/// the part, ordered by when members were added or seen again.
-struct Part {
+/// the shard, ordered by when members were added or seen again.
+struct Shard {
     entries: Vec<Entry>,
     /// The indexes of removed entries, which hold nothing.
     free: Vec<u32>,
@@ -208,7 +208,7 @@ struct Part {
     by_pair: HashTable<u32>,
     /// The index of the newest member of each set, by owner.
     newest: HashTable<u32>,
-    /// The entry that is forgotten next, once the part is full.
+    /// The entry that is forgotten next, once the shard is full.
     first_to_forget: u32,
     last_to_forget: u32,
 }
@@ -224,7 +224,7 @@ struct Entry {
     newer: u32,
     /// In the newest member of a set, the number of the set's members; 0 or outdated in others.
     members: u32,
-    /// The neighbours in the chain of the part.
+    /// The neighbours in the chain of the shard.
     forgotten_before: u32,
     forgotten_after: u32,
 }
@@ -256,9 +256,9 @@ impl Entry {
     }
 }
 
-impl Part {
-    fn new(capacity: usize) -> Part {
-        Part {
+impl Shard {
+    fn new(capacity: usize) -> Shard {
+        Shard {
             entries: Vec::new(),
             free: Vec::new(),
             capacity: capacity.max(1),
@@ -296,7 +296,7 @@ impl Part {
             }
             return;
         }
-        let Some(index) = self.take_place(owner, seen_at) else { return };
+        let Some(index) = self.take_entry_index(owner, seen_at) else { return };
         self.entries[index as usize] = Entry { owner, member, seen_at, ..Entry::UNLINKED };
         let entries = &self.entries;
         self.by_pair.insert_unique(Entry::pair_hash(owner, member), index, |index| {
@@ -346,7 +346,7 @@ impl Part {
     /// Returns the index for a new member of a set: of a free entry, of a further entry, or of a
     /// member that is forgotten. `None` if the set is full of members that were seen at `seen_at`
     /// or later.
-    fn take_place(&mut self, owner: Pseudonym, seen_at: u32) -> Option<u32> {
+    fn take_entry_index(&mut self, owner: Pseudonym, seen_at: u32) -> Option<u32> {
         let full_set = self.set_of(owner).filter(|set| set.members == MAX_SET_MEMBERS);
         let forgotten = match full_set {
             Some(set) if self.entries[set.oldest as usize].seen_at >= seen_at => return None,
@@ -374,7 +374,7 @@ impl Part {
     }
 
     /// Links an entry into both chains: into the chain of its set by the time, and into the chain
-    /// of the part at the end.
+    /// of the shard at the end.
     fn link(&mut self, index: u32) {
         let Entry { owner, seen_at, .. } = self.entries[index as usize];
         let empty = Set { owner, newest: NO_ENTRY, oldest: NO_ENTRY, members: 0 };
@@ -388,8 +388,8 @@ impl Part {
         let entry = &mut self.entries[index as usize];
         (entry.older, entry.newer) = (older, newer);
         set.members += 1;
-        *self.newer_of(older, &mut set.oldest) = index;
-        *self.older_of(newer, &mut set.newest) = index;
+        *self.newer_link_of(older, &mut set.oldest) = index;
+        *self.older_link_of(newer, &mut set.newest) = index;
         self.store_set(set);
 
         let last = std::mem::replace(&mut self.last_to_forget, index);
@@ -408,8 +408,8 @@ impl Part {
         if let Some(mut set) = self.set_of(owner) {
             let newer = if set.newest == index { NO_ENTRY } else { newer };
             set.members -= 1;
-            *self.newer_of(older, &mut set.oldest) = newer;
-            *self.older_of(newer, &mut set.newest) = older;
+            *self.newer_link_of(older, &mut set.oldest) = newer;
+            *self.older_link_of(newer, &mut set.newest) = older;
             self.store_set(set);
         }
         match self.entries.get_mut(forgotten_before as usize) {
@@ -424,13 +424,13 @@ impl Part {
 
     /// The link from the entry at `index` to the newer member of its set. Without such an entry,
     /// `oldest`: the link from the set to its oldest member.
-    fn newer_of<'l>(&'l mut self, index: u32, oldest: &'l mut u32) -> &'l mut u32 {
+    fn newer_link_of<'l>(&'l mut self, index: u32, oldest: &'l mut u32) -> &'l mut u32 {
         self.entries.get_mut(index as usize).map_or(oldest, |entry| &mut entry.newer)
     }
 
     /// The link from the entry at `index` to the older member of its set. Without such an entry,
     /// `newest`: the link from the set to its newest member.
-    fn older_of<'l>(&'l mut self, index: u32, newest: &'l mut u32) -> &'l mut u32 {
+    fn older_link_of<'l>(&'l mut self, index: u32, newest: &'l mut u32) -> &'l mut u32 {
         self.entries.get_mut(index as usize).map_or(newest, |entry| &mut entry.older)
     }
 
@@ -623,7 +623,8 @@ mod tests {
 
     #[test]
     fn what_was_seen_lately_is_never_forgotten() {
-        // A part keeps four pairs, and at most two others are added between two sights of this one.
+        // A shard keeps four pairs, and at most two others are added between two sights of this
+        // one.
         let counts = SignUpCounts::with_capacities(16 * 4, 16 * 4);
         for number in 0..3_000 {
             let at = 1_000 + i64::from(number);

@@ -174,7 +174,7 @@ pub(super) fn read_stored_names(path: &Path) -> StoredNames {
 }
 
 /// The length of the feed's file; 0 if there is none.
-pub(super) fn list_file_bytes(path: &Path) -> u64 {
+pub(super) fn list_file_length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 

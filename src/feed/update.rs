@@ -142,7 +142,7 @@ impl Feed {
             fetch::check_signature(&self.url, tls_ca, key, &fetched.bytes)?;
         }
         let list = self.list_path(folder);
-        checks::check_memory(&self.name, &fetched.bytes, storage::list_file_bytes(&list))?;
+        checks::check_memory(&self.name, &fetched.bytes, storage::list_file_length(&list))?;
         let names = list_formats::parse_names(&self.name, &fetched.bytes)?;
         // The digest covers only the sorted names. A changed comment or order does not change it.
         let digest = fetch::sha256_hex(names.join("\n").as_bytes());
@@ -206,7 +206,7 @@ impl Feed {
     ) -> Result<UpdateOutcome, FeedError> {
         let list = self.list_path(folder);
         if state.kept > 0 {
-            checks::check_memory(&self.name, &[], storage::list_file_bytes(&list))?;
+            checks::check_memory(&self.name, &[], storage::list_file_length(&list))?;
             let stored = storage::read_stored_names(&list);
             if stored.departed.values().any(|left_at| self.is_outdated(*left_at, now)) {
                 let mut listed_names: Vec<String> = stored.listed.iter().cloned().collect();

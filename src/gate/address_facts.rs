@@ -108,7 +108,7 @@ impl AddressFacts {
         unknown_score: Option<Score>,
         unix_now: i64,
     ) -> AddressFacts {
-        let lookup = table.lookup(domain, unix_now).with_unknown_score(unknown_score);
+        let lookup = table.lookup(domain, unix_now).with_score_of_unknown_names(unknown_score);
         AddressFacts::of_domain(domain, &lookup)
     }
 

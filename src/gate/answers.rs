@@ -139,7 +139,7 @@ pub(super) fn look_up_and_count<'t>(
 ) -> TableAnswer<'t> {
     let now = ctx.unix_now();
     let lookup = state.dns.apply_fact_and_queue_if_due(table.lookup(domain, now), domain, now);
-    let lookup = lookup.with_unknown_score(ctx.rules.unknown_score);
+    let lookup = lookup.with_score_of_unknown_names(ctx.rules.unknown_score);
     state.metrics.requests.count_verdict(lookup.verdict.reason, lookup.verdict_source());
     // With `FreeSubdomain`, the matched row is a suffix below which anyone gets a name for free.
     // The verdict flags the name and not the suffix, so the top list does not count the suffix.

@@ -37,7 +37,7 @@ pub fn explain_domain<'t>(
         }
         _ => (found, None),
     };
-    Ok(ExplainedDomain { answer: answer.with_unknown_score(unknown_score), learned })
+    Ok(ExplainedDomain { answer: answer.with_score_of_unknown_names(unknown_score), learned })
 }
 
 /// Applies the store's fact about a domain to the answer of the table. Returns the answer unchanged

@@ -15,7 +15,8 @@ use crate::model::email::EmailError;
 pub enum Refusal {
     /// The request violates HTTP's grammar or one of riskgate's rules.
     BadRequest,
-    /// The key is missing, unknown, revoked or expired. The client can't tell these causes apart.
+    /// The request has no valid key; for example, the key is missing, unknown, revoked or expired.
+    /// The client can't tell these causes apart.
     Unauthorized,
     /// The key does not allow this origin.
     Forbidden {

@@ -106,17 +106,19 @@ pub enum Rule {
     Alias = 5,
     /// A service that gives inboxes to programs, such as AI agents.
     AgentInbox = 6,
-    /// In a list of disposable domains of tier A: people reviewed the source.
+    /// In a list of disposable domains of tier A, the most reliable one.
     DisposableA = 7,
-    /// In a list of disposable domains of tier B: two sources agree.
+    /// In a list of disposable domains of tier B.
     DisposableB = 8,
-    /// In a list of disposable domains of tier C: one source.
+    /// In a list of disposable domains of tier C.
     DisposableC = 9,
-    /// In a list of disposable domains of tier D: one source that is probably out of date.
+    /// In a list of disposable domains of tier D, the least reliable one, or the registrable name
+    /// of several names in a feed.
     DisposableD = 10,
     /// The domain has a null MX (RFC 7505) or no mail host at all, or does not exist (NXDOMAIN).
     NoMail = 11,
-    /// The domain's mail hosts have no addresses, or only loopback addresses.
+    /// The domain's mail hosts have no addresses, or only addresses such as loopback, which mail
+    /// can't reach.
     Parked = 12,
     /// The MX host belongs to a known operator of disposable domains.
     DisposableMx = 13,

@@ -275,7 +275,7 @@ impl AdminApp {
     }
 
     fn update_and_render_metrics(&self) -> Response<Vec<u8>> {
-        self.state.metrics.connections.set_open(
+        self.state.metrics.connections.set_open_gauges(
             self.connection_tracker.count_open_connections(),
             self.connection_tracker.count_requests_in_flight(),
         );

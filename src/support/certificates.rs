@@ -46,7 +46,7 @@ impl CertificateFault {
         CertificateFault { path, expected, found, is_transient: false, is_of_key: false }
     }
 
-    fn of_key(self) -> CertificateFault {
+    fn with_key_mark(self) -> CertificateFault {
         CertificateFault { is_of_key: true, ..self }
     }
 
@@ -130,7 +130,8 @@ fn read_certified_key(
     const EXPECTED_CHAIN: &str = "certificates in PEM form";
     const EXPECTED_KEY: &str = "a private key in PEM form";
     let chain = read_pem_certificates(&files.chain, EXPECTED_CHAIN);
-    let text = read_pem_file(&files.key, EXPECTED_KEY).map_err(CertificateFault::of_key)?;
+    let text =
+        read_pem_file(&files.key, EXPECTED_KEY).map_err(CertificateFault::with_key_mark)?;
     if let Err(fault) = &chain
         && fault.found == FOUND_PRIVATE_KEY
         && contains_pem(&text, "CERTIFICATE")
@@ -149,10 +150,10 @@ fn read_certified_key(
             }
             false => "something else",
         };
-        CertificateFault::new(&files.key, EXPECTED_KEY, found).of_key()
+        CertificateFault::new(&files.key, EXPECTED_KEY, found).with_key_mark()
     })?;
     let key = any_supported_type(&key).map_err(|error| {
-        CertificateFault::new(&files.key, "a key of RSA, ECDSA or Ed25519", error).of_key()
+        CertificateFault::new(&files.key, "a key of RSA, ECDSA or Ed25519", error).with_key_mark()
     })?;
     let (names, expires) = read_names_and_expiry(&chain[0]).ok_or_else(|| {
         CertificateFault::new(&files.chain, EXPECTED_CHAIN, "one that can't be read")
@@ -160,7 +161,7 @@ fn read_certified_key(
     let certified = CertifiedKey::new(chain, key);
     certified.keys_match().map_err(|_| {
         let found = format!("another key than that of {}", files.chain.display());
-        CertificateFault::new(&files.key, "the key of the certificate", found).of_key()
+        CertificateFault::new(&files.key, "the key of the certificate", found).with_key_mark()
     })?;
     Ok((names, expires, Arc::new(certified)))
 }

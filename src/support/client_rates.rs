@@ -153,11 +153,11 @@ impl ClientRates {
         // A bit for each bucket.
         let mut were_full = 0_u64;
         for (charged, (scope, rate)) in limits.iter().enumerate() {
-            match self.take_one(self.hash_owner(scope, *rate, client), *rate, now) {
+            match self.take_request(self.hash_owner(scope, *rate, client), *rate, now) {
                 Ok(was_full) => were_full |= u64::from(was_full) << charged,
                 Err(wait) => {
                     for (scope, rate) in &limits[..charged] {
-                        self.put_back(self.hash_owner(scope, *rate, client), *rate);
+                        self.put_back_request(self.hash_owner(scope, *rate, client), *rate);
                     }
                     return Err(wait);
                 }
@@ -202,7 +202,7 @@ impl ClientRates {
     ///
     /// # Errors
     /// Returns the time until the empty bucket holds a request again.
-    fn take_one(&self, owner: u64, rate: Rate, now: u64) -> Result<bool, Duration> {
+    fn take_request(&self, owner: u64, rate: Rate, now: u64) -> Result<bool, Duration> {
         let mut set = self.lock_set(owner);
         let bucket = find_own_or_soonest_full(&mut set, owner);
         let full_at = if bucket.owner == owner { bucket.full_at } else { 0 };
@@ -220,7 +220,7 @@ impl ClientRates {
         Ok(full_at == now)
     }
 
-    fn put_back(&self, owner: u64, rate: Rate) {
+    fn put_back_request(&self, owner: u64, rate: Rate) {
         if let Some(bucket) = self.lock_set(owner).iter_mut().find(|bucket| bucket.owner == owner) {
             bucket.full_at = bucket.full_at.saturating_sub(rate.nanoseconds_per_request());
         }
@@ -247,7 +247,7 @@ impl ClientRates {
     pub fn take_charges(&self, max_buckets: usize, now: Instant) -> Vec<BucketCharge> {
         let Some(sharing) = &self.sharing else { return Vec::new() };
         let taken = mem::take(&mut *sharing.lock_unshared());
-        let charge = |(owner, taken)| self.charge_of(owner, taken, now);
+        let charge = |(owner, taken)| self.make_charge(owner, taken, now);
         let mut charges: Vec<BucketCharge> = taken.into_iter().map(charge).collect();
         if charges.len() > max_buckets {
             charges.sort_by(|a, b| b.used_share().total_cmp(&a.used_share()));
@@ -256,7 +256,7 @@ impl ClientRates {
         charges
     }
 
-    fn charge_of(&self, owner: u64, taken: UnsharedRequests, now: Instant) -> BucketCharge {
+    fn make_charge(&self, owner: u64, taken: UnsharedRequests, now: Instant) -> BucketCharge {
         let UnsharedRequests { bucket_name, rate, requests, first_at, not_full_since } = taken;
         let now = self.nanoseconds_since_creation(now);
         let known = self.lock_set(owner).iter().find(|it| it.owner == owner).map(|it| it.full_at);

@@ -26,7 +26,7 @@ pub enum TestFault {
     NoDeadline,
     /// A request for the usage spends a call.
     CountUsage,
-    /// The limits per client address do not apply.
+    /// The limits per client address on held bodies and on exchanges do not apply.
     IgnoreClientLimit,
     /// An idle connection does not notice that the process ends.
     IgnoreDrainWhileIdle,

@@ -44,7 +44,7 @@ pub struct TableInputs {
 }
 
 /// The name of the list of the store's overrides.
-pub const STORED_LIST_NAME: &str = "overrides of the store";
+pub const STORED_OVERRIDES_LIST_NAME: &str = "overrides of the store";
 
 /// The beginning of the first line of a feed's list on disk. The checksum follows.
 const CHECKSUM_LINE_PREFIX: &str = "# xxh3 ";
@@ -77,7 +77,7 @@ pub enum FeedKind {
 pub enum FeedTier {
     /// Reviewed by people.
     A,
-    /// Confirmed by a second source.
+    /// Confirmed, for example by a second source.
     B,
     /// One source.
     C,
@@ -193,7 +193,7 @@ impl TableInputs {
         // The store's list comes first: of two overrides with the same name and scope, the later
         // one applies, which is that of the file.
         if let Some(text) = &self.stored_overrides {
-            let (name, kind) = (STORED_LIST_NAME, ListKind::Override);
+            let (name, kind) = (STORED_OVERRIDES_LIST_NAME, ListKind::Override);
             add(name.to_owned(), kind, ListOrigin::Store, Path::new(name), text.to_string());
         }
         if let Some(path) = &self.overrides_path {

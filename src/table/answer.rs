@@ -112,7 +112,7 @@ impl<'t> TableAnswer<'t> {
     /// Applies the operator's score for unknown names, if there is one. An unlisted name that
     /// contains a word such as "mail", is spelled like a bulk registration, or has an MX host with
     /// a listed address never gets a lower score than an unknown name.
-    pub fn with_unknown_score(mut self, unknown_score: Option<Score>) -> Self {
+    pub fn with_score_of_unknown_names(mut self, unknown_score: Option<Score>) -> Self {
         if let Some(unknown_score) = unknown_score {
             let score = &mut self.verdict.score;
             match self.verdict.rule {

@@ -99,7 +99,7 @@ impl<'a> ParsedLists<'a> {
             return self.parse_and_add_override(context, &fields);
         }
         let (name, parsed) = parse_name(context, required_columns[0], fields[0].clone())?;
-        self.check_first_line(context, required_columns[0], name.clone(), false)?;
+        self.refuse_repeated_name(context, required_columns[0], name.clone(), false)?;
         match context.list_kind {
             ListKind::Label => {
                 let label = parse_label(context, required_columns[1], &fields[1])?;
@@ -124,7 +124,7 @@ impl<'a> ParsedLists<'a> {
     }
 
     /// Fails if an earlier line of the list has this name with the same coverage. Records the line.
-    fn check_first_line(
+    fn refuse_repeated_name(
         &mut self,
         context: &ListLineContext,
         column: &str,
@@ -158,7 +158,7 @@ impl<'a> ParsedLists<'a> {
         let address = address
             .filter(|address| is_public_address(*address))
             .ok_or_else(|| fault(0, "a public IPv4 or IPv6 address"))?;
-        self.check_first_line(context, columns[0], address.to_string().into(), false)?;
+        self.refuse_repeated_name(context, columns[0], address.to_string().into(), false)?;
         let label_number = match &*fields[1] {
             "" => 0,
             label => self.labels.intern(parse_label(context, columns[1], label)?),
@@ -182,11 +182,16 @@ impl<'a> ParsedLists<'a> {
         let parsed = OverrideFields::parse(context, fields)
             .map_err(|fault| add_row_to_fault(fault, context, fields))?;
         let covers_subtree = parsed.covers_subtree;
-        self.check_first_line(context, OVERRIDE_COLUMNS[0], parsed.name.clone(), covers_subtree)?;
+        self.refuse_repeated_name(
+            context,
+            OVERRIDE_COLUMNS[0],
+            parsed.name.clone(),
+            covers_subtree,
+        )?;
         if let Some(rows) = &mut self.override_list_rows {
             rows.push(OverrideListRow::new(fields, &parsed, context.line_number));
         }
-        if parsed.end.is_some_and(|end| self.record_end(end)) {
+        if parsed.end.is_some_and(|end| self.record_override_end(end)) {
             return Ok(());
         }
         let label_number = match parsed.label.as_deref() {
@@ -212,7 +217,7 @@ impl<'a> ParsedLists<'a> {
 
     /// Records when an override ends. If the override has ended, counts it as expired and returns
     /// true. Otherwise updates the time of the next end, and returns false.
-    fn record_end(&mut self, end: i64) -> bool {
+    fn record_override_end(&mut self, end: i64) -> bool {
         let has_expired = end <= self.build_time;
         if has_expired {
             self.expired_override_count += 1;

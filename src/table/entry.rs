@@ -9,31 +9,31 @@ pub(super) const NO_ANSWER: u16 = u16::MAX;
 
 /// The index of the answer for names to which neither a row nor a rule applies. The following
 /// constants are indexes too.
-pub(super) const ANSWER_UNKNOWN: u16 = 0;
+pub(super) const UNKNOWN_ANSWER_INDEX: u16 = 0;
 
 /// The answer for names whose top-level domain does not exist.
-pub(super) const ANSWER_UNKNOWN_TLD: u16 = 1;
+pub(super) const UNKNOWN_TLD_ANSWER_INDEX: u16 = 1;
 
 /// The answer for names without a row that are a slip of the finger away from a large provider.
-pub(super) const ANSWER_TYPO: u16 = 2;
+pub(super) const TYPO_ANSWER_INDEX: u16 = 2;
 
 /// The answer for names without a row that contain a word such as "tempmail".
-pub(super) const ANSWER_THROWAWAY_NAME: u16 = 3;
+pub(super) const THROWAWAY_NAME_ANSWER_INDEX: u16 = 3;
 
 /// The answer for names without a row that contain a word such as "mail".
-pub(super) const ANSWER_MAIL_IN_NAME: u16 = 4;
+pub(super) const MAIL_IN_NAME_ANSWER_INDEX: u16 = 4;
 
 /// The answer for names that receive no mail according to the DNS.
-pub(super) const ANSWER_NO_MAIL: u16 = 5;
+pub(super) const NO_MAIL_ANSWER_INDEX: u16 = 5;
 
 /// The answer for names that are parked according to the DNS.
-pub(super) const ANSWER_PARKED: u16 = 6;
+pub(super) const PARKED_ANSWER_INDEX: u16 = 6;
 
 /// The answer for names without a row in letters that look like Latin ones.
-pub(super) const ANSWER_LOOK_ALIKE: u16 = 7;
+pub(super) const LOOK_ALIKE_ANSWER_INDEX: u16 = 7;
 
 /// The answer for names without a row that are spelled like bulk registrations.
-pub(super) const ANSWER_BULK_NAME: u16 = 8;
+pub(super) const BULK_NAME_ANSWER_INDEX: u16 = 8;
 
 /// The rules of the answers with a fixed index, in the order of the indexes.
 pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 9] = [

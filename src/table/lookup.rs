@@ -7,9 +7,9 @@
 use super::answer::{TableAnswer, TableRow};
 use super::buckets;
 use super::entry::{
-    ANSWER_BULK_NAME, ANSWER_LOOK_ALIKE, ANSWER_MAIL_IN_NAME, ANSWER_THROWAWAY_NAME, ANSWER_TYPO,
-    ANSWER_UNKNOWN, ANSWER_UNKNOWN_TLD, NO_ANSWER, NameEntry, TLD_COVERS_ALL, TLD_EXISTS,
-    TLD_HAS_ROW_ACROSS_SUFFIXES,
+    BULK_NAME_ANSWER_INDEX, LOOK_ALIKE_ANSWER_INDEX, MAIL_IN_NAME_ANSWER_INDEX, NO_ANSWER,
+    NameEntry, THROWAWAY_NAME_ANSWER_INDEX, TLD_COVERS_ALL, TLD_EXISTS,
+    TLD_HAS_ROW_ACROSS_SUFFIXES, TYPO_ANSWER_INDEX, UNKNOWN_ANSWER_INDEX, UNKNOWN_TLD_ANSWER_INDEX,
 };
 use super::look_alikes::{LookAlike, read_look_alike};
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
@@ -33,14 +33,14 @@ struct MatchedRow {
 
 impl MatchedRow {
     /// The row of the name itself.
-    fn own(entry: &NameEntry, name_offset: usize) -> MatchedRow {
+    fn of_name(entry: &NameEntry, name_offset: usize) -> MatchedRow {
         MatchedRow { answer: entry.own_answer, name_offset, seen_days: entry.seen_days }
     }
 
     /// The row of the name itself, or of a parent if the row's name begins within the name.
-    fn own_or_below(entry: &NameEntry, name_offset: usize) -> MatchedRow {
+    fn of_name_or_parent(entry: &NameEntry, name_offset: usize) -> MatchedRow {
         let answer = if name_offset == 0 { entry.own_answer } else { entry.answer_below };
-        MatchedRow { answer, ..MatchedRow::own(entry, name_offset) }
+        MatchedRow { answer, ..MatchedRow::of_name(entry, name_offset) }
     }
 }
 
@@ -53,7 +53,7 @@ impl Table {
         let found = match registrable_start {
             Some(registrable_start) => self.find_row_up_to_registrable(name, registrable_start),
             // A public suffix is matched only by its own row, or by a row that covers suffixes.
-            None => self.find_entry(name).map(|entry| MatchedRow::own(entry, 0)),
+            None => self.find_entry(name).map(|entry| MatchedRow::of_name(entry, 0)),
         };
         if let Some(row) = found.filter(|row| row.answer != NO_ANSWER) {
             return match self.answer_yields_to_unlisted_rules[usize::from(row.answer)] {
@@ -95,10 +95,10 @@ impl Table {
                 now < date.saturating_add(MAX_TLD_LIST_AGE_DAYS * SECONDS_PER_DAY)
             });
         if tld_flags & TLD_EXISTS == 0 && is_tld_list_recent {
-            return self.make_answer(ANSWER_UNKNOWN_TLD, None);
+            return self.make_answer(UNKNOWN_TLD_ANSWER_INDEX, None);
         }
         self.apply_unlisted_rules(domain, registrable_start)
-            .unwrap_or_else(|| self.make_answer(ANSWER_UNKNOWN, None))
+            .unwrap_or_else(|| self.make_answer(UNKNOWN_ANSWER_INDEX, None))
     }
 
     /// The answer for a name whose row does not judge it. If only an override has a row for the
@@ -144,11 +144,11 @@ impl Table {
         let rules = &self.unlisted_rules;
         let rule = rules.find_rule(name, typed, look_alike.as_ref(), registrable_start)?;
         let answer = match rule {
-            UnlistedRule::LookAlike => ANSWER_LOOK_ALIKE,
-            UnlistedRule::Typo => ANSWER_TYPO,
-            UnlistedRule::ThrowawayName => ANSWER_THROWAWAY_NAME,
-            UnlistedRule::BulkName => ANSWER_BULK_NAME,
-            UnlistedRule::MailInName => ANSWER_MAIL_IN_NAME,
+            UnlistedRule::LookAlike => LOOK_ALIKE_ANSWER_INDEX,
+            UnlistedRule::Typo => TYPO_ANSWER_INDEX,
+            UnlistedRule::ThrowawayName => THROWAWAY_NAME_ANSWER_INDEX,
+            UnlistedRule::BulkName => BULK_NAME_ANSWER_INDEX,
+            UnlistedRule::MailInName => MAIL_IN_NAME_ANSWER_INDEX,
         };
         Some(self.make_answer(answer, None))
     }
@@ -212,14 +212,15 @@ impl Table {
         if registrable_entry.is_some_and(|entry| entry.has_rows_below) || self.has_other_suffix_list
         {
             for at in self_and_parent_offsets(name).take_while(|at| *at < registrable_start) {
-                let row =
-                    self.find_entry(&name[at..]).map(|entry| MatchedRow::own_or_below(entry, at));
+                let row = self
+                    .find_entry(&name[at..])
+                    .map(|entry| MatchedRow::of_name_or_parent(entry, at));
                 if let Some(row) = row.filter(|row| row.answer != NO_ANSWER) {
                     return Some(row);
                 }
             }
         }
-        registrable_entry.map(|entry| MatchedRow::own_or_below(entry, registrable_start))
+        registrable_entry.map(|entry| MatchedRow::of_name_or_parent(entry, registrable_start))
     }
 
     /// Finds the nearest row above the registrable domain that covers names across public suffixes.
@@ -236,8 +237,10 @@ impl Table {
                 return None;
             }
             let entry = self.find_entry(&name[at..])?;
-            let row =
-                MatchedRow { answer: entry.answer_across_suffixes, ..MatchedRow::own(entry, at) };
+            let row = MatchedRow {
+                answer: entry.answer_across_suffixes,
+                ..MatchedRow::of_name(entry, at)
+            };
             (row.answer != NO_ANSWER).then_some(row)
         })
     }
@@ -256,7 +259,7 @@ impl Table {
     /// The row of an entry; `None` if only names below its name have rows.
     fn make_row<'t>(&'t self, name: &'t str, entry: &NameEntry) -> Option<TableRow<'t>> {
         let found = |answer: u16| {
-            let row = MatchedRow { answer, ..MatchedRow::own(entry, 0) };
+            let row = MatchedRow { answer, ..MatchedRow::of_name(entry, 0) };
             (answer != NO_ANSWER).then(|| self.make_answer_of_row(row))
         };
         Some(TableRow {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::answer::TableAnswer;
-use super::entry::{ANSWER_NO_MAIL, ANSWER_PARKED, NO_ANSWER};
+use super::entry::{NO_ANSWER, NO_MAIL_ANSWER_INDEX, PARKED_ANSWER_INDEX};
 use super::manifest::ListKind;
 use super::mx::{IMPLICIT_MX, MxAnswerIndexes, rule_for_special_mx};
 use super::table_data::Table;
@@ -48,9 +48,9 @@ impl Table {
         domain.is_some_and(|domain| self.lookup(&domain, now).is_listed_as_real())
     }
 
-    /// The providers under `typos_of` in the manifest. riskgate asks new resolvers for their mail
-    /// hosts. If the resolvers find none, riskgate sends them no further queries until a later
-    /// probe succeeds.
+    /// The providers under `typos_of` in the manifest. A probe of the resolvers asks for the mail
+    /// hosts of the first of them. While a probe fails, riskgate resolves no names with these
+    /// resolvers.
     pub fn resolver_probe_providers(&self) -> &[String] {
         &self.decoded_table.meta.inferred.typos_of
     }
@@ -84,8 +84,8 @@ impl TableAnswer<'_> {
             return self;
         }
         let answer = match rule_for_special_mx(mx_value) {
-            Some(Rule::Parked) => Some(ANSWER_PARKED),
-            Some(_) => Some(ANSWER_NO_MAIL),
+            Some(Rule::Parked) => Some(PARKED_ANSWER_INDEX),
+            Some(_) => Some(NO_MAIL_ANSWER_INDEX),
             None => self.find_mx_answer_index(mx_value),
         };
         match answer {

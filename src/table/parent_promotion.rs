@@ -65,7 +65,7 @@ pub(super) fn find_promoted_parents<'t>(
         .values()
         .filter_map(|found| Some((found, registrable_parent(found.first_row)?)))
         .filter(|(_, parent)| !excluded.contains(parent))
-        .map(|(found, _)| promote(found.first_row, found.seen_days))
+        .map(|(found, _)| make_promoted_row(found.first_row, found.seen_days))
         .collect();
     // The map has no order, but equal inputs must give equal tables.
     promoted.sort_by(|a, b| (a.list_number, &a.name).cmp(&(b.list_number, &b.name)));
@@ -118,7 +118,7 @@ fn find_excluded_parents<'p>(
 /// Makes the row of the registrable name above this row's name. Other people may have names below
 /// the registrable name, so the row has the lowest tier: it flags names, but refuses none by
 /// default.
-fn promote<'t>(row: &Row<'t>, seen_days: SeenDays) -> Row<'t> {
+fn make_promoted_row<'t>(row: &Row<'t>, seen_days: SeenDays) -> Row<'t> {
     let start = usize::from(row.registrable_start);
     let name = match &row.name {
         Cow::Borrowed(name) => Cow::Borrowed(&name[start..]),

@@ -62,11 +62,11 @@ impl Table {
     /// and none of its overrides has expired, riskgate only reads the file. Otherwise the file must
     /// carry its lists, as [`Table::compile`] writes them, and riskgate builds the table again.
     pub fn build(inputs: &TableInputs, now: i64) -> Result<Table, TableFaults> {
-        let table = Table::build_at(inputs, now)?;
+        let table = Table::read_or_build(inputs, now)?;
         Ok(Table { overrides_judged_at: now, ..table })
     }
 
-    fn build_at(inputs: &TableInputs, now: i64) -> Result<Table, TableFaults> {
+    fn read_or_build(inputs: &TableInputs, now: i64) -> Result<Table, TableFaults> {
         let added_lists = inputs.read_added_lists()?;
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(

@@ -10,7 +10,8 @@ pub struct ConnectionMetrics {
     requests_in_flight: OptionalGauge,
     /// Panics in the process. A panic in a connection's task ends that connection only.
     pub panics: IntCounter,
-    /// Connections closed before any request: over a limit, or from an untrusted proxy.
+    /// Connections closed before any request: over a limit, or without a valid PROXY header of a
+    /// trusted proxy.
     pub connections_rejected: IntCounter,
     /// TLS handshakes that failed or took too long.
     pub tls_handshake_failures: IntCounter,
@@ -53,7 +54,7 @@ impl ConnectionMetrics {
     /// Sets the gauges: connections that are open, and requests between their first byte and the
     /// end of their response. A mounted gate never calls this, because it has no connections of its
     /// own.
-    pub fn set_open(&self, connections: usize, requests: usize) {
+    pub fn set_open_gauges(&self, connections: usize, requests: usize) {
         self.open_connections.set(Some(connections as i64));
         self.requests_in_flight.set(Some(requests as i64));
     }

@@ -84,7 +84,7 @@ pub struct RequestMetrics {
     top_lookups_dropped: IntCounter,
     /// Requests served by the fast path.
     pub fast_path_requests: IntCounter,
-    /// Calls refunded because riskgate failed to serve them.
+    /// Requests whose calls riskgate refunded.
     pub quota_refunds: IntCounter,
     screened: IntCounterVec,
     rule_decisions: IntCounterVec,

@@ -39,7 +39,7 @@ impl WebhookMetrics {
     }
 
     /// Sets how many events are pending.
-    pub fn set_pending(&self, events: u64) {
+    pub fn set_pending_events(&self, events: u64) {
         self.pending_events.set(events.cast_signed());
     }
 }

@@ -32,7 +32,7 @@ use crate::model::month::format_rfc3339;
 use crate::store::{AuditOperation, ChangeAuthor, ChangeSurface, SourceState, Store, StoreError};
 use crate::support::machine_name::machine_name;
 use crate::support::regular_file::{ReadError, read_regular_file};
-use crate::table::{STORED_LIST_NAME, Table, TableInputs, TableLocation};
+use crate::table::{STORED_OVERRIDES_LIST_NAME, Table, TableInputs, TableLocation};
 
 /// How often the thread appends new records to `audit.path`, and tries again after a failure.
 const AUDIT_INTERVAL: Duration = Duration::from_millis(500);
@@ -257,7 +257,7 @@ fn fingerprint_table_files(
 /// overrides file is a source of its own, and the store records its overrides itself.
 fn is_override_list(entry_name: &str, inputs: &TableInputs) -> bool {
     let file = inputs.overrides_path.as_ref().map(|path| format!("list {}", path.display()));
-    let stored = format!("list {STORED_LIST_NAME}");
+    let stored = format!("list {STORED_OVERRIDES_LIST_NAME}");
     stored == entry_name || file.is_some_and(|name| name == entry_name)
 }
 

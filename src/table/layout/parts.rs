@@ -15,8 +15,8 @@ use crate::table::unlisted_rules::UnlistedRuleSettings;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListInfo {
     /// The list's file name. For the operator's file of overrides, its path. For the overrides of
-    /// the store, [`STORED_LIST_NAME`](crate::table::STORED_LIST_NAME). For a feed's list, `feed`
-    /// and the feed's name.
+    /// the store, [`STORED_OVERRIDES_LIST_NAME`](crate::table::STORED_OVERRIDES_LIST_NAME). For a
+    /// feed's list, `feed` and the feed's name.
     pub file: String,
     /// The list's kind, for disposable lists with the tier.
     pub kind: String,

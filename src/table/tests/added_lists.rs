@@ -8,7 +8,7 @@ use super::support::{NOW, OVERRIDE_HEADER, assert_answers, describe_answer, look
 use crate::model::domain::DnsName;
 use crate::table::{
     FeedKind, FeedList, FeedTier, KeptLists, NewOverride, OverrideAction, OverrideListRow,
-    STORED_LIST_NAME, Table, TableInputs, TableLocation, render_override_list,
+    STORED_OVERRIDES_LIST_NAME, Table, TableInputs, TableLocation, render_override_list,
 };
 
 const MANIFEST_LISTS: [(&str, &str); 6] = [
@@ -265,7 +265,7 @@ fn an_override_of_the_file_wins_over_those_of_the_store() {
     let table = build_table_or_panic(&stored);
     assert_answers(&table, &of_store);
     assert_answers(&table, &[("www.a.com", "disposable 100"), ("both.com", "disposable 100")]);
-    assert_eq!(look_up(&table, "both.com").explain().lists[0].file, STORED_LIST_NAME);
+    assert_eq!(look_up(&table, "both.com").explain().lists[0].file, STORED_OVERRIDES_LIST_NAME);
     table.check_succession(&build_table_or_panic(&base)).unwrap();
     let table = build_table_or_panic(&both);
     assert_answers(&table, &of_store);

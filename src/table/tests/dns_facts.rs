@@ -326,7 +326,7 @@ fn a_listed_address_never_lowers_a_score() {
     let addresses = ["185.7.8.9".parse().unwrap()];
     let raised = look_up(&table, "new.com").apply_mx_addresses(&addresses, |_| false);
     let unknown_score = crate::model::verdict::Score::new(77);
-    assert_eq!(raised.with_unknown_score(unknown_score).verdict.score.value(), 77);
+    assert_eq!(raised.with_score_of_unknown_names(unknown_score).verdict.score.value(), 77);
 }
 
 #[test]

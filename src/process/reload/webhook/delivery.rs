@@ -208,7 +208,7 @@ impl DeliveryThread {
         let now = self.state.ledger.believed_now();
         let problem = self.history.problem(pending, now).or_else(|| self.store_problem.clone());
         let problem = problem.filter(|_| options.is_some());
-        self.state.metrics.webhook.set_pending(pending);
+        self.state.metrics.webhook.set_pending_events(pending);
         self.status_reporter.record_part("webhook", problem.as_deref(), false);
         self.status_reporter.set_webhook_status(options.map(|options| WebhookStatus {
             url: options.url.to_string(),
