@@ -69,8 +69,8 @@ pub(super) fn check_protected_names(
 }
 
 /// Once the last good list is older than the feed's interval, the share of rows that an update may
-/// change doubles in this time. So if a list has really changed, riskgate accepts it after some
-/// weeks at the latest. Two checks don't relax: that of [`MAX_SHRINKAGE_FACTOR`], and
+/// change doubles in this time. So if a list has really changed, riskgate accepts it in the
+/// end. Two checks don't relax: that of [`MAX_SHRINKAGE_FACTOR`], and
 /// [`check_protected_names`].
 const DOUBLING_TIME_OF_MAX_CHANGE: Duration = Duration::from_hours(7 * 24);
 

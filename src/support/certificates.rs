@@ -130,8 +130,7 @@ fn read_certified_key(
     const EXPECTED_CHAIN: &str = "certificates in PEM form";
     const EXPECTED_KEY: &str = "a private key in PEM form";
     let chain = read_pem_certificates(&files.chain, EXPECTED_CHAIN);
-    let text =
-        read_pem_file(&files.key, EXPECTED_KEY).map_err(CertificateFault::with_key_mark)?;
+    let text = read_pem_file(&files.key, EXPECTED_KEY).map_err(CertificateFault::with_key_mark)?;
     if let Err(fault) = &chain
         && fault.found == FOUND_PRIVATE_KEY
         && contains_pem(&text, "CERTIFICATE")

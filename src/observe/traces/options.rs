@@ -9,8 +9,8 @@ pub struct TraceOptions {
     pub endpoint: String,
     /// The protocol that the collector speaks.
     pub protocol: TraceProtocol,
-    /// riskgate exports one trace in this many. Of a trace that a trusted proxy has begun, the
-    /// proxy decides.
+    /// riskgate exports one trace in this many. If a trusted proxy sent a `traceparent`, its
+    /// flag decides instead.
     pub sample_one_in: u64,
     /// The name of this service in the traces.
     pub service_name: String,
