@@ -19,7 +19,7 @@ const NAME_COUNT: usize = 65_536;
 
 /// Builds the baseline: a map from each row's name to its own verdict.
 fn build_hash_map(table: &Table) -> HashMap<String, Verdict> {
-    table.rows().map(|row| (row.name.to_owned(), row.own_answer.verdict)).collect()
+    table.iter_rows().map(|row| (row.name.to_owned(), row.own_answer.verdict)).collect()
 }
 
 fn look_up_in_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Option<&'m Verdict> {
@@ -34,7 +34,7 @@ fn look_up_in_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Opt
 /// prime, so the names are spread over the whole table.
 fn disposable_domains(table: &Table) -> Vec<Domain> {
     let mut names: Vec<&str> = table
-        .rows()
+        .iter_rows()
         .filter(|row| row.own_answer.verdict.reason == Reason::Disposable)
         .map(|row| row.name)
         .collect();

@@ -15,7 +15,7 @@ mod dns;
 mod effective;
 mod fault;
 mod feeds;
-mod file_places;
+mod file_setting_places;
 mod hints;
 mod idle;
 mod keys;
@@ -76,7 +76,7 @@ pub use admin::{AdminToken, TokenScope};
 pub use decisions::list_deciding_routes;
 pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 pub use fault::ConfigFault;
-pub use file_places::FilePlaces;
+pub use file_setting_places::FileSettingPlaces;
 pub use hints::nearest_name;
 use listen::ListenAddresses;
 pub use locations::{
@@ -94,7 +94,7 @@ pub struct Config {
     /// The default paths of earlier versions at which something stands.
     pub former_defaults: Vec<FormerDefault>,
     /// Where in the config the setting of each file stands.
-    pub file_places: FilePlaces,
+    pub file_setting_places: FileSettingPlaces,
     /// Faulty settings with which the gateway starts nevertheless, and of which it warns.
     pub doubtful_settings: Vec<ConfigFault>,
     /// What takes effect when a process starts.
@@ -300,7 +300,7 @@ impl Config {
         let mut config = Config {
             file,
             former_defaults: Vec::new(),
-            file_places: FilePlaces::default(),
+            file_setting_places: FileSettingPlaces::default(),
             doubtful_settings: Vec::new(),
             startup: StartupConfig {
                 http,
@@ -351,7 +351,7 @@ impl Config {
         settings.report_idle_settings(&config.startup.store.url);
         config.doubtful_settings = mem::take(&mut settings.warnings);
         config.former_defaults = mem::take(&mut settings.former_defaults);
-        config.file_places = FilePlaces::of_settings(settings);
+        config.file_setting_places = FileSettingPlaces::of_settings(settings);
         config
     }
 

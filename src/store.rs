@@ -63,6 +63,6 @@ pub use rows::{
     RepeatableRequestRow, RingChanges, RingRows, RingVersion, Rotation, TopCredit, TopRow,
     UsageRow,
 };
-pub use sign_ups::{FoundSignUps, MAX_SIGN_UPS, SignUpCursor, SignUpDeletion};
+pub use sign_ups::{MAX_SIGN_UPS, SignUpCursor, SignUpDeletion, SignUpsOfInboxes};
 pub use sqlite::connection::Sqlite;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

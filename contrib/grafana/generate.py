@@ -219,7 +219,7 @@ SECTIONS = [
               (gauge("riskgate_connections"), "{{instance}}"), steps=(8000, 10000)),
         lines("Requests in flight", "short", "Requests between their header and the end of the "
               "answer.", (gauge("riskgate_requests_in_flight"), "{{instance}}")),
-        lines("Closed by riskgate", "cps", "Rejected: over a limit, or from an untrusted proxy. "
+        lines("Closed by riskgate", "cps", "Rejected: over a limit, or without the PROXY header of a trusted proxy. "
               "TLS: the handshake failed. Flood: HTTP/2 frames that are no requests.",
               (rate("riskgate_connections_rejected_total", "instance"), "{{instance}} rejected"),
               (rate("riskgate_tls_handshake_failures_total", "instance"), "{{instance}} TLS"),

@@ -63,9 +63,9 @@ fn assert_compiled_answers_the_same(table: Table) {
     assert_eq!(compiled.version(), table.version());
     assert_eq!(compiled.row_count(), table.row_count());
     assert!(table.row_count() > 0, "an empty table");
-    assert_eq!(table.rows().count(), table.row_count());
+    assert_eq!(table.iter_rows().count(), table.row_count());
     assert!(table.check_succession(&table).is_ok(), "it may not follow itself");
-    for row in table.rows() {
+    for row in table.iter_rows() {
         let other = compiled.find_row(row.name).expect("the same rows");
         assert!(row.has_same_answers(&other), "{}", row.name);
         // A row of one label matches names below it, but is no domain itself.

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::management::{SignUpOwner, delete_sign_ups, find_sign_ups, read_declared_keys};
 use crate::model::email::EmailAddress;
 use crate::model::month::format_rfc3339;
-use crate::store::{FoundSignUps, Store};
+use crate::store::{SignUpsOfInboxes, Store};
 use crate::support::counted::CountedNoun;
 
 #[derive(Debug, Subcommand)]
@@ -45,7 +45,7 @@ pub fn run(command: &SignUpsCommand) -> Result<(), CommandFailure> {
             let (config, address) = (args.config.read_config()?, read_address()?);
             let found = match open_store_to_read(&config)? {
                 Some(mut store) => with_owner(&mut store, &config, &address, find_sign_ups)?,
-                None => FoundSignUps::default(),
+                None => SignUpsOfInboxes::default(),
             };
             print_result(render_found(&found, args.json))
         }
@@ -84,7 +84,7 @@ where
     Ok(operation(store, &SignUpOwner { address, secret_of_file, accounts: &accounts })?)
 }
 
-fn render_found(found: &FoundSignUps, json: bool) -> String {
+fn render_found(found: &SignUpsOfInboxes, json: bool) -> String {
     let times = found.times.clone().map(|times| (*times.start(), *times.end()));
     if json {
         let (first, last) = (times.map(|it| it.0), times.map(|it| it.1));

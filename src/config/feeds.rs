@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::description::toml_text;
-use super::file_places::hint_for_missing;
+use super::file_setting_places::hint_for_missing;
 use super::hints::nearest_name;
 use super::raw_value::RawValue;
 use super::settings::Settings;

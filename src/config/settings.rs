@@ -484,7 +484,8 @@ impl Settings {
     }
 
     /// Returns the path of a default. If something stands only at the default path of earlier
-    /// versions, returns that one and warns. `scheme` stands before the path in a value.
+    /// versions, returns that one and warns. The warning names the value to write: `scheme` with
+    /// the path behind it.
     fn find_default_path(&mut self, key: &str, default: &str, scheme: &str) -> PathBuf {
         let present = self.base_folders.of_defaults.join(default);
         // A path that the system does not let riskgate check may exist.

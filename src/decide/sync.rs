@@ -181,10 +181,10 @@ impl SignUpSync {
 /// # Errors
 /// If the store fails.
 pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreError> {
-    /// The most rounds in one call. In a round, the store deletes some hundreds of sign-ups.
-    const MAX_ROUNDS: usize = 200;
+    /// In a round, the store deletes some hundreds of sign-ups.
+    const MAX_DELETION_ROUNDS: usize = 200;
     const DELETING_CALLS_PER_ROUND: usize = 50;
-    for _ in 0..MAX_ROUNDS {
+    for _ in 0..MAX_DELETION_ROUNDS {
         let (page, _) = store.read_sign_ups_page(SignUpCursor::default())?;
         let is_kept = |entry: &SignUpEntry| times_of_kept_sign_ups(now).contains(&entry.at());
         if page.len() < 2 || is_kept(&page[0]) {

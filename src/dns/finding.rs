@@ -177,8 +177,9 @@ pub(super) fn interpret_mx(answer: DnsAnswer<MxRecord>) -> MxInterpretation {
     MxInterpretation::Hosts(hosts, host_count, ttl)
 }
 
-/// Whether a list may contain this MX host. A name of one label is no public host, and could be
-/// taken for a special value such as `nxdomain`; `localhost` is the special value of its meaning.
+/// Whether a mail server may be at this MX host. A name of one label is no public host, and could
+/// be taken for a special value such as `nxdomain`. `localhost` is kept, because it is itself a
+/// special value: the domain is parked.
 fn may_be_mail_host(host: &str) -> bool {
     let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     (host.contains('.') || host == "localhost") && host.bytes().all(is_host_byte)

@@ -65,7 +65,7 @@ pub(super) fn serve_route(
             return Ok(GateDecision::Forward);
         }
         Route::Upstream(_) => {
-            set_route_target(request.target, ctx);
+            keep_client_target(request.target, ctx);
             return Ok(GateDecision::Forward);
         }
         Route::Domain(segment) => answer_domain(state, segment, ctx),
@@ -81,7 +81,7 @@ pub(super) fn serve_route(
 
 /// Sets the target that the upstream server gets for a request of `[[upstream.route]]`: the target
 /// that the client sent.
-pub(super) fn set_route_target(target: &[u8], ctx: &mut RequestContext) {
+pub(super) fn keep_client_target(target: &[u8], ctx: &mut RequestContext) {
     let mut target = target.to_vec();
     if is_injected(TestFault::ForwardRawTarget) {
         target.make_ascii_uppercase();

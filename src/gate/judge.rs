@@ -102,7 +102,7 @@ impl Gate {
     ) -> Option<Reply> {
         match self.charge(u64::from(route.is_counted), ctx).await {
             Ok(()) => {
-                answers::set_route_target(target, ctx);
+                answers::keep_client_target(target, ctx);
                 None
             }
             Err(refusal) => Some(self.finish_with_refusal(&refusal, ctx)),

@@ -340,7 +340,7 @@ fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool, now: i64) 
     let is_below = |row: &TableRow<'_>| {
         row.own_answer.verdict.rule == Rule::Protected && row.name.ends_with(&below) && !is_exact
     };
-    table.rows().find(is_below).map(|row| row.name.to_owned())
+    table.iter_rows().find(is_below).map(|row| row.name.to_owned())
 }
 
 fn parse_name(text: &str) -> Result<DnsName, ManagementFault> {

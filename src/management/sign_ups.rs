@@ -8,7 +8,7 @@ use super::fault::ManagementFault;
 use crate::decide::{InboxRules, InboxSecret, Pseudonymizer, SignUpScope};
 use crate::model::email::EmailAddress;
 use crate::model::sign_up::Pseudonym;
-use crate::store::{ChangeAuthor, FoundSignUps, SignUpDeletion, Store};
+use crate::store::{ChangeAuthor, SignUpDeletion, SignUpsOfInboxes, Store};
 
 /// Whose sign-ups are meant, and what is needed to make the pseudonyms of this inbox.
 pub struct SignUpOwner<'o> {
@@ -41,7 +41,7 @@ struct InboxPseudonyms {
 pub fn find_sign_ups(
     store: &mut Store,
     owner: &SignUpOwner<'_>,
-) -> Result<FoundSignUps, ManagementFault> {
+) -> Result<SignUpsOfInboxes, ManagementFault> {
     let inbox = derive_pseudonyms(store, owner)?;
     Ok(store.find_sign_ups(&inbox.all)?)
 }

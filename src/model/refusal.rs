@@ -229,8 +229,8 @@ impl Refusal {
         )
     }
 
-    /// Of the refusals that `downstream` makes: whether `downstream` makes this one only after it
-    /// has read the whole head, so that the route is known.
+    /// Whether `downstream`, if it makes this refusal, has read the whole head before. Then the
+    /// route is known.
     pub const fn is_after_whole_head(&self) -> bool {
         matches!(self, Refusal::ContentTooLarge | Refusal::ExpectationFailed)
     }

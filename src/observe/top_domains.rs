@@ -335,7 +335,7 @@ impl Worker {
         let row = self.rows.remove(&domain);
         let new_credit =
             TopCredit { initial_count: base, at, dedup_hashes: Vec::new(), domain: domain.clone() };
-        self.rows.insert(domain, TopRow::add_credit(row, &new_credit, &[account_hash], half_life));
+        self.rows.insert(domain, TopRow::add_lookups(row, &new_credit, &[account_hash], half_life));
     }
 
     /// Evicts the row with the smallest count. Returns its count, with which the new row starts.

@@ -330,7 +330,7 @@ pub fn check_runtime_dir(config: &Config) -> Option<String> {
     let path = config.startup.runtime_dir.as_ref()?;
     let error = RuntimeDir::check_openable(path).err()?;
     let problem = runtime_dir_problem(path, &error);
-    let fault = config.file_places.fault_at_setting(path, RUNTIME_DIR_SETTING, &problem);
+    let fault = config.file_setting_places.fault_at_setting(path, RUNTIME_DIR_SETTING, &problem);
     let words = "an upgrade without a refused connection would not be possible";
     Some(format!("{words}: {}", fault.to_text()))
 }

@@ -46,7 +46,7 @@ impl<'b> ReceivedBody<'b> {
 /// both.
 ///
 /// # Errors
-/// Returns the cause if riskgate found no value.
+/// Returns why riskgate found no value, if it found none.
 pub fn read_field_values(
     headers: BodyHeaders<'_>,
     query: &[u8],

@@ -330,7 +330,7 @@ pub struct TopRow {
 impl TopRow {
     /// Returns the row after the credit. `row_before` is `None` for a new row. `new_account_hashes`
     /// are the hashes of the accounts whose look-ups count for the first time that day.
-    pub(crate) fn add_credit(
+    pub(crate) fn add_lookups(
         row_before: Option<TopRow>,
         credit: &TopCredit,
         new_account_hashes: &[u64],

@@ -61,7 +61,7 @@ impl NumberedEntry {
 
 /// The sign-ups of some inboxes that a search found in a store.
 #[derive(Clone, Debug, Default)]
-pub struct FoundSignUps {
+pub struct SignUpsOfInboxes {
     /// How many sign-ups there are.
     pub count: usize,
     /// The times of the earliest and of the latest sign-up, in Unix seconds.
@@ -74,7 +74,7 @@ pub struct FoundSignUps {
     pub(super) read_up_to: u64,
 }
 
-impl FoundSignUps {
+impl SignUpsOfInboxes {
     /// Splits the numbers to delete. The store deletes the second part in the step that appends the
     /// deletion, and the first part in later steps.
     pub(super) fn split_numbers_to_delete(&self) -> (&[u64], &[u64]) {
@@ -100,7 +100,7 @@ impl FoundSignUps {
 /// The deletion of the sign-ups of some inboxes.
 pub struct SignUpDeletion<'d> {
     /// The sign-ups to delete.
-    pub found: &'d FoundSignUps,
+    pub found: &'d SignUpsOfInboxes,
     /// The inboxes of these sign-ups, and further inboxes of which nodes may have sign-ups that
     /// they have not written yet. The store also deletes what was written of all these inboxes
     /// since the search.

@@ -31,7 +31,7 @@ const BUCKETS_PER_SET: usize = 8;
 /// many nodes.
 const MAX_REFILL_TIMES_UNTIL_FULL: u64 = 32;
 /// The most buckets whose requests wait to be told to other nodes. Requests in further buckets are
-/// not told, see [`ClientRates::lost_requests`].
+/// not told, see [`ClientRates::untold_requests`].
 const MAX_UNSHARED_BUCKETS: usize = 10_000;
 
 /// A number of requests in a time, such as `20/h`.
@@ -81,7 +81,7 @@ struct RateSharing {
     /// What this node took out of each bucket since the last exchange, by the owner of the bucket.
     unshared: Mutex<HashMap<u64, UnsharedRequests>>,
     /// The requests of which other nodes were not told, or may not have been told.
-    lost_requests: AtomicU64,
+    untold_requests: AtomicU64,
     thread: StoreExchangeThread,
 }
 
@@ -236,8 +236,8 @@ impl ClientRates {
 
     /// The number of requests of which other nodes were not told, or may not have been told: more
     /// buckets were in use than can be exchanged, or an exchange failed.
-    pub fn lost_requests(&self) -> u64 {
-        self.sharing.as_ref().map_or(0, |it| it.lost_requests.load(Ordering::Relaxed))
+    pub fn untold_requests(&self) -> u64 {
+        self.sharing.as_ref().map_or(0, |it| it.untold_requests.load(Ordering::Relaxed))
     }
 
     /// Takes the charges of which other nodes were not told. If there are more buckets than
@@ -295,7 +295,7 @@ impl ClientRates {
     pub fn count_lost_charges(&self, charges: &[BucketCharge]) {
         if let Some(sharing) = &self.sharing {
             let requests = charges.iter().map(|charge| u64::from(charge.requests)).sum();
-            sharing.lost_requests.fetch_add(requests, Ordering::Relaxed);
+            sharing.untold_requests.fetch_add(requests, Ordering::Relaxed);
         }
     }
 }
@@ -329,7 +329,7 @@ impl RateSharing {
             let new = UnsharedRequests { bucket_name, rate, requests, first_at, not_full_since };
             unshared.insert(owner, new);
         } else {
-            self.lost_requests.fetch_add(1, Ordering::Relaxed);
+            self.untold_requests.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The last good lists of a location, compressed in memory. While the files of the location are
 //! faulty, a table can still be built from these lists, new overrides and new feeds.
-//! `read_kept_lists` reads them.
+//! `keep_lists` reads them.
 
 use std::fmt;
 use std::io::{Read, Write};

@@ -275,7 +275,7 @@ impl Table {
     }
 
     /// All rows, in the order of the hash table's buckets.
-    pub fn rows(&self) -> impl Iterator<Item = TableRow<'_>> {
+    pub fn iter_rows(&self) -> impl Iterator<Item = TableRow<'_>> {
         self.iter_names_with_entry_index()
             .filter_map(|(name, number)| self.make_row(name, &self.decoded_table.entries[number]))
     }

@@ -31,7 +31,7 @@ impl Table {
             faults.push(TableFault::expected(at(), "rows", "an empty table"));
         }
         let mut removed = 0;
-        for row in previous.rows() {
+        for row in previous.iter_rows() {
             let new_row = self.find_row(row.name);
             let is_in_manifest_lists =
                 new_row.is_some_and(|now| now.own_answer.is_in_manifest_lists());

@@ -19,10 +19,10 @@ pub fn print_diff(
     let (old, new) =
         (Table::load(&TableLocation::Path(old))?, Table::load(&TableLocation::Path(new))?);
     let mut added: Vec<TableRow> =
-        new.rows().filter(|row| old.find_row(row.name).is_none()).collect();
+        new.iter_rows().filter(|row| old.find_row(row.name).is_none()).collect();
     let mut removed = Vec::new();
     let mut changed = Vec::new();
-    for row in old.rows() {
+    for row in old.iter_rows() {
         match new.find_row(row.name) {
             None => removed.push(row),
             Some(now) if !row.has_same_answers(&now) => changed.push((row, now)),

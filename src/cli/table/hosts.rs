@@ -61,7 +61,7 @@ pub fn suggest_disposable_hosts(
     let (by_host, by_address) = (BTreeMap::new(), BTreeMap::new());
     let mut clusters = Clusters { table: &table, now, by_host, by_address };
     if let Some(path) = resolved_names_path {
-        clusters.add_resolved_names(path)?;
+        clusters.read_resolved_names_file(path)?;
     }
     let needs_store = resolved_names_path.is_none() || config.reloadable.dns.is_learning_enabled;
     if needs_store && let Some(mut store) = open_store_to_read(config)? {
@@ -99,7 +99,7 @@ pub fn suggest_disposable_hosts(
 }
 
 impl Clusters<'_> {
-    fn add_resolved_names(&mut self, path: &Path) -> Result<(), CommandFailure> {
+    fn read_resolved_names_file(&mut self, path: &Path) -> Result<(), CommandFailure> {
         let text = read_name_list(path)?;
         let header = text.lines().next().unwrap_or_default();
         if ![MX_LIST_HEADER, MX_LIST_HEADER_WITH_ADDRESSES].contains(&header) {

@@ -52,7 +52,7 @@ struct Reading<'p> {
 }
 
 /// A path that some server may read.
-pub struct ReadPath<'r> {
+pub struct PossiblePath<'r> {
     /// The path is the first part with the second part behind it. Each part begins with `/`, or is
     /// empty.
     parts: [&'r [u8]; 2],
@@ -97,13 +97,13 @@ impl<'p> PathReadings<'p> {
     }
 
     /// The paths that some server may read.
-    pub fn paths(&self) -> impl Iterator<Item = ReadPath<'_>> {
+    pub fn paths(&self) -> impl Iterator<Item = PossiblePath<'_>> {
         let behind_hosts = self.readings.iter().filter_map(Reading::behind_host);
         self.paths_without_hosts().chain(behind_hosts)
     }
 
     /// The paths that a server may read that never takes a segment for a host.
-    fn paths_without_hosts(&self) -> impl Iterator<Item = ReadPath<'_>> {
+    fn paths_without_hosts(&self) -> impl Iterator<Item = PossiblePath<'_>> {
         self.readings.iter().flat_map(Reading::paths_without_host)
     }
 
@@ -151,24 +151,25 @@ impl<'p> Reading<'p> {
 
     /// The path itself, and what a program may read whose name is in the path: the segments behind
     /// its name, with or without the segments before its name.
-    fn paths_without_host(&self) -> impl Iterator<Item = ReadPath<'_>> {
-        let behind = |script: &Range<usize>| ReadPath { parts: [&self.path[script.end..], &[]] };
-        let around = |script: &Range<usize>| ReadPath {
+    fn paths_without_host(&self) -> impl Iterator<Item = PossiblePath<'_>> {
+        let behind =
+            |script: &Range<usize>| PossiblePath { parts: [&self.path[script.end..], &[]] };
+        let around = |script: &Range<usize>| PossiblePath {
             parts: [&self.path[..script.start], &self.path[script.end..]],
         };
         let of_scripts = self.scripts.iter().flat_map(move |it| [behind(it), around(it)]);
-        iter::once(ReadPath { parts: [&self.path, &[]] }).chain(of_scripts)
+        iter::once(PossiblePath { parts: [&self.path, &[]] }).chain(of_scripts)
     }
 
     /// The path without its first segment; `None` if no server takes this segment for a host.
-    fn behind_host(&self) -> Option<ReadPath<'_>> {
+    fn behind_host(&self) -> Option<PossiblePath<'_>> {
         let behind = self.path[1..].iter().position(|byte| *byte == b'/');
         let rest = behind.map_or(&[][..], |at| &self.path[1 + at..]);
-        self.may_have_host.then_some(ReadPath { parts: [rest, &[]] })
+        self.may_have_host.then_some(PossiblePath { parts: [rest, &[]] })
     }
 }
 
-impl ReadPath<'_> {
+impl PossiblePath<'_> {
     /// Returns true if a server may read this path as `prefix`, or as a path below it. Reads no
     /// further than the prefix is long, apart from what servers ignore behind the names.
     pub fn is_at_or_below(&self, prefix: &str) -> bool {

@@ -15,7 +15,7 @@ use crate::model::origin::OriginPattern;
 use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
 use crate::support::client_rates::Rate;
 
-use super::path_reading::{PathReadings, ReadPath};
+use super::path_reading::{PathReadings, PossiblePath};
 
 /// A path prefix that is forwarded to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub fn find_screen_rules(
     let Some(readings) = readings.filter(PathReadings::may_hide_path) else {
         return rules.cloned();
     };
-    let rules_of = |read: ReadPath<'_>| {
+    let rules_of = |read: PossiblePath<'_>| {
         let is_at_or_below = |prefix: &str| read.is_at_or_below(prefix);
         let rules = routes[find_longest(routes, is_at_or_below)?].screen.as_ref()?;
         let is_screened =

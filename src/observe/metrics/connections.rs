@@ -36,7 +36,8 @@ impl ConnectionMetrics {
             connections_rejected: register_counter(
                 registry,
                 "riskgate_connections_rejected_total",
-                "Connections closed before any request: over a limit, or from an untrusted proxy.",
+                "Connections closed before any request: over a limit, or without the PROXY header of a \
+                 trusted proxy.",
             )?,
             tls_handshake_failures: register_counter(
                 registry,

@@ -166,7 +166,7 @@ impl RequestMetrics {
             quota_refunds: register_counter(
                 registry,
                 "riskgate_quota_refunds_total",
-                "Calls refunded to the quota because riskgate failed to serve them.",
+                "Requests whose calls riskgate refunded to the quota.",
             )?,
             screened: register_counter_vec(
                 registry,

@@ -59,7 +59,7 @@ impl RateExchanger {
         let problem = self.exchange_all().err().map(|error| error.to_string());
         self.has_problem = problem.is_some();
         self.status_reporter.record_part("rates", problem.as_deref(), false);
-        self.state.metrics.store.set_lost_rate_requests(self.state.client_rates.lost_requests());
+        self.state.metrics.store.set_lost_rate_requests(self.state.client_rates.untold_requests());
     }
 
     fn exchange_all(&mut self) -> Result<(), StoreError> {

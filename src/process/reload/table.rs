@@ -228,7 +228,7 @@ impl Worker {
     fn keep_lists(&mut self) {
         self.are_lists_to_keep = false;
         let location = &self.sources.base_location;
-        let read = catch_unwind(AssertUnwindSafe(|| KeptLists::read(location)));
+        let read = catch_unwind(AssertUnwindSafe(|| KeptLists::read_and_compress(location)));
         let read = read.ok().and_then(Result::ok).filter(|_| !self.watch.has_changed_since_read());
         self.last_good_lists = read.map(Arc::new);
     }

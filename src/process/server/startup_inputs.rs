@@ -75,8 +75,9 @@ impl StartupInputs {
         }
         let certificates = CertificateSet::load(&config.reloadable.certificates);
         if let Err(errors) = &certificates {
-            let place =
-                |error: &CertificateFault| config.file_places.place_certificate_fault(error);
+            let place = |error: &CertificateFault| {
+                config.file_setting_places.place_certificate_fault(error)
+            };
             faults.extend(errors.iter().map(place));
         }
         let authorities = config.startup.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
@@ -87,14 +88,14 @@ impl StartupInputs {
             )
         });
         let fault = authorities.and_then(Result::err);
-        faults.extend(fault.map(|fault| config.file_places.place_fault(fault.to_string())));
+        faults.extend(fault.map(|fault| config.file_setting_places.place_fault(fault.to_string())));
         match (table, declared, certificates) {
             (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {
                 let declared_keys = declared;
                 Ok(StartupInputs { config, table, overrides, declared_keys, certificates, watches })
             }
             _ => {
-                let place = |fault| config.file_places.place_fault_of_missing_file(fault);
+                let place = |fault| config.file_setting_places.place_fault_of_missing_file(fault);
                 Err(faults.into_iter().map(place).collect())
             }
         }
@@ -114,7 +115,7 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
         Some((whose, _)) => {
             let found = path.display();
             let problem = format!("expected another file than {whose}, but found {found}");
-            let fault = config.file_places.fault_at_setting(path, setting, &problem);
+            let fault = config.file_setting_places.fault_at_setting(path, setting, &problem);
             Err(StartError::Config(vec![fault.to_text()]))
         }
         None => Ok(()),
@@ -157,7 +158,7 @@ pub(super) fn access_log_error(config: &Config, error: &std::io::Error) -> Start
     StartError::Config(vec![match &config.startup.log_target.path {
         Some(path) => {
             let problem = format!("{problem}: {}", path.display());
-            config.file_places.fault_at_setting(path, SETTING, &problem).to_text()
+            config.file_setting_places.fault_at_setting(path, SETTING, &problem).to_text()
         }
         None => format!("config: {SETTING}: {problem}: standard output"),
     }])

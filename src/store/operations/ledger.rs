@@ -28,7 +28,8 @@ pub trait LedgerBackend {
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError>;
 
-    /// How many of `store.wait_replicas` replicas lack the latest report; 0 with SQLite, and if no
+    /// How many of the `store.wait_replicas` replicas are missing: they did not acknowledge the
+    /// last report in time, or were not connected at the last probe. 0 with SQLite, and if no
     /// replicas are required.
     fn missing_replicas(&self) -> usize {
         0

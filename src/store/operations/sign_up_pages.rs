@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use super::open::Store;
 use crate::model::sign_up::{Pseudonym, SignUpEntry};
 use crate::store::error::StoreError;
-use crate::store::sign_ups::{FoundSignUps, SIGN_UPS_PER_PAGE, SignUpCursor, read_sign_ups_after};
+use crate::store::sign_ups::{
+    SIGN_UPS_PER_PAGE, SignUpCursor, SignUpsOfInboxes, read_sign_ups_after,
+};
 
 impl Store {
     /// Returns a page of the entries that were written after the cursor, in the order of writing,
@@ -25,8 +27,8 @@ impl Store {
     pub fn find_sign_ups(
         &mut self,
         inboxes: &HashSet<Pseudonym>,
-    ) -> Result<FoundSignUps, StoreError> {
-        let mut found = FoundSignUps::default();
+    ) -> Result<SignUpsOfInboxes, StoreError> {
+        let mut found = SignUpsOfInboxes::default();
         loop {
             let page = self.read_sign_up_entries(found.read_up_to + 1, SIGN_UPS_PER_PAGE)?;
             if page.is_empty() {

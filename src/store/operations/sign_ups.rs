@@ -8,10 +8,10 @@ use crate::store::sign_ups::{NumberedEntry, SignUpDeletion};
 /// What both kinds of store do with sign-ups.
 pub trait SignUpBackend {
     /// Appends sign-ups in pages. The store keeps the [`MAX_SIGN_UPS`](crate::store::MAX_SIGN_UPS)
-    /// entries that were written last. If the time of this connection is settled, each call also
-    /// deletes some entries that are older than 30 days or were written while a clock was ahead. A
-    /// call without sign-ups only deletes, and is cheap enough to be made each second. The entry
-    /// that was written last always stays.
+    /// entries that were written last. If the time that this store was told is settled, each call
+    /// deletes some entries as well: those older than 30 days, and those that were written while a
+    /// clock was ahead. A call without sign-ups only deletes, and is cheap enough to be made each
+    /// second. The entry that was written last always stays.
     fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError>;
 
     /// Returns up to `count` entries from the number `from` on, in the order of their numbers.

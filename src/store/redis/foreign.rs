@@ -22,8 +22,9 @@ pub(super) struct ForeignEntries {
     pub(super) collections_and_names: BTreeSet<(&'static str, Vec<u8>)>,
     /// Imports whose entries can't be read.
     unreadable_imports: BTreeSet<Vec<u8>>,
-    /// The entry counts that disagreed even without the foreign entries, so that rows were lost.
-    /// While the counts stay the same, there is no further scan.
+    /// The counts of keys, digests, accounts and changes, if they disagree with each other even
+    /// without the foreign entries: rows were then lost. While the counts stay the same, there is
+    /// no further scan.
     pub(super) inconsistent_counts: Option<EntryCounts>,
 }
 

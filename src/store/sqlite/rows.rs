@@ -309,7 +309,7 @@ pub(super) fn write_top_credits(
                 })
             })
             .optional()?;
-        let row = TopRow::add_credit(known, credit, &accounts, half_life_seconds);
+        let row = TopRow::add_lookups(known, credit, &accounts, half_life_seconds);
         let accounts = encode_account_hashes(&row.account_hashes);
         write.execute(params![row.domain, row.count, row.at, accounts])?;
         rows.push(row);

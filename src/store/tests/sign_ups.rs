@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::{FoundSignUps, MAX_SIGN_UPS, SignUpCursor, SignUpDeletion, Store};
+use super::super::{MAX_SIGN_UPS, SignUpCursor, SignUpDeletion, SignUpsOfInboxes, Store};
 use super::{TEST_TIME, TestStore, on_both_stores, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry, apply_deletions};
@@ -281,10 +281,10 @@ fn a_copy_has_neither_deletions_nor_what_they_delete() {
         store.changes().mark_as_store().unwrap();
         store.append_sign_ups(&sign_ups(0..3)).unwrap();
         // As if the store had failed before it deleted the sign-ups that it has found.
-        let found = FoundSignUps::default();
+        let found = SignUpsOfInboxes::default();
         let inboxes = [sign_up(1, 0).inbox];
         let read = store.find_sign_ups(&[sign_up(9, 0).inbox].into()).unwrap();
-        let nothing_found = FoundSignUps { read_up_to: read.read_up_to, ..found };
+        let nothing_found = SignUpsOfInboxes { read_up_to: read.read_up_to, ..found };
         let deletion = SignUpDeletion { found: &nothing_found, inboxes: &inboxes };
         store.changes().delete_sign_ups(&deletion).unwrap();
         assert_eq!(entries(&mut store).len(), 4);

@@ -26,7 +26,7 @@ fn both_stores_count_top_rows_by_the_same_rule() {
         let mut store = location.open();
         let base = 1.0 / 3.0;
         let first = credit("a.test", base, NOON, &[(u64::MAX, u64::MAX), (1 << 53, (1 << 53) + 1)]);
-        let mut expected = TopRow::add_credit(None, &first, &[u64::MAX, (1 << 53) + 1], HALF_LIFE);
+        let mut expected = TopRow::add_lookups(None, &first, &[u64::MAX, (1 << 53) + 1], HALF_LIFE);
         let answered = store.add_credits(&[first], &[], DAY, HALF_LIFE).unwrap();
         assert_same_row(&answered[0], &expected);
         let hashes: Vec<(u64, u64)> = (0..20).map(|n| (u64::MAX - 10 - n, n)).collect();
@@ -37,7 +37,7 @@ fn both_stores_count_top_rows_by_the_same_rule() {
             (NOON - 500, &[(77, 5)][..], &[5][..]),
         ] {
             let more = credit("a.test", 0.0, at, hashes);
-            expected = TopRow::add_credit(Some(expected), &more, accounts, HALF_LIFE);
+            expected = TopRow::add_lookups(Some(expected), &more, accounts, HALF_LIFE);
             let answered = store.add_credits(&[more], &[], DAY, HALF_LIFE).unwrap();
             assert_same_row(&answered[0], &expected);
         }

@@ -197,7 +197,7 @@ fn of_too_many_buckets_the_emptiest_are_told_and_the_others_later() {
     }
     let told = node.take_charges(4, now);
     assert!(told.len() == 4 && told.iter().all(|charge| charge.requests == 5));
-    assert_eq!(node.lost_requests(), 40);
+    assert_eq!(node.untold_requests(), 40);
     // With the next request of a client, the node tells all that the client has used.
     take(&node, "a", prefix(3), rate, now).unwrap();
     let charges = node.take_charges(4, now);
@@ -206,7 +206,7 @@ fn of_too_many_buckets_the_emptiest_are_told_and_the_others_later() {
     for n in 0..30_000 {
         take(&node, "b", prefix(n), rate, now).unwrap();
     }
-    assert_eq!(node.lost_requests(), 40 + 20_000, "the memory is bounded");
+    assert_eq!(node.untold_requests(), 40 + 20_000, "the memory is bounded");
 }
 
 /// Nodes of one server that a client sends requests to, and the truth about its bucket.

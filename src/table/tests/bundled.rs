@@ -24,7 +24,7 @@ fn the_bundled_table_flags_no_well_known_domain_and_no_icann_suffix() {
     ] {
         assert_eq!(look_up(&BUNDLED_TABLE, name).verdict.reason, Reason::Safe, "{name}");
     }
-    for row in BUNDLED_TABLE.rows() {
+    for row in BUNDLED_TABLE.iter_rows() {
         let is_icann =
             DnsName::parse(row.name).unwrap().kind_if_public_suffix() == Some(SuffixKind::Icann);
         let reason = row.own_answer.verdict.reason;
@@ -67,7 +67,7 @@ fn the_bundled_table_knows_providers_agents_dynamic_dns_and_bulk_names() {
 #[test]
 fn every_bundled_row_is_found_by_a_look_up() {
     let mut rows = 0;
-    for row in BUNDLED_TABLE.rows() {
+    for row in BUNDLED_TABLE.iter_rows() {
         rows += 1;
         let Ok(domain) = Domain::parse(row.name) else { continue };
         let found = BUNDLED_TABLE.lookup(&domain, NOW);

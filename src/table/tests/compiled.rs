@@ -29,7 +29,7 @@ fn a_written_table_reads_back_the_same_and_replaces_the_old_file() {
     assert_eq!(read.bytes.as_slice(), BUNDLED_TABLE.bytes.as_slice());
     assert_eq!(read.version(), BUNDLED_TABLE.version());
     assert_eq!(read.row_counts_by_rule(), BUNDLED_TABLE.row_counts_by_rule());
-    for row in BUNDLED_TABLE.rows() {
+    for row in BUNDLED_TABLE.iter_rows() {
         assert!(read.find_row(row.name).unwrap().has_same_answers(&row), "{}", row.name);
     }
     // A second write replaces the first and leaves no temporary file.
@@ -112,7 +112,7 @@ fn changed_bytes_with_a_matching_checksum_never_panic() {
                 assert!(found.json_tail().ends_with('}'));
                 found.explain();
             }
-            table.rows().for_each(|row| _ = row.own_answer.explain());
+            table.iter_rows().for_each(|row| _ = row.own_answer.explain());
         }
     }
 }

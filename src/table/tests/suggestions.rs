@@ -100,7 +100,7 @@ fn real_names_near_a_provider_get_no_suggestion() {
 
 #[test]
 fn no_row_that_names_a_real_domain_gets_a_suggestion() {
-    for row in BUNDLED_TABLE.rows().filter(|row| row.own_answer.verdict.reason.is_safe()) {
+    for row in BUNDLED_TABLE.iter_rows().filter(|row| row.own_answer.verdict.reason.is_safe()) {
         if let Ok(domain) = Domain::parse(row.name) {
             let found = BUNDLED_TABLE.lookup(&domain, NOW);
             assert_eq!(found.suggest_provider(&domain), None, "{domain}");

@@ -71,7 +71,7 @@ impl AuditFile {
             self.known_log_bytes = known_log_bytes;
             return Ok(());
         }
-        let mut log = open_or_create(&log_path(&self.path)).map_err(failed)?;
+        let mut log = open_or_create(&written_log_path(&self.path)).map_err(failed)?;
         log.lock().map_err(failed)?;
         if log.metadata().map_err(failed)?.len() < known_log_bytes {
             // Somebody has deleted or shortened the log.
@@ -159,7 +159,7 @@ fn describe_store_error(error: StoreError) -> String {
 
 /// Returns the path of the log of written records. A tool that rotates the file leaves the log
 /// alone.
-fn log_path(path: &Path) -> PathBuf {
+fn written_log_path(path: &Path) -> PathBuf {
     path.with_added_extension("written")
 }
 
@@ -336,11 +336,11 @@ mod tests {
         let mut store = open_store(folder.path(), "s.db");
         make_change(&mut store, "one");
         AuditFile::new(path.clone()).append_new_records(&mut store).unwrap();
-        let log = std::fs::read(log_path(&path)).unwrap();
+        let log = std::fs::read(written_log_path(&path)).unwrap();
         make_change(&mut store, "two");
         AuditFile::new(path.clone()).append_new_records(&mut store).unwrap();
         // The line of the last record is whole, the log lacks it, and a third line is incomplete.
-        std::fs::write(log_path(&path), [&log[..], b"half"].concat()).unwrap();
+        std::fs::write(written_log_path(&path), [&log[..], b"half"].concat()).unwrap();
         let mut text = std::fs::read_to_string(&path).unwrap();
         text += "{\"id\":\"3\",\"at";
         std::fs::write(&path, text).unwrap();

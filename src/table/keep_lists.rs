@@ -14,7 +14,7 @@ impl KeptLists {
     ///
     /// # Errors
     /// If a file can't be read, if the manifest is faulty, or if too little memory is free.
-    pub fn read(location: &TableLocation) -> Result<KeptLists, TableFaults> {
+    pub fn read_and_compress(location: &TableLocation) -> Result<KeptLists, TableFaults> {
         let keep = |compiled_at| KeptLists::new(location.clone(), compiled_at);
         match location {
             TableLocation::Bundled => Ok(keep(None)),

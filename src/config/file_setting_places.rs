@@ -23,7 +23,7 @@ const FILE_SETTINGS: [&str; 9] = [
 
 /// Where the setting of each file stands.
 #[derive(Clone, Debug, Default)]
-pub struct FilePlaces {
+pub struct FileSettingPlaces {
     places: Vec<FilePlace>,
 }
 
@@ -37,8 +37,8 @@ struct FilePlace {
     fault: ConfigFault,
 }
 
-impl FilePlaces {
-    pub(super) fn of_settings(settings: &Settings) -> FilePlaces {
+impl FileSettingPlaces {
+    pub(super) fn of_settings(settings: &Settings) -> FileSettingPlaces {
         let is_of_file = |key: &str| {
             key != "authz.path"
                 && key.rsplit('.').next().is_some_and(|name| FILE_SETTINGS.contains(&name))
@@ -52,7 +52,7 @@ impl FilePlaces {
                 fault: settings.begin_fault_at_value(key),
             })
         });
-        FilePlaces { places: places.collect() }
+        FileSettingPlaces { places: places.collect() }
     }
 
     /// Creates a fault of a file: at the setting that names the file, or at `setting` if no setting
