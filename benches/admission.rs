@@ -8,6 +8,7 @@ use riskgate::gate::admission::{PresentedKey, authenticate_client};
 use riskgate::keys::{KeyRing, Plans, Token};
 use riskgate::quota::{FailurePolicy, Ledger, LedgerOptions};
 use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, Store, StoreUrl};
+use riskgate::support::serving_flag::ServingFlag;
 
 /// 2026-11-21.
 const NOW_UNIX_SECONDS: i64 = 1_795_219_200;
@@ -21,6 +22,7 @@ fn start_ledger(folder: &tempfile::TempDir) -> Ledger {
         store_deadline: deadline,
         on_failure: FailurePolicy::Closed,
         max_unsettled: 0,
+        serving: ServingFlag::new_serving(),
     };
     Ledger::start(open(), open(), options, NOW_UNIX_SECONDS).expect("a ledger")
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use governor::{Quota, RateLimiter};
 use riskgate::quota::{Charge, FailurePolicy, Lease, Ledger, LedgerOptions};
 use riskgate::store::{MonthlyLimit, RedisOptions, Store, StoreUrl};
+use riskgate::support::serving_flag::ServingFlag;
 use tokio::runtime::Runtime;
 
 #[path = "../tests/support/redis_server.rs"]
@@ -42,6 +43,7 @@ fn start_ledger(folder: &tempfile::TempDir) -> Ledger {
         store_deadline: deadline,
         on_failure: FailurePolicy::Closed,
         max_unsettled: 0,
+        serving: ServingFlag::new_serving(),
     };
     Ledger::start(open(), open(), options, NOW_UNIX_SECONDS).expect("a ledger")
 }

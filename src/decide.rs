@@ -8,6 +8,7 @@
 mod condition;
 mod counts;
 mod facts;
+mod id_mark;
 mod inbox;
 mod pseudonymizer;
 mod rules;

@@ -37,7 +37,7 @@ pub use audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, ChangeSurface
 pub use contents::StoreContents;
 pub use error::StoreError;
 pub use finding::{Finding, FindingLevel};
-pub use inbox_secret::StoredInboxSecret;
+pub use inbox_secret::{StoredIdMark, StoredInboxSecret};
 pub use ledger::{
     Grant, KnownState, LeaseReport, Probe, ReportBatchContext, ReportOutcome, UsageCount,
 };

@@ -10,6 +10,7 @@ use riskgate::keys::{DeclaredKey, KeyRing, Plans, Token, sha256};
 use riskgate::model::refusal::Refusal;
 use riskgate::quota::{FailurePolicy, Ledger, LedgerOptions};
 use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, RingRows, Store, StoreUrl};
+use riskgate::support::serving_flag::ServingFlag;
 
 use super::ScratchFolder;
 
@@ -71,6 +72,7 @@ static KEY_RING: LazyLock<KeyRing> = LazyLock::new(|| {
         store_deadline: deadline,
         on_failure: FailurePolicy::Open,
         max_unsettled: 0,
+        serving: ServingFlag::new_serving(),
     };
     let ledger = Ledger::start(open(), open(), options, NOW_UNIX_SECONDS).expect("a ledger");
     let key = |id: &str, token: &str| DeclaredKey {

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::id_mark::IdMarkKeeper;
 use super::pseudonymizer::{InboxSecret, Pseudonymizer};
 use super::sign_ups::SignUpCounter;
 use crate::model::sign_up::{SignUpEntry, times_of_kept_sign_ups};
@@ -19,8 +20,7 @@ pub struct SignUpSync {
     cursor: SignUpCursor,
     new_secret_delay: Duration,
     secret: KnownSecret,
-    /// The mark of the ids that this node has written to the store.
-    written_mark: Option<String>,
+    id_mark: IdMarkKeeper,
 }
 
 /// What this node knows of the inbox secret.
@@ -45,7 +45,7 @@ impl SignUpSync {
         let secret = random_bytes.map_or(KnownSecret::OfFile, nothing);
         let new_secret_delay = if is_on_server { NEW_SECRET_DELAY } else { Duration::ZERO };
         let cursor = SignUpCursor::default();
-        SignUpSync { cursor, new_secret_delay, secret, written_mark: None }
+        SignUpSync { cursor, new_secret_delay, secret, id_mark: IdMarkKeeper::default() }
     }
 
     /// Exchanges the secret and the sign-ups with the store. `now` is in seconds since 1970.
@@ -64,7 +64,7 @@ impl SignUpSync {
         if problem.is_none()
             && let Some(mark) = sign_ups.inbox_id_mark(ids_are_by_account)
         {
-            problem = self.compare_and_write_id_mark(store, mark)?;
+            problem = self.id_mark.compare_and_write(store, &mark, Instant::now())?;
         }
         // This node reads before it writes: while it could not reach the store, an inbox may have
         // been deleted. This node must not write earlier sign-ups of the inbox after the deletion.
@@ -76,6 +76,41 @@ impl SignUpSync {
             return Err(error);
         }
         Ok(problem)
+    }
+
+    /// Reads the secret and the sign-ups, and writes nothing, because this process does not serve
+    /// yet. `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// If the store fails, or its secret is damaged.
+    pub fn read_from_store(
+        &mut self,
+        store: &mut Store,
+        sign_ups: &SignUpCounter,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        self.read_secret(store, sign_ups, now)?;
+        self.read_entries(store, sign_ups, now)?;
+        sign_ups.set_loaded();
+        Ok(())
+    }
+
+    /// Reads only the secret, and writes nothing.
+    ///
+    /// # Errors
+    /// If the store fails, or its secret is damaged.
+    pub fn read_secret(
+        &mut self,
+        store: &mut Store,
+        sign_ups: &SignUpCounter,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        if let KnownSecret::NotRead { .. } = self.secret
+            && let Some(stored) = store.read_inbox_secret()?
+        {
+            self.learn_secret(stored, sign_ups, now);
+        }
+        Ok(())
     }
 
     /// Reads the sign-ups and deletions that this node has not read yet, and counts them.
@@ -92,38 +127,6 @@ impl SignUpSync {
                 return Ok(());
             }
         }
-    }
-
-    /// The marks of two nodes are equal if and only if both make the same inbox ids. Compares this
-    /// node's mark with the one in the store. Writes its own mark if the store has none, or if the
-    /// store has another one and this node has not written or confirmed its own mark before.
-    /// Otherwise returns a problem for the operator: another node has written its mark since then,
-    /// after a start or a reload.
-    fn compare_and_write_id_mark(
-        &mut self,
-        store: &mut Store,
-        mark: String,
-    ) -> Result<Option<String>, StoreError> {
-        let stored = store.read_inbox_id_mark()?;
-        if stored.as_ref() == Some(&mark) {
-            self.written_mark = Some(mark);
-            return Ok(None);
-        }
-        if stored.is_some() && self.written_mark.as_ref() == Some(&mark) {
-            let problem = "another node makes other inbox ids: expected the same inbox.secret_file \
-                           and decide.scope on all nodes of a store";
-            return Ok(Some(problem.to_owned()));
-        }
-        if stored.is_some() {
-            log::warn!(
-                "inbox ids are others from now on than those that nodes of this store have made: \
-                 inbox.secret_file, the secret of the store or decide.scope has changed. Ids in \
-                 your database no longer match, and sign-ups from before no longer count"
-            );
-        }
-        store.write_inbox_id_mark(&mark)?;
-        self.written_mark = Some(mark);
-        Ok(None)
     }
 
     /// Exchanges only the secret with the store. Returns a problem that the operator has to know,
@@ -148,12 +151,7 @@ impl SignUpSync {
                         store.keep_inbox_secret(&drawn)?
                     }
                 };
-                // Another node may have drawn this secret a moment ago.
-                let age = now.saturating_sub(kept.created_at);
-                match age >= self.new_secret_delay.as_secs().cast_signed() {
-                    true => self.use_secret(kept, sign_ups),
-                    false => self.secret = KnownSecret::JustDrawn(kept, Instant::now()),
-                }
+                self.learn_secret(kept, sign_ups, now);
                 Ok(None)
             }
             KnownSecret::JustDrawn(drawn, since) => {
@@ -164,6 +162,16 @@ impl SignUpSync {
                 Ok(None)
             }
             KnownSecret::OfStore(known) => keep_secret(store, known),
+        }
+    }
+
+    /// Learns the secret that the store has. Uses the secret, unless another node may have drawn it
+    /// a moment ago.
+    fn learn_secret(&mut self, stored: StoredInboxSecret, sign_ups: &SignUpCounter, now: i64) {
+        let age = now.saturating_sub(stored.created_at);
+        match age >= self.new_secret_delay.as_secs().cast_signed() {
+            true => self.use_secret(stored, sign_ups),
+            false => self.secret = KnownSecret::JustDrawn(stored, Instant::now()),
         }
     }
 
@@ -274,6 +282,29 @@ mod tests {
         let (later, mut sync) = node(2, true);
         sync.sync_with_store(&mut store, &later, false, NOW + 3).unwrap();
         assert!(later.has_secret());
+    }
+
+    #[test]
+    fn a_node_that_only_reads_learns_all_and_writes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(&folder);
+        let (waiting, mut sync) = node(1, false);
+        sync.read_from_store(&mut store, &waiting, NOW).unwrap();
+        assert!(waiting.is_loaded() && !waiting.has_secret());
+        assert_eq!(store.read_inbox_secret().unwrap(), None);
+        let (serving, mut sync_of_serving) = node(2, false);
+        serving.record_form(&[sign_up(1, NOW)]);
+        sync_of_serving.sync_with_store(&mut store, &serving, false, NOW).unwrap();
+        let mark = store.read_inbox_id_mark().unwrap();
+        waiting.record_form(&[sign_up(2, NOW)]);
+        sync.read_from_store(&mut store, &waiting, NOW).unwrap();
+        assert_eq!(waiting.inbox_id_mark(true), serving.inbox_id_mark(true));
+        let asked = SignUp { address: Pseudonym([9; 16]), ..sign_up(1, NOW) };
+        assert_eq!(waiting.count_others(&asked).inbox_accounts_30d, Some(1));
+        assert_eq!(read_all(&mut store), [sign_up(1, NOW)]);
+        assert_eq!(store.read_inbox_id_mark().unwrap(), mark);
+        sync.sync_with_store(&mut store, &waiting, false, NOW).unwrap();
+        assert_eq!(read_all(&mut store), [sign_up(1, NOW), sign_up(2, NOW)]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::observe::top_domains::TopList;
 use crate::observe::traces::Tracer;
 use crate::quota::Ledger;
 use crate::support::client_rates::{ClientRates, Rate};
+use crate::support::serving_flag::ServingFlag;
 use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
 use crate::webhook::WebhookControl;
@@ -120,6 +121,8 @@ pub struct GateState {
     pub keys: SnapshotCell<Option<KeyRing>>,
     /// What riskgate has learned from the DNS about domains.
     pub dns: DnsFactCache,
+    /// Whether this process serves.
+    pub serving: ServingFlag,
     /// The calls that each account may still spend.
     pub ledger: Ledger,
     /// The domains that were flagged most often.

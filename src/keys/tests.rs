@@ -11,6 +11,7 @@ use crate::store::{
     AccountRow, KeyRow, MonthlyLimit, RedisOptions, RingChanges, RingRows, RingVersion, Store,
     StoreUrl,
 };
+use crate::support::serving_flag::ServingFlag;
 
 const NOW: i64 = 1_000;
 
@@ -21,6 +22,7 @@ fn start_ledger(folder: &tempfile::TempDir) -> Ledger {
         store_deadline: Duration::from_secs(1),
         on_failure: FailurePolicy::Open,
         max_unsettled: 0,
+        serving: ServingFlag::new_serving(),
     };
     Ledger::start(store(), store(), options, NOW).unwrap()
 }

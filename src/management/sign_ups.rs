@@ -84,7 +84,7 @@ fn derive_pseudonyms(
     };
     let pseudonymizer = Pseudonymizer::new(secret);
     // With another secret, nothing would be found although the store has sign-ups of the inbox.
-    let mark = store.read_inbox_id_mark()?;
+    let mark = store.read_inbox_id_mark()?.map(|stored| stored.mark);
     if let Some(mark) = &mark
         && ![true, false].map(|by_account| pseudonymizer.inbox_id_mark(by_account)).contains(mark)
     {
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::model::sign_up::SignUpEntry;
-    use crate::store::{RedisOptions, SignUpCursor, StoreUrl};
+    use crate::store::{RedisOptions, SignUpCursor, StoreUrl, StoredIdMark};
 
     #[test]
     fn gateways_that_count_by_account_forget_what_they_have_not_written() {
@@ -125,7 +125,9 @@ mod tests {
         let inbox = InboxRules::built_in().unwrap().canonical_inbox(&address);
         let author = ChangeAuthor::riskgate("a test");
         let mut delete = |by_account: bool| {
-            store.write_inbox_id_mark(&pseudonymizer.inbox_id_mark(by_account)).unwrap();
+            let mark = pseudonymizer.inbox_id_mark(by_account);
+            let written = StoredIdMark { mark, confirmation: None };
+            store.write_inbox_id_mark(&written).unwrap();
             let accounts = &["one", "two"];
             let owner = SignUpOwner { address: &address, secret_of_file: Some(&secret), accounts };
             assert_eq!(delete_sign_ups(&mut store, &author, &owner).unwrap(), 0);

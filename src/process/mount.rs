@@ -77,6 +77,9 @@ impl Mount {
     /// service replaces each part that has changed, while requests run. If the new state of a part
     /// is faulty, the last good state stays. Settings that `riskgate run` can't reload take effect
     /// at the next start.
+    ///
+    /// Until the service runs, riskgate counts calls, but writes no sign-ups to the store, sends no
+    /// webhooks, fetches no feeds and queries no DNS.
     pub fn into_reload_service(self) -> impl ServiceWithDependents + 'static {
         GenBackgroundService::new("riskgate".to_owned(), Arc::new(self.reloader))
     }

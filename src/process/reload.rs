@@ -142,12 +142,8 @@ impl Reloader {
         )?;
         let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
         let (store, dns) = (inputs.startup.store.clone(), config.dns.clone());
-        let webhooks = WebhookThreads::start(
-            Arc::clone(&gate_state),
-            status_reporter.clone(),
-            store.clone(),
-            config.webhook.clone(),
-        )?;
+        let webhooks =
+            WebhookThreads::new(Arc::clone(&gate_state), status_reporter.clone(), store.clone());
         let mut reload_state = ReloadState {
             feeds: FeedFetcher::start(state_of_feeds, status_reporter.clone(), feeds)?,
             dns: DnsLearner::start(Arc::clone(&gate_state), status_reporter.clone(), store, dns)?,
@@ -348,11 +344,12 @@ async fn add_table_outcome_and_send(
 }
 
 impl ReloadState {
-    /// Lets the threads of the audit and of the table change the store, because this process
-    /// serves.
-    fn begin(&self) {
-        self.audit.begin();
-        self.table.begin();
+    /// Lets all threads change the store and send to other servers, because this process serves.
+    fn begin(&mut self) {
+        self.gate_state.serving.set_serving();
+        self.gate_state.ledger.tell_time();
+        self.apply_webhook_options();
+        self.gate_state.sign_ups.exchange_thread().request_turn();
     }
 
     /// Reloads all parts if a reload was requested and no file is being written, or once the

@@ -20,9 +20,10 @@ use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::{Store, StoreError};
+use crate::support::serving_flag::ServingFlag;
 
 /// How the ledger handles calls while the store is slow, down or recovering.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LedgerOptions {
     /// The longest time that a single call waits for the store: `store.deadline`. A batch waits up
     /// to eight times as long.
@@ -33,6 +34,8 @@ pub struct LedgerOptions {
     /// that the store has not confirmed yet. An account whose reports fail alone may have as many
     /// for itself.
     pub max_unsettled: u64,
+    /// Whether this process serves. Before, the ledger does not tell the store the time.
+    pub serving: ServingFlag,
 }
 
 /// The state of the store as the ledger sees it, and counts since the start, for metrics and the
@@ -88,7 +91,8 @@ impl Ledger {
             Err(error) => return Err(error),
         };
         let calendar = Calendar::new(known, unix_now, boottime_at_start);
-        let LedgerOptions { store_deadline: deadline, on_failure, max_unsettled } = options;
+        let LedgerOptions { store_deadline: deadline, on_failure, max_unsettled, serving } =
+            options;
         // While the known time is unread, the calendar must not see the store's clock. Then the
         // worker makes the first probe.
         let first_probe = if is_time_unread { None } else { worker::probe_at_start(&mut store) };
@@ -106,11 +110,19 @@ impl Ledger {
             days: DayCache::default(),
             started_at: Instant::now(),
             store_deadline: deadline,
+            serving,
             usage_reader: Mutex::new(usage_reader),
             usage_reads_in_flight: AtomicU64::new(0),
         });
         let worker = worker::spawn(Arc::clone(&shared), store, first_probe, is_time_unread)?;
         Ok(Ledger { shared, worker: Mutex::new(Some(worker)) })
+    }
+
+    /// Lets the worker tell the store the time now, because this process serves from now on. Does
+    /// not wait for the worker.
+    pub fn tell_time(&self) {
+        self.shared.node.lock_lease_queue().is_tick_requested = true;
+        self.shared.node.worker_wakeup.notify_all();
     }
 
     /// Returns the account's lease with the limit in force. Creates the lease if there is none; if

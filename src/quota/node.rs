@@ -45,6 +45,8 @@ pub(super) struct Node {
 pub(super) struct LeaseQueue {
     pub waiting_leases: Vec<Arc<Lease>>,
     pub is_ledger_closing: bool,
+    /// Whether the worker probes the store and tells it the time now, and not at the next tick.
+    pub is_tick_requested: bool,
 }
 
 #[derive(Default)]

@@ -8,6 +8,7 @@ use super::clock::BootClock;
 use super::key_usage::DayCache;
 use super::node::Node;
 use crate::store::Store;
+use crate::support::serving_flag::ServingFlag;
 
 pub(super) struct SharedWithWorker {
     pub(super) node: Node,
@@ -17,6 +18,7 @@ pub(super) struct SharedWithWorker {
     pub(super) started_at: Instant,
     /// The longest time that a single call waits for the store. A batch may wait longer.
     pub(super) store_deadline: Duration,
+    pub(super) serving: ServingFlag,
     /// A second connection to the store, for reads of usage.
     pub(super) usage_reader: Mutex<Store>,
     /// Reads of usage that are queued or running.

@@ -10,6 +10,7 @@ use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
 use crate::store::{MonthlyLimit, RedisOptions, Store, StoreUrl};
 use crate::support::machine_clock::machine_unix_now as unix_now;
+use crate::support::serving_flag::ServingFlag;
 use std::path::Path;
 
 /// The last second of November 2026, in Unix seconds, so that the next month is near.
@@ -25,7 +26,12 @@ fn open_store(path: &Path) -> Store {
 
 fn start_ledger(path: &Path, on_failure: FailurePolicy) -> Arc<Ledger> {
     let open = || open_store(path);
-    let options = LedgerOptions { store_deadline: TIMEOUT, on_failure, max_unsettled: 1_000 };
+    let options = LedgerOptions {
+        store_deadline: TIMEOUT,
+        on_failure,
+        max_unsettled: 1_000,
+        serving: ServingFlag::new_serving(),
+    };
     Arc::new(Ledger::start(open(), open(), options, NOVEMBER_END).unwrap())
 }
 
@@ -292,8 +298,30 @@ fn start_ledger_on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
         store_deadline: TIMEOUT,
         on_failure: FailurePolicy::Closed,
         max_unsettled: 0,
+        serving: ServingFlag::new_serving(),
     };
     Arc::new(Ledger::start(open(), open(), options, now).unwrap())
+}
+
+#[tokio::test]
+async fn the_store_is_told_the_time_at_once_when_the_process_begins_to_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let serving = ServingFlag::default();
+    let options = LedgerOptions {
+        store_deadline: TIMEOUT,
+        on_failure: FailurePolicy::Closed,
+        max_unsettled: 0,
+        serving: serving.clone(),
+    };
+    let ledger = Ledger::start(open_store(&path), open_store(&path), options, unix_now()).unwrap();
+    let mut store = open_store(&path);
+    // More than a tick.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert!(store.time_anchor().unwrap().is_none());
+    serving.set_serving();
+    ledger.tell_time();
+    wait_until(|| store.time_anchor().unwrap().is_some()).await;
 }
 
 async fn wait_until(mut condition: impl FnMut() -> bool) {

@@ -110,7 +110,7 @@ impl Worker {
         self.remember_time_if_due();
         loop {
             let wait_started = Instant::now();
-            let (mut waiting_leases, is_closing) = self.wait_for_leases(pause);
+            let (mut waiting_leases, is_tick_requested, is_closing) = self.wait_for_leases(pause);
             self.track_leases(&waiting_leases);
             if is_closing {
                 return self.send_last_reports_and_stop();
@@ -134,7 +134,7 @@ impl Worker {
                 waiting_leases = remaining;
             }
             self.shared.node.requeue(waiting_leases);
-            if self.last_tick.elapsed() >= TICK_INTERVAL {
+            if is_tick_requested || self.last_tick.elapsed() >= TICK_INTERVAL {
                 self.last_tick = Instant::now();
                 is_healthy = is_healthy && self.probe_store() && self.report_tracked_leases();
                 self.remember_time_if_due();
@@ -148,8 +148,9 @@ impl Worker {
     }
 
     /// Waits for `pause`, which is zero unless the store failed, and then for a queued lease, a
-    /// tick or the shutdown. Returns the queued leases, and true if the ledger is closing.
-    fn wait_for_leases(&self, pause: Duration) -> (Vec<Arc<Lease>>, bool) {
+    /// tick or the shutdown. Returns the queued leases, whether a tick was requested, and whether
+    /// the ledger is closing.
+    fn wait_for_leases(&self, pause: Duration) -> (Vec<Arc<Lease>>, bool, bool) {
         let node = &self.shared.node;
         if !pause.is_zero() {
             let queue = node.lock_lease_queue();
@@ -165,8 +166,10 @@ impl Worker {
             false => Duration::ZERO,
         };
         let queue = node.lock_lease_queue();
-        let is_idle =
-            |queue: &mut LeaseQueue| queue.waiting_leases.is_empty() && !queue.is_ledger_closing;
+        let is_idle = |queue: &mut LeaseQueue| {
+            let is_needed = queue.is_ledger_closing || queue.is_tick_requested;
+            queue.waiting_leases.is_empty() && !is_needed
+        };
         let result = node.worker_wakeup.wait_timeout_while(queue, until_tick, is_idle);
         let (mut queue, _) = result.unwrap_or_else(PoisonError::into_inner);
         if !queue.waiting_leases.is_empty() {
@@ -176,7 +179,8 @@ impl Worker {
             (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);
         }
         node.has_urgent_request.store(false, Ordering::Relaxed);
-        (std::mem::take(&mut queue.waiting_leases), queue.is_ledger_closing)
+        let is_tick_requested = std::mem::take(&mut queue.is_tick_requested);
+        (std::mem::take(&mut queue.waiting_leases), is_tick_requested, queue.is_ledger_closing)
     }
 
     fn track_leases(&mut self, waiting_leases: &[Arc<Lease>]) {
@@ -225,11 +229,12 @@ impl Worker {
         }
     }
 
-    /// Tells the store the believed time, at the start and at a tick: each minute, and if the
-    /// believed time has made a step. Does nothing while `Calendar::time_to_remember` has no time.
+    /// Tells the store the believed time, at a tick once this process serves: each minute, and if
+    /// the believed time has made a step. Does nothing while `Calendar::time_to_remember` has no
+    /// time.
     fn remember_time_if_due(&mut self) {
-        if self.is_time_unread {
-            // The store may know a better time, which this node has not read yet.
+        // If the time is unread, the store may know a better time than this node.
+        if self.is_time_unread || !self.shared.serving.is_serving() {
             return;
         }
         let (calendar, boottime) = (&self.shared.node.calendar, self.shared.boot_clock.seconds());
@@ -265,8 +270,8 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let node = &shared.node;
         // This machine's clock alone must not advance the month of other nodes.
-        let month =
-            node.calendar.month_by_store_clock(shared.boot_clock.seconds()).unwrap_or(NO_MONTH);
+        let month = node.calendar.month_by_store_clock(shared.boot_clock.seconds());
+        let month = month.filter(|_| shared.serving.is_serving()).unwrap_or(NO_MONTH);
         let before = self.last_probe.take();
         let outcome = self
             .read_unread_time()

@@ -14,6 +14,16 @@ pub struct StoredInboxSecret {
     pub created_at: i64,
 }
 
+/// The mark of the inbox ids that nodes make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredIdMark {
+    /// A text that is the same on two nodes if and only if both make the same ids.
+    pub mark: String,
+    /// Changes whenever a node with this mark confirms it, so that other nodes see that it lives.
+    /// `None` if only earlier versions of riskgate, which confirm no mark, have written one.
+    pub confirmation: Option<String>,
+}
+
 impl fmt::Debug for StoredInboxSecret {
     /// Writes everything but the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -67,13 +67,23 @@ impl StoreExchangeThread {
     /// at once if no thread runs.
     pub fn wait_until_exchanged(&self, timeout: Duration) {
         let mut turns = self.lock_turns();
-        // A turn that has begun may have read the store before now. The turn after that has not.
-        let wanted = turns.ended + 2;
-        turns.wanted = wanted;
-        self.turns_changed.notify_all();
+        let wanted = self.request_turn_of(&mut turns);
         let is_awaited =
             |turns: &mut Turns| turns.state == ThreadState::Running && turns.ended < wanted;
         let _ = self.turns_changed.wait_timeout_while(turns, timeout, is_awaited);
+    }
+
+    /// Lets the thread make a turn now, which begins after this call. Does not wait for the turn.
+    pub fn request_turn(&self) {
+        self.request_turn_of(&mut self.lock_turns());
+    }
+
+    /// As [`ExchangeThread::request_turn`]. Returns how many turns have ended once that turn has.
+    fn request_turn_of(&self, turns: &mut Turns) -> u64 {
+        // A turn that has begun may have read the store before now. The turn after that has not.
+        turns.wanted = turns.ended + 2;
+        self.turns_changed.notify_all();
+        turns.wanted
     }
 
     /// Says that a turn has ended, and waits until it is time for the next one. Returns true if the

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -51,7 +51,6 @@ const MAX_WAITING_CHANGES: usize = 1_024;
 #[derive(Clone)]
 pub(super) struct AuditRecorder {
     changes: Sender<SourceChange>,
-    begin: Sender<()>,
 }
 
 /// The state of a source, and what the record of a change to this state says.
@@ -63,7 +62,7 @@ struct SourceChange {
 }
 
 impl AuditRecorder {
-    /// Starts the thread, which waits for [`AuditRecorder::begin`].
+    /// Starts the thread, which records nothing before this process serves.
     pub(super) fn start(
         config: &StartupConfig,
         gate_state: Arc<GateState>,
@@ -80,21 +79,8 @@ impl AuditRecorder {
             audit_file: config.audit_path.clone().map(AuditFile::new),
         };
         let thread = std::thread::Builder::new().name("audit".to_owned());
-        let (begin, may_begin) = channel();
-        thread.spawn(move || {
-            // An error means that the process never served.
-            if may_begin.recv().is_ok() {
-                worker.run(&changes);
-            }
-        })?;
-        Ok(AuditRecorder { changes: sender, begin })
-    }
-
-    /// Lets the thread begin to record. Call this once this process serves: a successor that never
-    /// serves must change nothing.
-    pub(super) fn begin(&self) {
-        // The thread receives only the first message.
-        let _ = self.begin.send(());
+        thread.spawn(move || worker.run(&changes))?;
+        Ok(AuditRecorder { changes: sender })
     }
 
     fn send_entries(
@@ -280,6 +266,15 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, changes: &Receiver<SourceChange>) {
+        while !self.gate_state.serving.wait_until_serving(AUDIT_INTERVAL) {
+            loop {
+                match changes.try_recv() {
+                    Ok(change) => self.add_waiting(change),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            }
+        }
         loop {
             match changes.recv_timeout(AUDIT_INTERVAL) {
                 Ok(change) => {

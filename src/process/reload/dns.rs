@@ -3,6 +3,7 @@
 //! HTTP requests only queue names, and never wait for the DNS. The thread limits its concurrent
 //! queries. The thread trusts resolvers only if they know the mail hosts of large providers. Each
 //! second, the thread writes what it learned to the store, and reads what other nodes learned.
+//! Before this process serves, the thread only reads the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,7 +126,9 @@ impl Worker {
                 .cloned();
             tokio::select! {
                 _ = sync_timer.tick() => {
-                    resolvers.probe_if_due();
+                    if self.state.serving.is_serving() {
+                        resolvers.probe_if_due();
+                    }
                     self.sync_with_store().await;
                     self.publish_status(resolvers.problem.as_deref());
                 }

@@ -1,4 +1,4 @@
-//! Fetches feeds when they are due.
+//! Fetches feeds when they are due, from when this process serves.
 //!
 //! One thread decides which feeds are due, and starts a low-priority thread for each update. An
 //! update changes only the files of its feed. The thread of `table.rs` notices the changed files
@@ -94,7 +94,9 @@ impl Worker {
                 self.record_finished(finished);
             }
             for feed in self.feeds.feeds.clone() {
-                self.start_update_if_due(feed);
+                if self.state.serving.is_serving() {
+                    self.start_update_if_due(feed);
+                }
             }
             self.publish_status();
             match changes.recv_timeout(DUE_CHECK_INTERVAL) {

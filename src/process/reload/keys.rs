@@ -240,9 +240,9 @@ impl KeyRingUpdater {
         };
     }
 
-    /// Updates the ring from the store, records what failed, and writes lost rows back if that is
-    /// due. If `reads_all_rows` is true, reads all rows and not only the changes. Returns true if
-    /// nothing failed and a new ring serves.
+    /// Updates the ring from the store, and records what failed. If this process serves, writes
+    /// lost rows back if that is due. If `reads_all_rows` is true, reads all rows and not only the
+    /// changes. Returns true if nothing failed and a new ring serves.
     fn sync_with_store(&mut self, state: &GateState, plans: &Plans, reads_all_rows: bool) -> bool {
         let outcome = self.update_ring_from_store(state, plans, reads_all_rows);
         (self.store_error, self.sync_error) = match &outcome {
@@ -255,6 +255,8 @@ impl KeyRingUpdater {
         };
         if outcome.is_ok() {
             self.store.set_time(state.ledger.believed_time());
+        }
+        if outcome.is_ok() && state.serving.is_serving() {
             self.write_back.restore_if_due(&self.lost_rows, &mut self.store, Instant::now());
         }
         let has_changed = outcome.unwrap_or(false);

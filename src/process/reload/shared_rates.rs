@@ -52,7 +52,8 @@ struct RateExchanger {
 
 impl RateExchanger {
     fn run_once(&mut self) {
-        if !self.state.sign_ups.has_secret() {
+        // Before this process serves, there is nothing to share.
+        if !self.state.serving.is_serving() || !self.state.sign_ups.has_secret() {
             // The pseudonyms need the secret. `/readyz` reports that the secret is not known yet.
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! If no decision needs sign-ups (no `[[rule]]`, no `[inbox]`), the thread exchanges no sign-ups.
 //! It then only deletes sign-ups that are too old, and exchanges the secret if the rates of clients
-//! are shared.
+//! are shared. Before this process serves, the thread only reads the store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,14 +56,29 @@ impl SignUpExchanger {
         let rules = self.state.reloadable_rules.peek();
         let decisions = &rules.decisions;
         let (is_on, is_by_account) = (decisions.counts_sign_ups(), decisions.is_by_account);
-        let problem = match is_on {
-            true => self.exchange(is_by_account),
-            false => {
+        let problem = match (self.state.serving.is_serving(), is_on) {
+            (false, _) => self.read(is_on),
+            (true, true) => self.exchange(is_by_account),
+            (true, false) => {
                 self.delete_expired();
                 self.exchange_secret_for_rates()
             }
         };
         self.status_reporter.record_part("sign_ups", problem.as_deref(), false);
+    }
+
+    /// Reads what this node needs once it serves, and changes nothing in the store. Returns the
+    /// problem, if any.
+    fn read(&mut self, is_counting: bool) -> Option<String> {
+        if !is_counting && self.state.client_rates.exchange_thread().is_none() {
+            return None;
+        }
+        let read = self.with_store(|sync, store, state, now| match is_counting {
+            true => sync.read_from_store(store, &state.sign_ups, now),
+            false => sync.read_secret(store, &state.sign_ups, now),
+        });
+        // Without sign-ups, other threads report a failure of the store.
+        read.err().filter(|_| is_counting).map(|error| error.to_string())
     }
 
     /// Deletes the sign-ups that are too old: the store may have some from a time when sign-ups

@@ -3,7 +3,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -40,7 +39,6 @@ const OVERRIDES_HELD_BACK: &str = "expected a table with the latest overrides of
 #[derive(Clone)]
 pub(super) struct TableRebuilder {
     requests: Sender<RebuildRequest>,
-    has_begun: Arc<AtomicBool>,
 }
 
 /// A request to rebuild the table. For the reply, see [`TableRebuilder::request_rebuild`].
@@ -61,8 +59,7 @@ impl TableRebuilder {
         audit: AuditRecorder,
     ) -> std::io::Result<TableRebuilder> {
         let (sender, requests) = channel();
-        let (has_begun, sources) =
-            (Arc::new(AtomicBool::new(false)), overrides.add_to_copy_of(&configured_sources));
+        let sources = overrides.add_to_copy_of(&configured_sources);
         let good_overrides = read_overrides_file(&sources);
         let mut reader = Worker {
             state,
@@ -72,7 +69,6 @@ impl TableRebuilder {
             overrides,
             are_overrides_unapplied: false,
             are_overrides_held_back: false,
-            has_begun: Arc::clone(&has_begun),
             sources,
             watch,
             last_expiry_rebuild_at: None,
@@ -87,13 +83,7 @@ impl TableRebuilder {
         reader.record_table();
         let thread = std::thread::Builder::new().name("table".to_owned());
         thread.spawn(move || reader.run(&requests))?;
-        Ok(TableRebuilder { requests: sender, has_begun })
-    }
-
-    /// Lets the thread change the store. Call this once this process serves: a successor that never
-    /// serves must change nothing.
-    pub(super) fn begin(&self) {
-        self.has_begun.store(true, Ordering::Relaxed);
+        Ok(TableRebuilder { requests: sender })
     }
 
     /// Requests a rebuild of the table. With new `sources`, the receiver gets `None` if the new
@@ -123,7 +113,6 @@ struct Worker {
     /// Whether no table could be built since the overrides of the store changed, not even from the
     /// last good lists.
     are_overrides_held_back: bool,
-    has_begun: Arc<AtomicBool>,
     /// The sources of the table: those of the config, with the overrides of the store.
     sources: TableInputs,
     watch: FileWatch,
@@ -208,7 +197,7 @@ impl Worker {
     /// problems.
     fn sync_overrides(&mut self, is_requested: bool) {
         let (now, inputs) = (self.state.ledger.believed_time(), &self.configured_sources);
-        let may_write = self.has_begun.load(Ordering::Relaxed);
+        let may_write = self.state.serving.is_serving();
         if self.overrides.sync(inputs, now, (may_write, is_requested)) {
             self.sources = self.overrides.add_to_copy_of(inputs);
             self.are_overrides_unapplied = true;

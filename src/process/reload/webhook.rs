@@ -30,28 +30,21 @@ pub(super) struct WebhookThreads {
 }
 
 impl WebhookThreads {
-    /// Starts the threads if the options name a receiver.
-    pub(super) fn start(
+    /// No thread runs until [`WebhookThreads::set_options`] is called.
+    pub(super) fn new(
         state: Arc<GateState>,
         status_reporter: StatusReporter,
         store: StoreOptions,
-        options: Option<WebhookOptions>,
-    ) -> std::io::Result<WebhookThreads> {
+    ) -> WebhookThreads {
         let (is_detection_running, is_delivery_running) = (false, false);
-        let mut webhooks = WebhookThreads {
-            state,
-            status_reporter,
-            store,
-            is_detection_running,
-            is_delivery_running,
-        };
-        webhooks.set_options(options)?;
-        Ok(webhooks)
+        WebhookThreads { state, status_reporter, store, is_detection_running, is_delivery_running }
     }
 
-    /// Applies changed options. Starts the threads when there is a receiver for the first time.
+    /// Applies changed options. Starts the threads when there is a receiver for the first time, but
+    /// not before this process serves: a waiting successor must send no event, perhaps to another
+    /// receiver than that of the process that serves.
     pub(super) fn set_options(&mut self, options: Option<WebhookOptions>) -> std::io::Result<()> {
-        let is_needed = options.is_some();
+        let is_needed = options.is_some() && self.state.serving.is_serving();
         self.state.webhook.set_options(options);
         if is_needed && !self.is_detection_running {
             let detection = DetectionThread::new(Arc::clone(&self.state), self.store.clone());

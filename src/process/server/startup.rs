@@ -21,6 +21,7 @@ use crate::store::StoreError;
 use crate::support::certificates::CurrentCertificates;
 use crate::support::client_rates::ClientRates;
 use crate::support::machine_clock::machine_unix_now;
+use crate::support::serving_flag::ServingFlag;
 use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
 use crate::webhook::WebhookControl;
@@ -36,11 +37,12 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
     let open = || config.startup.store.open(config.startup.store.deadline);
-    let now = machine_unix_now();
+    let (now, serving) = (machine_unix_now(), ServingFlag::default());
     let options = LedgerOptions {
         store_deadline: config.startup.store.deadline,
         on_failure: config.reloadable.on_failure,
         max_unsettled: config.startup.store.max_unsettled,
+        serving: serving.clone(),
     };
     let mut ring_store = open().map_err(unusable)?;
     ring_store.check_safe_if_reachable().map_err(unusable)?;
@@ -62,6 +64,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         table,
         dns: DnsFactCache::default(),
         keys: SnapshotCell::new(ring),
+        serving,
         ledger,
         top_domains: top,
         request_ids: RequestIdGenerator::new(),

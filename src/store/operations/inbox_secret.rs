@@ -1,7 +1,7 @@
 //! The inbox secret.
 
 use crate::store::error::StoreError;
-use crate::store::inbox_secret::StoredInboxSecret;
+use crate::store::inbox_secret::{StoredIdMark, StoredInboxSecret};
 
 /// What both kinds of store do with the inbox secret.
 pub trait InboxSecretBackend {
@@ -19,10 +19,9 @@ pub trait InboxSecretBackend {
 
     /// Reads what [`write_inbox_id_mark`](InboxSecretBackend::write_inbox_id_mark) wrote last;
     /// `None` if the store has no mark.
-    fn read_inbox_id_mark(&mut self) -> Result<Option<String>, StoreError>;
+    fn read_inbox_id_mark(&mut self) -> Result<Option<StoredIdMark>, StoreError>;
 
-    /// Replaces the mark of the inbox ids: a text that is the same on two nodes if and only if both
-    /// make the same ids. So the store has the mark of the node that wrote last, after a start or a
-    /// reload.
-    fn write_inbox_id_mark(&mut self, mark: &str) -> Result<(), StoreError>;
+    /// Replaces the mark of the inbox ids, and its confirmation. So the store has the mark of the
+    /// node that wrote last.
+    fn write_inbox_id_mark(&mut self, written: &StoredIdMark) -> Result<(), StoreError>;
 }

@@ -4,14 +4,15 @@ use super::connection::Redis;
 use super::fill::{OnExistingKey, Staging};
 use super::scripts::Script;
 use crate::store::error::StoreError;
-use crate::store::inbox_secret::StoredInboxSecret;
+use crate::store::inbox_secret::{StoredIdMark, StoredInboxSecret};
 use crate::store::operations::inbox_secret::InboxSecretBackend;
 
-/// A hash: the inbox secret under [`SECRET_FIELD`], and the mark of the ids under
-/// [`ID_MARK_FIELD`].
+/// A hash: the inbox secret under [`SECRET_FIELD`], the mark of the ids under [`ID_MARK_FIELD`],
+/// and the confirmation of the mark under [`ID_CONFIRMATION_FIELD`].
 const INBOX_KEY: &str = "riskgate:{inbox}:secret";
 const SECRET_FIELD: &str = "secret";
 const ID_MARK_FIELD: &str = "inbox_id_mark";
+const ID_CONFIRMATION_FIELD: &str = "inbox_id_confirmation";
 /// How often riskgate tries to replace a secret that another node changes at the same time.
 const MAX_SECRET_TRIES: usize = 8;
 const KEEP_OPERATION: &str = "keeping the inbox secret";
@@ -48,15 +49,18 @@ impl InboxSecretBackend for Redis {
         text.map(parse).transpose()
     }
 
-    fn read_inbox_id_mark(&mut self) -> Result<Option<String>, StoreError> {
+    fn read_inbox_id_mark(&mut self) -> Result<Option<StoredIdMark>, StoreError> {
         let mut read = redis::pipe();
-        read.cmd("HGET").arg(INBOX_KEY).arg(ID_MARK_FIELD);
-        self.query_last_reply("reading the mark of the inbox ids", &read)
+        read.cmd("HMGET").arg(INBOX_KEY).arg(ID_MARK_FIELD).arg(ID_CONFIRMATION_FIELD);
+        let (mark, confirmation): (Option<String>, Option<String>) =
+            self.query_last_reply("reading the mark of the inbox ids", &read)?;
+        Ok(mark.map(|mark| StoredIdMark { mark, confirmation }))
     }
 
-    fn write_inbox_id_mark(&mut self, mark: &str) -> Result<(), StoreError> {
+    fn write_inbox_id_mark(&mut self, written: &StoredIdMark) -> Result<(), StoreError> {
         let mut write = redis::pipe();
-        write.cmd("HSET").arg(INBOX_KEY).arg(ID_MARK_FIELD).arg(mark);
+        write.cmd("HSET").arg(INBOX_KEY).arg(ID_MARK_FIELD).arg(&written.mark);
+        write.arg(ID_CONFIRMATION_FIELD).arg(written.confirmation.as_deref().unwrap_or_default());
         self.query_last_reply::<u64>("writing the mark of the inbox ids", &write).map(drop)
     }
 }

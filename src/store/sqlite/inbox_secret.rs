@@ -5,11 +5,13 @@ use rusqlite::{Connection, Transaction};
 use super::connection::Sqlite;
 use super::meta::read_meta_value;
 use crate::store::error::StoreError;
-use crate::store::inbox_secret::StoredInboxSecret;
+use crate::store::inbox_secret::{StoredIdMark, StoredInboxSecret};
 use crate::store::operations::inbox_secret::InboxSecretBackend;
 
 /// The row of `meta` with the mark of the inbox ids.
 const ID_MARK_KEY: &str = "inbox_id_mark";
+/// The row of `meta` with the confirmation of the mark.
+const ID_CONFIRMATION_KEY: &str = "inbox_id_confirmation";
 
 impl InboxSecretBackend for Sqlite {
     fn keep_inbox_secret(
@@ -37,17 +39,23 @@ impl InboxSecretBackend for Sqlite {
         text.map(|text| StoredInboxSecret::from_stored_text(&text, &location)).transpose()
     }
 
-    fn read_inbox_id_mark(&mut self) -> Result<Option<String>, StoreError> {
+    fn read_inbox_id_mark(&mut self) -> Result<Option<StoredIdMark>, StoreError> {
         let failed = self.error_while("reading the mark of the inbox ids");
-        read_meta_value(&self.connection, ID_MARK_KEY).map_err(failed)
+        let read = |key| read_meta_value(&self.connection, key).map_err(&failed);
+        let Some(mark) = read(ID_MARK_KEY)? else { return Ok(None) };
+        Ok(Some(StoredIdMark { mark, confirmation: read(ID_CONFIRMATION_KEY)? }))
     }
 
-    fn write_inbox_id_mark(&mut self, mark: &str) -> Result<(), StoreError> {
+    fn write_inbox_id_mark(&mut self, written: &StoredIdMark) -> Result<(), StoreError> {
         const OPERATION: &str = "writing the mark of the inbox ids";
         let failed = self.error_while(OPERATION);
         let transaction = self.begin_write_transaction(OPERATION)?;
         let write = "INSERT OR REPLACE INTO meta VALUES (?1, ?2)";
-        transaction.execute(write, [ID_MARK_KEY, mark]).map_err(&failed)?;
+        let confirmation = written.confirmation.as_deref();
+        transaction.execute(write, [ID_MARK_KEY, &written.mark]).map_err(&failed)?;
+        transaction
+            .execute(write, [ID_CONFIRMATION_KEY, confirmation.unwrap_or_default()])
+            .map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
 }

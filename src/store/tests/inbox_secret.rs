@@ -1,6 +1,6 @@
 //! Tests of the inbox secret in both stores.
 
-use super::super::{Store, StoredInboxSecret};
+use super::super::{Store, StoredIdMark, StoredInboxSecret};
 use super::{TestStore, on_both_stores};
 
 fn secret(byte: u8, created_at: i64) -> StoredInboxSecret {
@@ -68,9 +68,11 @@ fn the_mark_of_the_ids_is_replaced() {
     on_both_stores(|location| {
         let (mut one, mut other) = (location.open(), location.open());
         assert_eq!(one.read_inbox_id_mark().unwrap(), None);
-        for mark in ["first", "second"] {
-            one.write_inbox_id_mark(mark).unwrap();
-            assert_eq!(other.read_inbox_id_mark().unwrap().as_deref(), Some(mark));
+        for (mark, confirmation) in [("first", "1"), ("first", "2"), ("second", "3")] {
+            let confirmation = Some(confirmation.to_owned());
+            let written = StoredIdMark { mark: mark.to_owned(), confirmation };
+            one.write_inbox_id_mark(&written).unwrap();
+            assert_eq!(other.read_inbox_id_mark().unwrap(), Some(written));
         }
     });
 }

@@ -19,4 +19,5 @@ mod prometheus;
 mod sign_ups;
 mod stored_overrides;
 mod systemd;
+mod waiting_successor;
 mod webhooks;

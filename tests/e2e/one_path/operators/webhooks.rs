@@ -13,7 +13,8 @@ use crate::harness::{
 };
 use crate::redis_server::RedisServer;
 
-use receiver::{Reaction, Receiver, SECRET};
+pub use receiver::SECRET;
+use receiver::{Reaction, Receiver};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 /// Longer than riskgate needs to notice a threshold and to send a message.

@@ -1,0 +1,172 @@
+//! The mark of the inbox ids in the store, by which nodes notice that they make other ids.
+//!
+//! The marks of two nodes are equal if and only if both make the same inbox ids. The store has the
+//! mark of the node that wrote last, after a start or a reload. A node whose mark is the one in the
+//! store confirms it again and again. If nobody confirms a mark, the nodes that made its ids are
+//! gone, and a node with other ids puts its own mark in place of it.
+
+use std::time::{Duration, Instant};
+
+use crate::store::{Store, StoreError, StoredIdMark};
+
+/// How often the nodes that have the mark of the store confirm it.
+const CONFIRM_INTERVAL: Duration = Duration::from_secs(15);
+/// If nobody has confirmed a mark for this long, no node has it any more.
+const GONE_AFTER: Duration = Duration::from_secs(60);
+
+/// Keeps the mark of this node in the store.
+#[derive(Default)]
+pub(super) struct IdMarkKeeper {
+    /// The mark of this node that it has written to the store, or found there.
+    own: Option<String>,
+    /// What the store had at the last look, and since when.
+    seen: Option<(StoredIdMark, Instant)>,
+}
+
+/// What a node does after it has read the mark of the store.
+#[derive(Debug, PartialEq, Eq)]
+enum MarkStep {
+    /// The store has the mark of this node, confirmed a moment ago.
+    Keep,
+    /// Write the mark of this node. Whether it replaces another one.
+    Write { replaces_other: bool },
+    /// Another node has written its mark since this node has, and lives.
+    Differs,
+}
+
+impl IdMarkKeeper {
+    /// Compares this node's mark with the one in the store. Writes its own mark:
+    /// - if the store has none,
+    /// - if the store has another one, and this node has not written or found its own mark before,
+    ///   or nobody confirms the other one, and
+    /// - to confirm it, if nobody else does.
+    ///
+    /// Otherwise, if the store has another mark, returns a problem for the operator: another node
+    /// has written its mark since then, after a start or a reload.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub(super) fn compare_and_write(
+        &mut self,
+        store: &mut Store,
+        mark: &str,
+        now: Instant,
+    ) -> Result<Option<String>, StoreError> {
+        let step = self.find_step(store.read_inbox_id_mark()?, mark, now);
+        let MarkStep::Write { replaces_other } = step else {
+            let problem = "another node makes other inbox ids: expected the same inbox.secret_file \
+                           and decide.scope on all nodes of a store";
+            return Ok((step == MarkStep::Differs).then(|| problem.to_owned()));
+        };
+        if replaces_other {
+            log::warn!(
+                "inbox ids are others from now on than those that nodes of this store have made: \
+                 inbox.secret_file, the secret of the store or decide.scope has changed. Ids in \
+                 your database no longer match, and sign-ups from before no longer count"
+            );
+        }
+        let confirmation = Some(format!("{:016x}", getrandom::u64().unwrap_or_default()));
+        let written = StoredIdMark { mark: mark.to_owned(), confirmation };
+        store.write_inbox_id_mark(&written)?;
+        (self.own, self.seen) = (Some(mark.to_owned()), Some((written, now)));
+        Ok(None)
+    }
+
+    fn find_step(&mut self, stored: Option<StoredIdMark>, mark: &str, now: Instant) -> MarkStep {
+        let Some(stored) = stored else { return MarkStep::Write { replaces_other: false } };
+        let is_own = stored.mark == mark;
+        let since = match &self.seen {
+            Some((seen, since)) if *seen == stored => *since,
+            _ => now,
+        };
+        self.seen = Some((stored, since));
+        let unconfirmed_for = now.saturating_duration_since(since);
+        if is_own {
+            self.own = Some(mark.to_owned());
+            return match unconfirmed_for >= CONFIRM_INTERVAL {
+                true => MarkStep::Write { replaces_other: false },
+                false => MarkStep::Keep,
+            };
+        }
+        match self.own.as_deref() == Some(mark) && unconfirmed_for < GONE_AFTER {
+            true => MarkStep::Differs,
+            false => MarkStep::Write { replaces_other: true },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{RedisOptions, StoreUrl};
+
+    fn stored(mark: &str, confirmation: u64) -> Option<StoredIdMark> {
+        let confirmation = Some(confirmation.to_string());
+        Some(StoredIdMark { mark: mark.to_owned(), confirmation })
+    }
+
+    #[test]
+    fn a_mark_that_nobody_confirms_is_replaced_by_a_node_that_lives() {
+        let (mut keeper, start) = (IdMarkKeeper::default(), Instant::now());
+        let mut step = |stored: Option<StoredIdMark>, seconds: u64| {
+            keeper.find_step(stored, "own", start + Duration::from_secs(seconds))
+        };
+        assert_eq!(step(None, 0), MarkStep::Write { replaces_other: false });
+        assert_eq!(step(stored("own", 1), 1), MarkStep::Keep);
+        // Another node lives: it confirms its mark.
+        for seconds in (10..200).step_by(10) {
+            let confirmed = stored("other", seconds / 20);
+            assert_eq!(step(confirmed, seconds), MarkStep::Differs, "{seconds}");
+        }
+        // It ended after 190 s.
+        assert_eq!(step(stored("other", 9), 239), MarkStep::Differs);
+        assert_eq!(step(stored("other", 9), 240), MarkStep::Write { replaces_other: true });
+    }
+
+    #[test]
+    fn a_node_puts_its_mark_back_into_the_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = StoreUrl::Sqlite(folder.path().join("riskgate.db"));
+        let mut store =
+            Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap();
+        let (mut living, mut gone) = (IdMarkKeeper::default(), IdMarkKeeper::default());
+        let start = Instant::now();
+        let mut compare = |keeper: &mut IdMarkKeeper, mark: &str, seconds: u64| {
+            let now = start + Duration::from_secs(seconds);
+            let problem = keeper.compare_and_write(&mut store, mark, now).unwrap();
+            (problem.is_some(), store.read_inbox_id_mark().unwrap().unwrap().mark)
+        };
+        assert_eq!(compare(&mut living, "living", 0), (false, "living".to_owned()));
+        assert_eq!(compare(&mut gone, "gone", 1), (false, "gone".to_owned()));
+        assert_eq!(compare(&mut living, "living", 2), (true, "gone".to_owned()));
+        assert_eq!(compare(&mut gone, "gone", 16), (false, "gone".to_owned()));
+        assert_eq!(compare(&mut living, "living", 17), (true, "gone".to_owned()));
+        assert_eq!(compare(&mut living, "living", 76), (true, "gone".to_owned()));
+        assert_eq!(compare(&mut living, "living", 77), (false, "living".to_owned()));
+    }
+
+    #[test]
+    fn one_of_all_nodes_with_the_mark_confirms_it() {
+        let (mut keeper, start) = (IdMarkKeeper::default(), Instant::now());
+        let mut step = |confirmation: u64, seconds: u64| {
+            keeper.find_step(
+                stored("own", confirmation),
+                "own",
+                start + Duration::from_secs(seconds),
+            )
+        };
+        assert_eq!(step(1, 0), MarkStep::Keep);
+        assert_eq!(step(1, 14), MarkStep::Keep);
+        assert_eq!(step(1, 15), MarkStep::Write { replaces_other: false });
+        // Another node was faster.
+        assert_eq!(step(2, 16), MarkStep::Keep);
+        assert_eq!(step(2, 30), MarkStep::Keep);
+    }
+
+    #[test]
+    fn a_node_that_starts_replaces_another_mark_at_once() {
+        let mut keeper = IdMarkKeeper::default();
+        let step = keeper.find_step(stored("other", 1), "own", Instant::now());
+        assert_eq!(step, MarkStep::Write { replaces_other: true });
+    }
+}
