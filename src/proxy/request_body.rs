@@ -12,8 +12,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, EXPECT};
+use http::{HeaderValue, Version};
 use pingora::Error;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
@@ -167,12 +167,18 @@ pub fn announces_body(client: &mut ServerSession, header: &RequestHeader) -> boo
     announced_length(header).is_some() || !client.is_body_done()
 }
 
+/// Returns true if the client waits for a 100 before it sends its body. A client of HTTP/1.0 knows
+/// no 100 (RFC 9110 section 10.1.1).
+pub fn awaits_continue(client: &mut ServerSession) -> bool {
+    let header = client.req_header();
+    let expectations = header.headers.get_all(EXPECT).into_iter().map(HeaderValue::as_bytes);
+    header.version > Version::HTTP_10 && expects_continue(expectations) && !client.is_body_done()
+}
+
 /// Returns true if the client waits for a 100 that riskgate can't send. Over HTTP/2, Pingora can't
 /// send a 100. Over HTTP/1.1, riskgate sends the 100 when Pingora reads the body.
 pub fn awaits_impossible_continue(client: &mut ServerSession) -> bool {
-    let expectations = client.req_header().headers.get_all(EXPECT);
-    let awaits_continue = expects_continue(expectations.into_iter().map(HeaderValue::as_bytes));
-    awaits_continue && client.is_http2() && !client.is_body_done()
+    client.is_http2() && awaits_continue(client)
 }
 
 /// Removes `Expect` from the request header, so that the upstream server sends no second 100.

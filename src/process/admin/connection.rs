@@ -21,7 +21,7 @@ use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
 use super::{AdminApp, AdminRequest};
 use crate::message::request_head::iter_parsed_fields;
-use crate::proxy::request_body::announced_length;
+use crate::proxy::request_body::{announced_length, awaits_continue};
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// The most open connections. Their descriptors come from the reserve of the descriptor budget.
@@ -175,8 +175,14 @@ fn announces_large_body(session: &ServerSession) -> bool {
 }
 
 /// Reads the body of a request; `None` if it is larger than [`MAX_BODY_BYTES`]. riskgate uses only
-/// the bodies of changes by the admin API.
+/// the bodies of changes by the admin API. If the client waits for a 100, first sends the 100.
 async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
+    if awaits_continue(session) {
+        if announces_large_body(session) {
+            return Ok(None);
+        }
+        session.write_continue_response().await?;
+    }
     let mut body = Vec::new();
     while let Some(part) = session.read_request_body().await? {
         if body.len() + part.len() > MAX_BODY_BYTES {

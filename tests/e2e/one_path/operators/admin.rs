@@ -1,7 +1,7 @@
 //! The admin pages, the metrics, and the lines of the access log.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use crate::harness::{
@@ -15,6 +15,37 @@ fn send_to_admin(gateway: &Gateway, request: Request) -> Response {
 
 fn localhost_request(method: &str, path: &str) -> Request {
     request(method, path).with_header("Host", "localhost")
+}
+
+#[test]
+fn a_client_that_waits_for_100_continue_is_told_to_send_its_body() {
+    let gateway = Setup::new().start();
+    let open = |version: &str, length: usize| {
+        let mut stream = std::net::TcpStream::connect(gateway.admin).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(9))).unwrap();
+        let header = format!(
+            "POST /reload HTTP/{version}\r\nHost: localhost\r\nExpect: 100-Continue\r\n\
+             Content-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(header.as_bytes()).unwrap();
+        stream
+    };
+    let read = |stream: &mut std::net::TcpStream, length: usize| {
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    let mut waiting = open("1.1", 2);
+    let told = "HTTP/1.1 100 Continue\r\n\r\n";
+    assert_eq!(read(&mut waiting, told.len()), told);
+    waiting.write_all(b"{}").unwrap();
+    assert_eq!(read(&mut waiting, 12), "HTTP/1.1 200");
+    assert_eq!(read(&mut open("1.1", 70_000), 12), "HTTP/1.1 413", "too long to be sent");
+    let mut old = open("1.0", 2);
+    old.write_all(b"{}").unwrap();
+    assert!(read(&mut old, 12).ends_with(" 200"), "HTTP/1.0 has no 100");
+    let mut empty = open("1.1", 0);
+    assert_eq!(read(&mut empty, 12), "HTTP/1.1 200", "there is no body to wait for");
 }
 
 #[test]
