@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::keys::{DeclaredKey, MergedKey, collect_accounts, merge_keys};
-use crate::model::month::format_rfc3339;
+use crate::model::month::{format_known_time, format_rfc3339};
 use crate::store::{AccountRow, KeyRow};
 
 /// A key as lists show it. If a key is in the store and in the key file, the stricter settings of
@@ -88,7 +88,7 @@ impl KeyEntry {
 
     /// When the key was created; `None` if the key file does not say.
     pub fn created_at_text(&self) -> Option<String> {
-        Some(self.created_at).filter(|at| *at != 0).map(format_rfc3339)
+        format_known_time(self.created_at)
     }
 
     /// Renders the entry for `riskgate keys list --json` and the admin API.

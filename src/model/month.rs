@@ -91,6 +91,11 @@ pub fn format_rfc3339(unix_seconds: i64) -> String {
     format!("{:.0}Z", to_date_time(unix_seconds))
 }
 
+/// As [`format_rfc3339`]; `None` for 0, which stands for a time that is not known.
+pub fn format_known_time(unix_seconds: i64) -> Option<String> {
+    (unix_seconds != 0).then(|| format_rfc3339(unix_seconds))
+}
+
 /// Parses a time in RFC 3339, or in a similar form that jiff reads. Returns seconds since 1970. The
 /// last 26 hours of the year 9999, which stand for "never" in some programs, become the last time
 /// that jiff knows.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::new_key_plan::NewKeyPlan;
 use super::rows::{AccountRow, KeyRow};
-use crate::model::month::{Month, format_rfc3339};
+use crate::model::month::{Month, format_known_time, format_rfc3339};
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::support::machine_name::machine_name;
 
@@ -293,7 +293,7 @@ pub(super) fn diff_source_states(before: &str, after: &str) -> (Value, Value) {
 pub(super) fn key_to_json(key: &KeyRow) -> Value {
     json!({
         "account": key.account, "label": key.label, "origins": key.origins,
-        "require_origin": key.require_origin, "created_at": format_rfc3339(key.created_at),
+        "require_origin": key.require_origin, "created_at": format_known_time(key.created_at),
         "expires_at": key.expires_at.map(format_rfc3339),
         "revoked_at": key.revoked_at.map(format_rfc3339),
     })
@@ -388,6 +388,24 @@ mod tests {
             shared_subject: "config".to_owned(),
             entries: entries.collect(),
         }
+    }
+
+    #[test]
+    fn a_record_shows_no_time_for_a_key_whose_creation_is_not_known() {
+        let key = KeyRow {
+            id: "web".to_owned(),
+            account: "acme".to_owned(),
+            label: None,
+            digest: [7; 32],
+            origins: Vec::new(),
+            require_origin: false,
+            created_at: 0,
+            expires_at: None,
+            revoked_at: None,
+        };
+        assert_eq!(key_to_json(&key)["created_at"], Value::Null);
+        let key = KeyRow { created_at: 1, ..key };
+        assert_eq!(key_to_json(&key)["created_at"], "1970-01-01T00:00:01Z");
     }
 
     #[test]

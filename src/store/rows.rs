@@ -52,7 +52,7 @@ pub struct KeyRow {
     pub origins: Vec<String>,
     /// Whether riskgate refuses requests with the key but without `Origin`.
     pub require_origin: bool,
-    /// Unix seconds.
+    /// Unix seconds; 0 if the time is not known.
     pub created_at: i64,
     /// Unix seconds; `None` if the key never expires.
     pub expires_at: Option<i64>,

@@ -28,7 +28,7 @@ use crate::config::{
 use crate::gate::GateState;
 use crate::keys::{DeclaredKey, sha256};
 use crate::management::{ManagementFault, describe_file_owner, read_override_file_state};
-use crate::model::month::format_rfc3339;
+use crate::model::month::{format_known_time, format_rfc3339};
 use crate::store::{AuditOperation, ChangeAuthor, ChangeSurface, SourceState, Store, StoreError};
 use crate::support::machine_name::machine_name;
 use crate::support::regular_file::{ReadError, read_regular_file};
@@ -131,12 +131,11 @@ impl AuditRecorder {
     pub(super) fn record_key_file(&self, path: Option<&Path>, declared: &[DeclaredKey]) {
         let Some(path) = path.map(to_absolute) else { return };
         let entry = |DeclaredKey { key, plan }: &DeclaredKey| {
-            let created_at = Some(key.created_at).filter(|at| *at != 0);
             let value = json!({
                 "account": key.account, "plan": plan, "label": key.label,
                 "hash": format!("{}…", fingerprint_secret(format!("{:?}", key.digest).as_bytes())),
                 "origins": key.origins, "require_origin": key.require_origin,
-                "created_at": created_at.map(format_rfc3339),
+                "created_at": format_known_time(key.created_at),
                 "expires_at": key.expires_at.map(format_rfc3339),
                 "revoked_at": key.revoked_at.map(format_rfc3339),
             });
