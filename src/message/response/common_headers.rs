@@ -15,6 +15,9 @@ use super::header_field::{self, FieldName};
 use crate::message::request_id::RequestId;
 use crate::quota::Allowance;
 
+/// The largest integer in a structured field (RFC 9651 section 3.3.1).
+const MAX_FIELD_INTEGER: u64 = 999_999_999_999_999;
+
 /// The value of `Strict-Transport-Security` (RFC 6797).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrictTransportSecurity(SmolStr);
@@ -47,6 +50,7 @@ impl CommonHeaders {
         put(&header_field::X_REQUEST_ID_FIELD, self.request_id.as_bytes());
         if let Some(Allowance { limit, remaining, reset_in_seconds: reset_in }) = self.allowance {
             let [mut first, mut second] = [Buffer::new(); 2];
+            let [limit, remaining] = [limit, remaining].map(|calls| calls.min(MAX_FIELD_INTEGER));
             let policy = concat_up_to_64_bytes(&["\"monthly\";q=", first.format(limit)]);
             put(&header_field::RATELIMIT_POLICY, policy.as_bytes());
             let (left, until) = (first.format(remaining), second.format(reset_in));
@@ -92,4 +96,31 @@ fn concat_up_to_64_bytes(parts: &[&str]) -> ArrayString<64> {
     let mut text = ArrayString::new();
     parts.iter().for_each(|part| text.push_str(part));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_limit_fields_have_only_integers_of_structured_fields() {
+        let fields_of = |limit, remaining| {
+            let allowance = Some(Allowance { limit, remaining, reset_in_seconds: 9 });
+            let mut fields = Vec::new();
+            CommonHeaders { allowance, ..CommonHeaders::default() }.for_each_field(
+                &mut |field, value| {
+                    if field.h1_name().to_ascii_lowercase().starts_with("ratelimit") {
+                        fields.push(String::from_utf8_lossy(value).into_owned());
+                    }
+                },
+            );
+            fields
+        };
+        let largest = "999999999999999";
+        let policy = format!("\"monthly\";q={largest}");
+        let of_largest = [policy.clone(), format!("\"monthly\";r={largest};t=9")];
+        assert_eq!(fields_of(i64::MAX.cast_unsigned(), u64::MAX), of_largest);
+        assert_eq!(fields_of(999_999_999_999_999, 999_999_999_999_999), of_largest);
+        assert_eq!(fields_of(1_000_000_000_000_000, 5), [policy, "\"monthly\";r=5;t=9".to_owned()]);
+    }
 }
