@@ -8,7 +8,7 @@ use super::fault::ManagementFault;
 use super::override_file::OverrideFile;
 use super::present_time::read_machine_time;
 use super::stored_overrides::{KnownOverrides, default_overrides_path, take_over_default_file};
-use crate::model::domain::{DnsName, Domain};
+use crate::model::domain::{DnsName, Domain, name_to_unicode};
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::{Reason, Rule, Score};
 use crate::store::{
@@ -260,6 +260,13 @@ pub enum OverrideOrigin {
 }
 
 impl ListedOverride {
+    /// Returns true if the domain contains this text in lower case, in its canonical form or in
+    /// Unicode.
+    pub fn has_in_name(&self, text: &str) -> bool {
+        let domain = &self.row.domain;
+        domain.contains(text) || name_to_unicode(domain).is_some_and(|name| name.contains(text))
+    }
+
     /// Renders the override for the admin API.
     pub fn to_json(&self) -> Value {
         let row = &self.row;

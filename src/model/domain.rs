@@ -93,12 +93,7 @@ impl Domain {
 
     /// The name in Unicode. `None` if no label is an A-label.
     pub fn to_unicode(&self) -> Option<String> {
-        let has_a_label = self.0.as_bytes().contains(&b'-')
-            && self.0.split('.').any(|label| label.starts_with("xn--"));
-        has_a_label.then(|| {
-            let (ascii, hyphens) = (AsciiDenyList::STD3, Hyphens::CheckFirstLast);
-            Uts46::new().to_unicode(self.0.as_bytes(), ascii, hyphens).0.into_owned()
-        })
+        name_to_unicode(&self.0)
     }
 
     /// Returns the byte offset at which the public suffix begins, and the suffix's kind.
@@ -110,6 +105,16 @@ impl Domain {
     pub fn registrable_start(&self) -> Option<usize> {
         registrable_start(&self.0, self.public_suffix_start().0)
     }
+}
+
+/// Returns a canonical name in Unicode; `None` if no label is an A-label.
+pub fn name_to_unicode(name: &str) -> Option<String> {
+    let has_a_label =
+        name.as_bytes().contains(&b'-') && name.split('.').any(|label| label.starts_with("xn--"));
+    has_a_label.then(|| {
+        let (ascii, hyphens) = (AsciiDenyList::STD3, Hyphens::CheckFirstLast);
+        Uts46::new().to_unicode(name.as_bytes(), ascii, hyphens).0.into_owned()
+    })
 }
 
 impl DnsName {

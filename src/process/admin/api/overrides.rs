@@ -46,7 +46,7 @@ impl AdminApi {
         let search = request.nonempty_parameter("search").map(str::to_lowercase);
         let config = self.config();
         let mut rows = self.read_from_store(|store| list_overrides(store, &config.table))?;
-        rows.retain(|it| search.as_ref().is_none_or(|text| it.row.domain.contains(text)));
+        rows.retain(|it| search.as_ref().is_none_or(|text| it.has_in_name(text)));
         let (shown, next_cursor) = page.select_from(&rows)?;
         let items = shown.iter().map(ListedOverride::to_json).collect();
         Ok(list_response(items, next_cursor, Some(rows.len())))

@@ -69,6 +69,23 @@ fn overrides_are_in_effect_at_once_here_and_within_two_seconds_on_other_nodes() 
 }
 
 #[test]
+fn a_search_finds_an_international_name_in_both_forms() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let gateway = setup.start();
+    for name in ["xn--bcher-kva.de", "xn--bcher-kva.example.com", "other.de"] {
+        let (path, body) = (format!("/overrides/{name}"), json!({ "action": "deny" }));
+        call_api(&gateway, "PUT", &path, &tokens.write, &body).expect(200);
+    }
+    let find = |text: &str| {
+        let path = format!("/overrides?search={text}");
+        let found = call_api(&gateway, "GET", &path, &tokens.read, &Value::Null).expect(200).json();
+        found["items"].as_array().unwrap().len()
+    };
+    // "BÜcher" and "bücher.de", as a URL has them.
+    assert_eq!(["B%C3%9Ccher", "b%C3%BCcher.de", "xn--BCHER", "de"].map(find), [2, 1, 2, 2]);
+}
+
+#[test]
 fn the_last_good_overrides_stay_while_the_store_is_down() {
     let server = RedisServer::start();
     let setup = Setup::new().with_redis(&server).set("plans.free", "\"unlimited\"");
