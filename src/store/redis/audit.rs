@@ -64,7 +64,7 @@ impl AuditBackend for Redis {
         before_id: Option<&str>,
         count: usize,
     ) -> Result<Vec<AuditRecord>, StoreError> {
-        let from = before_id.map_or("+".to_owned(), |id| format!("({id}"));
+        let Some(from) = start_beyond(before_id, (0, 0), "+") else { return Ok(Vec::new()) };
         let mut read = redis::pipe();
         read.cmd("XREVRANGE").arg(AUDIT).arg(from).arg("-").arg("COUNT").arg(count);
         let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
@@ -76,7 +76,8 @@ impl AuditBackend for Redis {
         after_id: Option<&str>,
         count: usize,
     ) -> Result<Vec<AuditRecord>, StoreError> {
-        let from = after_id.map_or("-".to_owned(), |id| format!("({id}"));
+        let last = (u64::MAX, u64::MAX);
+        let Some(from) = start_beyond(after_id, last, "-") else { return Ok(Vec::new()) };
         let mut read = redis::pipe();
         read.cmd("XRANGE").arg(AUDIT).arg(from).arg("+").arg("COUNT").arg(count);
         let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
@@ -121,6 +122,16 @@ impl AuditBackend for Redis {
                 key_id,
             })
         }))
+    }
+}
+
+/// The start of a range beyond an id: `whole` without an id. `None` if the id is `outermost`: the
+/// server refuses the range beyond it.
+fn start_beyond(id: Option<&str>, outermost: (u64, u64), whole: &str) -> Option<String> {
+    match id.and_then(AuditRecord::parse_id) {
+        None => Some(whole.to_owned()),
+        Some(id) if id == outermost => None,
+        Some((milliseconds, number)) => Some(format!("({milliseconds}-{number}")),
     }
 }
 

@@ -167,6 +167,12 @@ fn records_are_read_in_pages_from_either_end() {
         assert_eq!(newest, [all[4].clone(), all[3].clone()]);
         let older = store.read_audit_before(Some(&newest[1].id), 9).unwrap();
         assert_eq!(older, [all[2].clone(), all[1].clone(), all[0].clone()]);
+        let nothing_is_before = ["0", "0-0", "+0-0"];
+        for id in nothing_is_before {
+            assert_eq!(store.read_audit_before(Some(id), 9).unwrap(), [], "{id}");
+        }
+        let last = format!("{}-{}", u64::MAX, u64::MAX);
+        assert_eq!(store.read_audit_after(Some(&last), 9).unwrap(), []);
     });
 }
 
