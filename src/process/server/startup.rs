@@ -38,12 +38,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
     let open = || config.startup.store.open(config.startup.store.deadline);
     let (now, serving) = (machine_unix_now(), ServingFlag::default());
-    let options = LedgerOptions {
-        store_deadline: config.startup.store.deadline,
-        on_failure: config.reloadable.on_failure,
-        max_unsettled: config.startup.store.max_unsettled,
-        serving: serving.clone(),
-    };
+    let options = create_ledger_options(&config, &serving);
     let mut ring_store = open().map_err(unusable)?;
     ring_store.check_safe_if_reachable().map_err(unusable)?;
     let ledger = Ledger::start(open().map_err(unusable)?, open().map_err(unusable)?, options, now)
@@ -98,6 +93,15 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     )
     .map_err(|error| failed(&error))?;
     Ok((state, reloader, reload_trigger))
+}
+
+fn create_ledger_options(config: &Config, serving: &ServingFlag) -> LedgerOptions {
+    LedgerOptions {
+        store_deadline: config.startup.store.deadline,
+        on_failure: config.reloadable.on_failure,
+        max_unsettled: config.startup.store.max_unsettled,
+        serving: serving.clone(),
+    }
 }
 
 /// Starts the list of the flagged rows of the table that are looked up most.
