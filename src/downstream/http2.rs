@@ -363,6 +363,7 @@ async fn refuse_stream(
         }
     };
     let is_sent = refused.send_on_http2_stream(&mut session).await;
+    let held = refused.begin_held_body();
     refused.count_and_log(is_sent);
-    request_body::discard_rest_of_body(&mut session).await;
+    request_body::discard_rest_of_body(&mut session, held).await;
 }

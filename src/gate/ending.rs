@@ -21,6 +21,7 @@ use crate::observe::latest_forms::LatestForm;
 use crate::observe::redaction::redact_secrets;
 
 use super::beginning::{Head, ParsedBytes, UnreadHead};
+use super::held_bytes::HeldBytesGuard;
 use super::request_context::{ConnectionFacts, RequestContext, StartTime};
 use super::screen_rules::{ScreenAction, ScreeningResult};
 use super::session::{close_if_process_ends, has_final_response_started};
@@ -62,6 +63,11 @@ impl EarlyAnswer<'_> {
     /// response.
     pub async fn send_on_http2_stream(&mut self, stream: &mut ServerSession) -> bool {
         self.ctx.write_to_session(&self.reply, stream).await.is_ok()
+    }
+
+    /// Returns the guard that counts the bytes of the request while riskgate discards its body.
+    pub fn begin_held_body(&self) -> HeldBytesGuard {
+        self.gate.begin_held_body(&self.ctx)
     }
 
     /// Counts and logs the request. `is_sent` says whether riskgate could send the whole response.

@@ -465,7 +465,8 @@ impl ProxyHttp for Gateway {
         (ctx.connection_guard, ctx.exchange_permit, ctx.is_logged) = (None, None, true);
         self.gate.logging(session, error, &mut ctx.request_context);
         if session.is_http2() && session.response_written().is_some() {
-            request_body::discard_rest_of_body(session.as_downstream_mut()).await;
+            let held = self.gate.begin_held_body(&ctx.request_context);
+            request_body::discard_rest_of_body(session.as_downstream_mut(), held).await;
         }
     }
 

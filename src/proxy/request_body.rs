@@ -17,7 +17,6 @@ use http::{HeaderValue, Version};
 use pingora::Error;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::exchange::BodyFault;
@@ -32,8 +31,6 @@ pub const MAX_HELD_BODY_BYTES: usize = 64 * 1024;
 const HTTP2_REQUEST_BYTES: usize = 12 * 1024;
 /// The memory of a header field without its name and value.
 const FIELD_BYTES: usize = 128;
-/// The most bodies that riskgate discards at the same time. The request of each takes memory.
-const MAX_DISCARDED_BODIES: usize = 1_000;
 /// The longest time for which riskgate discards a body.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time to the start of a body whose client waits for a 100 that riskgate can't send.
@@ -111,7 +108,8 @@ impl BodyOutlook {
 
 /// Reads a body until it is complete, or until riskgate knows that it is longer than
 /// [`MAX_HELD_BODY_BYTES`]. So a slow client keeps no server waiting, and holds no exchange permit.
-/// `first_part` was read before. The body counts in `held` only if riskgate has to wait.
+/// `first_part` was read before. If riskgate has to wait, `held` counts the bytes of the body or
+/// those of the request, whichever are more.
 pub async fn hold_body(
     client: &mut ServerSession,
     outlook: BodyOutlook,
@@ -140,7 +138,7 @@ pub async fn hold_body(
             let mut next = pin!(read_next_part(client));
             let part = match poll_fn(|task| Poll::Ready(next.as_mut().poll(task))).await {
                 Poll::Ready(part) => part,
-                Poll::Pending if !held.grow_to(request_bytes + body.len().max(1)) => {
+                Poll::Pending if !held.grow_to(body.len().max(request_bytes).max(1)) => {
                     return Err(HoldError::TooManyHeld);
                 }
                 Poll::Pending => timeout(part_timeout, next).await.map_err(too_slow)?,
@@ -216,10 +214,11 @@ pub async fn wait_for_body_start(
 
 /// Reads and discards the rest of a body after an HTTP/2 response, so that a client that is still
 /// sending a short body gets no reset. If the body is longer, the client gets a reset of the stream
-/// with NO_ERROR (RFC 9113 section 8.1). So do clients while riskgate discards too many bodies.
-pub async fn discard_rest_of_body(client: &mut ServerSession) {
-    static DISCARDED_BODIES: Semaphore = Semaphore::const_new(MAX_DISCARDED_BODIES);
-    let Ok(_permit) = DISCARDED_BODIES.try_acquire() else { return };
+/// with NO_ERROR (RFC 9113 section 8.1), and if `held` has no place for the request.
+pub async fn discard_rest_of_body(client: &mut ServerSession, mut held: HeldBytesGuard) {
+    if !held.grow_to(waiting_request_bytes(client)) {
+        return;
+    }
     let rest = async {
         let mut left = MAX_HELD_BODY_BYTES;
         while left > 0

@@ -8,7 +8,7 @@ pub struct FieldPath {
     parts: Vec<String>,
     /// The parts with `_` between them.
     joined: String,
-    /// The longest text without `_` in `joined`. Each spelling of the field in ASCII contains it.
+    /// The longest text without `_` in `joined`. Each spelling of the field contains it.
     anchor: String,
 }
 
@@ -58,9 +58,11 @@ impl FieldPath {
 
     /// Returns false only for a name that does not match. This test is quick.
     fn may_match(&self, name: &str) -> bool {
+        if !name.is_ascii() {
+            return normalize_name(name).contains(&self.anchor);
+        }
         let (name, anchor) = (name.as_bytes(), self.anchor.as_bytes());
-        !name.is_ascii()
-            || anchor.is_empty()
+        anchor.is_empty()
             || name.windows(anchor.len()).any(|text| text.eq_ignore_ascii_case(anchor))
     }
 
@@ -88,7 +90,7 @@ impl fmt::Display for FieldPath {
 }
 
 /// Returns true for a name in which no server sees parts, blanks or prefixes. Most names are plain.
-fn is_plain_name(name: &str) -> bool {
+pub(super) fn is_plain_name(name: &str) -> bool {
     let is_plain_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     !name.starts_with('_') && name.bytes().all(is_plain_byte)
 }

@@ -116,17 +116,26 @@ fn a_body_without_a_readable_value_says_why() {
 }
 
 #[test]
-fn a_form_with_too_many_pairs_or_odd_names_is_read_in_part() {
-    let form =
-        |pair: &str, count| format!("email=a@b.com&{}&email=c@d.com", vec![pair; count].join("&"));
-    for (pair, most) in
-        [("x=1", 4_094), ("%2565mail=", 4_094), ("xemail[]=", 256), ("\u{e4}=", 256)]
-    {
-        let whole = read(URLENCODED, form(pair, most).as_bytes()).unwrap();
-        assert_eq!((whole.values.len(), whole.unread), (2, None), "{pair}");
-        let part = read(URLENCODED, form(pair, most + 1).as_bytes()).unwrap();
-        assert_eq!((part.values.len(), part.unread), (1, Some(UnreadCause::Broken)), "{pair}");
+fn plain_names_are_read_behind_too_many_costly_names() {
+    let form = |pair: &str, count| {
+        let pairs = vec![pair; count].join("&");
+        format!("email=a@b.com&{pairs}&email=c@d.com&email[]=e@f.com&%65mail=g@h.com")
+    };
+    let read = |pair: &str, count| {
+        let found = read(URLENCODED, form(pair, count).as_bytes()).unwrap();
+        (found.values.len(), found.unread)
+    };
+    // `email[]` is costly, and both it and `%65mail` must be decoded.
+    for (pair, most) in [("%2565mail=", 4_094), ("xemail[]=", 255), ("\u{e4}email=", 255)] {
+        assert_eq!(read(pair, most), (4, None), "{pair}");
     }
+    assert_eq!(read("%2565mail=", 4_096), (2, Some(UnreadCause::Broken)));
+    assert_eq!(read("xemail[]=", 256), (3, Some(UnreadCause::Broken)));
+    assert_eq!(read("%u0065mail.x=", 256), (3, Some(UnreadCause::Broken)));
+    for pair in ["", "x=1", "\u{e4}="] {
+        assert_eq!(read(pair, 4_000), (4, None), "{pair}");
+    }
+    assert_eq!(read("", 40_000), (4, None));
 }
 
 #[test]

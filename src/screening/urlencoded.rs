@@ -2,22 +2,22 @@
 
 use std::borrow::Cow;
 
-use super::field_path::FieldPath;
+use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
 use super::server_parsers::remove_bad_percents;
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 
-/// The most pairs of a form that riskgate reads. Rack reads no more, and PHP reads 1,000.
-const MAX_PAIRS: usize = 4_096;
+/// The most names of a form that riskgate decodes.
+const MAX_DECODED_NAMES: usize = 4_096;
 /// The most names of a form that riskgate compares with all spellings of the fields.
 const MAX_COSTLY_NAMES: usize = 256;
 
 /// Reads all values of the fields. Some servers take `;` for a separator. So if a pair with a field
-/// has a `;`, the body counts as not read completely. So does a body with too many pairs, or with
-/// too many names that are costly to compare.
+/// has a `;`, the body counts as not read completely. So does a body with too many names that are
+/// costly to read: of its further names, riskgate reads only those that are plain.
 pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
-    let (mut found, is_cut) = read_pairs(body, fields);
-    if is_cut {
+    let (mut found, is_complete) = read_pairs(body, fields);
+    if !is_complete {
         found.mark_unread(UnreadCause::Broken);
     }
     found
@@ -29,15 +29,16 @@ pub(super) fn may_have_value(
     fields: &[FieldPath],
     is_new: impl Fn(&String) -> bool,
 ) -> bool {
-    let (found, is_cut) = read_pairs(body, fields);
-    is_cut || found.values.iter().any(is_new)
+    let (found, is_complete) = read_pairs(body, fields);
+    !is_complete || found.values.iter().any(is_new)
 }
 
-/// Reads the values of the fields. Returns true beside them if there were too many pairs, or too
-/// many names that are costly to compare, and the rest was not read.
+/// Reads the values of the fields. Returns false beside them if riskgate has left out names that
+/// are costly to read.
 fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
     let mut found = FieldValues::default();
-    let (mut pair_count, mut costly_count) = (0, 0);
+    let mut budget = NameBudget { decoded: MAX_DECODED_NAMES, costly: MAX_COSTLY_NAMES };
+    let mut is_complete = true;
     for pair in body.split(|byte| *byte == b'&') {
         let mut has_field = false;
         for (index, part) in pair.split(|byte| *byte == b';').enumerate() {
@@ -46,26 +47,33 @@ fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
                 None => (part, &b""[..]),
             };
             let value = || decode(value);
-            let plain_name = decode(name);
-            pair_count += 1;
-            costly_count += usize::from(is_costly(&plain_name, fields));
-            if pair_count > MAX_PAIRS || costly_count > MAX_COSTLY_NAMES {
-                return (found, true);
+            if !budget.allows_to_decode(name) {
+                is_complete = false;
+                continue;
             }
-            let is_field = |field: &FieldPath| field.matches_form_name(&to_text(&plain_name));
+            let plain_name = decode(name);
+            let text = to_text(&plain_name);
+            if !budget.allows_to_compare(&text, fields) {
+                is_complete = false;
+                continue;
+            }
+            let is_field = |field: &FieldPath| field.matches_form_name(&text);
             if index > 0 && !value().contains(&b'@') && fields.iter().any(is_field) {
                 // Most servers read this as a part of the value before the `;`.
                 has_field = true;
                 continue;
             }
-            has_field |= found.push_if_field(&to_text(&plain_name), value, fields);
+            has_field |= found.push_if_field(&text, value, fields);
             if !name.contains(&b'%') {
                 continue;
             }
             let without_bad_percents = remove_bad_percents(name);
             let other_names = [decode_as_asp_net(name), decode(&without_bad_percents).into_owned()];
-            for name in other_names {
-                if name != *plain_name && found.push_if_field(&to_text(&name), value, fields) {
+            for name in other_names.iter().filter(|name| **name != *plain_name) {
+                let text = to_text(name);
+                if !budget.allows_to_compare(&text, fields) {
+                    is_complete = false;
+                } else if found.push_if_field(&text, value, fields) {
                     found.mark_unread(UnreadCause::Broken);
                 }
             }
@@ -74,11 +82,34 @@ fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
             found.mark_unread(UnreadCause::Broken);
         }
     }
-    (found, false)
+    (found, is_complete)
 }
 
-fn is_costly(name: &[u8], fields: &[FieldPath]) -> bool {
-    fields.iter().any(|field| field.is_costly_to_match(&to_text(name)))
+/// How many costly names of a form riskgate may still read, so that a form of 64 KiB does not take
+/// long.
+struct NameBudget {
+    /// Names that must be decoded.
+    decoded: usize,
+    /// Names that must be compared with all spellings of a field.
+    costly: usize,
+}
+
+impl NameBudget {
+    /// Plain names cost nothing.
+    fn allows_to_decode(&mut self, name: &[u8]) -> bool {
+        is_plain_name(&to_text(name)) || take_one(&mut self.decoded)
+    }
+
+    fn allows_to_compare(&mut self, name: &str, fields: &[FieldPath]) -> bool {
+        !fields.iter().any(|field| field.is_costly_to_match(name)) || take_one(&mut self.costly)
+    }
+}
+
+/// Returns false if nothing is left.
+fn take_one(left: &mut usize) -> bool {
+    let has_one = *left > 0;
+    *left = left.saturating_sub(1);
+    has_one
 }
 
 /// Decodes percent-encoding and `+`. A `%` without two hexadecimal digits stays, as most servers

@@ -140,8 +140,9 @@ async fn answer(
     }
     context.gate.count_and_log_on_fast_path(ctx, session.req_header());
     if !session.is_body_done() {
+        let held = context.gate.begin_held_body(ctx);
         box_future(|| async move {
-            discard_rest_of_body(&mut ServerSession::new_http2(*session)).await
+            discard_rest_of_body(&mut ServerSession::new_http2(*session), held).await
         })
         .await;
     }
@@ -177,7 +178,8 @@ async fn forward(
     };
     context.gate.count_and_log_on_fast_path(ctx, head);
     if matches!(ended, ExchangeEnd::Answered { .. }) {
-        discard_rest_of_body(&mut client.session).await;
+        let held = context.gate.begin_held_body(ctx);
+        discard_rest_of_body(&mut client.session, held).await;
     }
     // If the response is incomplete, the end of the session resets the stream after the bytes that
     // are still to be sent.

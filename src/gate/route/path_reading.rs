@@ -32,22 +32,21 @@ pub struct PathReadings<'p> {
     /// The path as it is, decoded once, and decoded twice, and each of these without session ids.
     /// A reading that is the same as an earlier one is missing.
     readings: ArrayVec<Reading<'p>, 6>,
-    /// Whether a reading has a session id.
-    has_session_id: bool,
     /// Whether all servers read the path alike: see [`is_plain_path`].
     is_plain: bool,
 }
 
 /// One reading of a path.
 struct Reading<'p> {
-    /// The path. It begins with `/`. Blank segments are missing, except for the last one: servers
-    /// merge repeated slashes, and some servers drop parameters before they do so.
+    /// The path. It begins with `/`, or is empty. Blank segments are missing, because servers merge
+    /// repeated slashes, and some servers drop parameters before they do so. Only the last segment
+    /// may be blank.
     path: Cow<'p, [u8]>,
     /// Whether a server may take the first segment for a host, because the server reads the target
     /// as a relative URL (RFC 3986 section 4.2).
     may_have_host: bool,
-    /// The places of the names of programs in `path`, each with the `/` before it. A name in the
-    /// last segment is missing, and at most [`MAX_SCRIPTS`] are listed.
+    /// The places of the names of programs in `path`, each with the `/` before it. A name with no
+    /// segment behind it is missing, and at most [`MAX_SCRIPTS`] are listed.
     scripts: Vec<Range<usize>>,
 }
 
@@ -72,7 +71,7 @@ impl<'p> PathReadings<'p> {
         if is_plain_path(path) {
             let path = Cow::Borrowed(path);
             readings.push(Reading { path, may_have_host: false, scripts: Vec::new() });
-            return Some(PathReadings { readings, has_session_id: false, is_plain: true });
+            return Some(PathReadings { readings, is_plain: true });
         }
         let once = decode_if_encoded(path);
         let twice = once.as_deref().and_then(decode_if_encoded);
@@ -81,19 +80,18 @@ impl<'p> PathReadings<'p> {
             return None;
         }
         let without_ids = all.map(|it| it.and_then(remove_session_ids));
-        let has_session_id = without_ids.iter().any(Option::is_some);
         let decoded = [once, twice].into_iter().chain(without_ids).flatten().map(Cow::Owned);
         for reading in iter::once(Cow::Borrowed(path)).chain(decoded) {
             readings.push(Reading::of(reading)?);
         }
-        Some(PathReadings { readings, has_session_id, is_plain: false })
+        Some(PathReadings { readings, is_plain: false })
     }
 
-    /// Returns true if some servers may read another path in this one: a path that lacks some of
-    /// the segments, or session ids.
+    /// Returns true if some servers may read another path in this one: a path that is decoded, or
+    /// that lacks some of the segments, or session ids.
     pub fn may_hide_path(&self) -> bool {
         let may_lack_segments = |it: &Reading| it.may_have_host || !it.scripts.is_empty();
-        self.has_session_id || self.readings.iter().any(may_lack_segments)
+        self.readings.len() > 1 || self.readings.iter().any(may_lack_segments)
     }
 
     /// The paths that some server may read.
@@ -135,15 +133,19 @@ impl<'p> Reading<'p> {
             return None;
         }
         let path = without_blank_segments(path);
-        let (mut scripts, mut end, mut count) = (Vec::new(), 0, 0);
+        let (mut scripts, mut script, mut end, mut count) = (Vec::new(), None, 0, 0);
         for segment in path.split(|byte| *byte == b'/').skip(1) {
             let start = end;
             (end, count) = (start + 1 + segment.len(), count + 1);
             if is_dot_segment(segment) || count > MAX_SEGMENTS {
                 return None;
             }
-            if scripts.len() < MAX_SCRIPTS && end < path.len() && is_script(segment) {
-                scripts.push(start..end);
+            if !is_blank(segment) {
+                // A segment follows the name of a program that was found before.
+                scripts.extend(script.take());
+            }
+            if scripts.len() < MAX_SCRIPTS && is_script(segment) {
+                script = Some(start..end);
             }
         }
         Some(Reading { path, may_have_host, scripts })
@@ -163,9 +165,9 @@ impl<'p> Reading<'p> {
 
     /// The path without its first segment; `None` if no server takes this segment for a host.
     fn behind_host(&self) -> Option<PossiblePath<'_>> {
-        let behind = self.path[1..].iter().position(|byte| *byte == b'/');
-        let rest = behind.map_or(&[][..], |at| &self.path[1 + at..]);
-        self.may_have_host.then_some(PossiblePath { parts: [rest, &[]] })
+        let host_and_rest = self.path.strip_prefix(b"/").filter(|_| self.may_have_host)?;
+        let rest = &host_and_rest[memchr(b'/', host_and_rest).unwrap_or(host_and_rest.len())..];
+        Some(PossiblePath { parts: [rest, &[]] })
     }
 }
 
@@ -499,6 +501,12 @@ mod tests {
             assert!(PathReadings::of(path.as_bytes()).is_none(), "{path}");
         }
         for path in [
+            "//",
+            "///",
+            "/%2f",
+            "/%20/",
+            "/;x/",
+            "/(S(x))",
             "/.well-known/x",
             "/a..b",
             "/b%C3%BC",
@@ -510,7 +518,23 @@ mod tests {
             "/%u20ac",
             "/%E2%82%AC",
         ] {
-            assert!(PathReadings::of(path.as_bytes()).is_some(), "{path}");
+            let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
+            assert!(readings.is_at_or_below("/") && !readings.is_at_or_below("/open"), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_program_hides_a_path_only_if_a_segment_follows_its_name() {
+        for (path, expected) in [
+            ("/open/i.php", false),
+            ("/open/i.php/", false),
+            ("/open/i.php/;x", false),
+            ("/open/i.php/a", true),
+            ("/open/i.php/a/", true),
+            ("/open/pl/", false),
+        ] {
+            let readings = PathReadings::of(path.as_bytes()).unwrap();
+            assert_eq!(readings.may_hide_path(), expected, "{path}");
         }
     }
 }

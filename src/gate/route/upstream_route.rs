@@ -227,6 +227,22 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_a_server_may_not_decode_opens_no_route() {
+        let open = UpstreamRoute { needs_key: false, ..upstream_route("/open") };
+        let routes = [open, upstream_route("/")];
+        for (path, expected) in [
+            ("/open/x", Some(0)),
+            ("/open/caf%C3%A9", Some(0)),
+            ("/open%2fx", None),
+            ("/open%2fphp", None),
+            ("/x%2fopen", Some(1)),
+        ] {
+            let found = find_upstream_route_index(&routes, None, path.as_bytes());
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
     fn a_host_in_a_path_opens_no_route() {
         let open = UpstreamRoute { needs_key: false, ..upstream_route("/") };
         let routes = [open, upstream_route("/admin")];
