@@ -18,6 +18,7 @@ mod feeds;
 mod file_setting_places;
 mod hints;
 mod idle;
+mod judged_value;
 mod keys;
 mod listen;
 mod locations;
@@ -77,7 +78,7 @@ pub use decisions::list_deciding_routes;
 pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 pub use fault::ConfigFault;
 pub use file_setting_places::FileSettingPlaces;
-pub use hints::nearest_name;
+pub use hints::{guess_text, nearest_name};
 use listen::ListenAddresses;
 pub use locations::{
     CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, FormerDefault,

@@ -17,7 +17,7 @@ use super::output::{print_message, print_result_of_change};
 use super::store_access::{
     is_gateway_draining, is_gateway_running, open_existing_store, open_store,
 };
-use crate::config::Config;
+use crate::config::{Config, guess_text};
 use crate::model::month::Month;
 use crate::store::{MonthRepair, RedisOptions, StoreContents, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
@@ -105,7 +105,11 @@ pub enum StoreCommand {
 }
 
 pub fn parse_month(text: &str) -> Result<Month, String> {
-    Month::parse(text).ok_or_else(|| "expected a month as in 2026-11".to_owned())
+    Month::parse(text).ok_or_else(|| {
+        let meant = guess_text(text, |it| Month::parse(it).is_some());
+        let hint = meant.map(|it| format!("; write {it}")).unwrap_or_default();
+        format!("expected a month as in 2026-11{hint}")
+    })
 }
 
 pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {

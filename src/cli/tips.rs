@@ -220,6 +220,12 @@ fn find_option_tip(
     if let Some((_, tip)) = without() {
         return Some((*tip).to_owned());
     }
+    let words = ["account", "name", "id", "key", "domain", "file", "month"];
+    let mut positional = command.get_positionals();
+    if let (true, Some(positional)) = (words.contains(&name), positional.next()) {
+        let value = positional.get_id().as_str().to_uppercase();
+        return Some(format!("write {value} without {word}: riskgate {path} {value}"));
+    }
     if error.get(ContextKind::SuggestedArg).is_some() {
         return None;
     }

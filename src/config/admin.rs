@@ -106,6 +106,9 @@ impl Settings {
             }),
             None => {
                 self.report_hidden_fault("admin.token", "16 or more ASCII characters");
+                let is_text = setting.raw.as_text().is_some();
+                let hint = "write the output of: openssl rand -hex 16";
+                self.hint_last_fault(is_text.then(|| hint.to_owned()));
                 None
             }
         }

@@ -36,7 +36,7 @@ const NO_REWRITE_HINT: &str = "riskgate forwards each path as it is; let your se
 const CERTIFICATE_HINT: &str = "write [[listen.certificate]], and below it chain = \"…\" and \
                                  key = \"…\", with the paths of PEM files";
 
-const COUNTERPARTS: [Counterpart; 66] = [
+const COUNTERPARTS: [Counterpart; 68] = [
     counterpart_in(
         "upstream.route",
         &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
@@ -228,6 +228,12 @@ const COUNTERPARTS: [Counterpart; 66] = [
     ),
     counterpart_in(
         "listen",
+        &["tls", "ssl", "enable_tls", "tls_enabled"],
+        "write https = \"0.0.0.0:443\", and [[listen.certificate]], and below it chain = \"…\" and \
+         key = \"…\", with the paths of PEM files",
+    ),
+    counterpart_in(
+        "listen",
         &["ipv6", "ipv6only", "dual_stack"],
         "write http = \"[::]:8080\": this address serves IPv4 too",
     ),
@@ -327,6 +333,11 @@ const COUNTERPARTS: [Counterpart; 66] = [
         "origins belong to keys: riskgate keys create --account NAME --origin \
          https://app.example.com; or to a route without a key: origins = \
          [\"https://app.example.com\"] below [[upstream.route]]",
+    ),
+    counterpart_anywhere(
+        &["include", "includes", "import", "imports", "extends"],
+        "write all settings into this file: riskgate reads one file, and variables such as \
+         RISKGATE__LISTEN__HTTP",
     ),
     counterpart_anywhere(
         &["metrics", "prometheus", "statsd"],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::description::toml_text;
+use super::description::{toml_list, toml_text};
 use super::effective::fingerprint_secret;
 use super::hints::nearest_name;
 use super::routes::is_below;
@@ -182,6 +182,11 @@ impl Settings {
             (texts.len() <= MAX_CONDITIONS).then(|| texts.to_vec())
         });
         if texts.is_none() {
+            let text = self.texts_of(key).next();
+            if let Some(several) = text.and_then(|it| several_conditions(&it)) {
+                let texts: Vec<&str> = several.iter().map(String::as_str).collect();
+                self.replace_last_hint(format!("write {}", toml_list(&texts)));
+            }
             return (!self.values.contains_key(key)).then(Vec::new);
         }
         let parsed = |text: &String| Condition::parse(text);
@@ -270,4 +275,20 @@ fn enclosing_prefix<'c>(path: &str, deciding: &[&'c str]) -> Option<&'c str> {
 fn without_line_end(bytes: &[u8]) -> &[u8] {
     let line = bytes.strip_suffix(b"\n");
     line.map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line))
+}
+
+/// Returns the conditions in one text with `&&` or `and` between them.
+fn several_conditions(text: &str) -> Option<Vec<String>> {
+    let text = text.replace(" and ", "&&").replace(" AND ", "&&");
+    let condition = |part: &str| {
+        let part = part.trim();
+        let forms = [
+            part.to_owned(),
+            format!("{part} == true"),
+            format!("{} == false", part.trim_start_matches(['!', ' '])),
+        ];
+        forms.into_iter().find(|it| Condition::parse(it).is_ok())
+    };
+    let all: Option<Vec<String>> = text.split("&&").map(condition).collect();
+    all.filter(|all| all.len() > 1)
 }

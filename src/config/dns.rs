@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::settings::Settings;
+use super::settings::{NO_NAME_HERE, Settings, is_host_name};
 use crate::dns::DnsOptions;
 
 /// The default port of resolvers.
@@ -29,6 +29,11 @@ impl Settings {
         let parse =
             |texts: &[String]| texts.iter().map(address).collect::<Option<Vec<SocketAddr>>>();
         let expected = "a list of addresses such as [\"10.0.0.2\", \"[::1]:5353\"]";
-        self.parse_list(key, expected, parse).unwrap_or_default()
+        let resolvers = self.parse_list(key, expected, parse);
+        if resolvers.is_none() {
+            let has_name = self.texts_of(key).any(|it| is_host_name(&it));
+            self.hint_fault_of(key, has_name.then(|| NO_NAME_HERE.to_owned()));
+        }
+        resolvers.unwrap_or_default()
     }
 }

@@ -156,9 +156,7 @@ impl Settings {
             None => {
                 // A feed without a valid name may be a known one.
                 if !own_url && name.is_some() {
-                    let names = KNOWN_FEEDS.iter().map(|it| it.name);
-                    let near = nearest_name(name.as_deref().unwrap_or_default(), names);
-                    let hint = near.map(|near| format!("did you mean name = \"{near}\"?"));
+                    let hint = Some(hint_for_missing_url(name.as_deref().unwrap_or_default()));
                     self.report_required_with_hint(&url_key, expected, hint);
                 }
                 self.parse_setting(&url_key, expected, parse_url)
@@ -241,6 +239,18 @@ impl Settings {
                     _ => FeedTier::C,
                 })
             }
+        }
+    }
+}
+
+/// Returns what to write for a feed without a URL whose name riskgate does not know.
+fn hint_for_missing_url(name: &str) -> String {
+    let known: Vec<&str> = KNOWN_FEEDS.iter().map(|it| it.name).collect();
+    match nearest_name(name, known.iter().copied()) {
+        Some(near) => format!("did you mean name = \"{near}\"?"),
+        None => {
+            let known = known.join(" and ");
+            format!("write url = \"https://…\"; without one, riskgate knows {known}")
         }
     }
 }

@@ -3,19 +3,20 @@
 //! A hint for a value is a guess that the setting's own parser accepts, so a hint is never wrong by
 //! the rules of the setting.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::description::{toml_duration, toml_list, toml_text};
 use super::raw_value::{RawValue, parse_duration, redact_urls_and_long_words};
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
-const OTHER_NAMES: [(&str, &[&str]); 147] = [
+const OTHER_NAMES: [(&str, &[&str]); 154] = [
     ("address", &["http", "url"]),
     ("bind", &["http"]),
     ("host", &["http", "url"]),
     ("listen", &["http"]),
     ("http2", &["h2c"]),
+    ("http", &["http/protobuf"]),
     ("port", &["http"]),
     ("dsn", &["url"]),
     ("url", &["servers"]),
@@ -159,6 +160,12 @@ const OTHER_NAMES: [(&str, &[&str]); 147] = [
     ("infinite", &["unlimited"]),
     ("admin", &["write"]),
     ("readonly", &["read"]),
+    ("text", &["logfmt"]),
+    ("plain", &["logfmt", "text"]),
+    ("otlp", &["http/protobuf"]),
+    ("protobuf", &["http/protobuf"]),
+    ("502", &["gateway"]),
+    ("504", &["gateway"]),
 ];
 
 /// Returns the one of `known` that `name` is probably meant for; `None` if none is near enough.
@@ -233,15 +240,45 @@ pub struct Units {
     kilo: u64,
     /// Whether a number without a unit is always a number of seconds.
     seconds_only: bool,
+    /// What a fraction stands for.
+    fraction: Fraction,
+}
+
+/// What a fraction between 0 and 1 stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fraction {
+    /// Nothing but itself.
+    Number,
+    /// A share of a hundred.
+    Percent,
+    /// A share, of which the setting has the reciprocal value.
+    OneIn,
 }
 
 impl Units {
+    /// Returns the whole number that a fraction stands for.
+    fn whole_number_of(self, fraction: f64) -> Option<i64> {
+        let is_share = fraction > 0.0 && fraction <= 1.0;
+        let number = match self.fraction {
+            Fraction::Percent if is_share || fraction == 0.0 => fraction * 100.0,
+            Fraction::OneIn if is_share => 1.0 / fraction,
+            _ => return None,
+        };
+        Some(number.round() as i64)
+    }
+
     /// The units of a setting.
     pub fn of_setting(key: &str) -> Units {
         // Sizes of files and bodies go by powers of two.
         let kilo = if key.ends_with("bytes") { 1_024 } else { 1_000 };
+        let is_of_hundred = ["score", "percent", "thresholds"].iter().any(|it| key.ends_with(it));
+        let fraction = match key.ends_with("one_in") {
+            true => Fraction::OneIn,
+            false if is_of_hundred => Fraction::Percent,
+            false => Fraction::Number,
+        };
         // The field `Strict-Transport-Security` counts seconds.
-        Units { kilo, seconds_only: key.ends_with("hsts") }
+        Units { kilo, seconds_only: key.ends_with("hsts"), fraction }
     }
 }
 
@@ -265,8 +302,21 @@ pub fn suggest_value(
                 guess.as_text().map_or_else(|| render_value(&guess), |it| Some(it.to_owned()));
             format!("write {}", text.filter(|it| is_plain(it))?)
         }
-        _ => format!("write {}", render_value(&guess)?),
+        _ => match render_value(&guess) {
+            Some(shown) => format!("write {shown}"),
+            // A URL may have a secret in its path, so the hint does not repeat it.
+            None => match guess.as_text()?.strip_prefix("https://")?.strip_prefix(raw.as_text()?) {
+                Some(_) => "write https:// before it".to_owned(),
+                None => "write https in place of http".to_owned(),
+            },
+        },
     })
+}
+
+/// Returns what a text on the command line or in a request was meant for: the first guess that
+/// `is_valid` accepts.
+pub fn guess_text(text: &str, is_valid: impl Fn(&str) -> bool) -> Option<String> {
+    text_guesses(text, Units::of_setting("")).find(|it| is_valid(it))
 }
 
 /// Returns a value as TOML.
@@ -306,18 +356,23 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
                 guesses.extend(text.parse().map(RawValue::Integer));
                 guesses.extend(parse_switch_word(&text).map(RawValue::Boolean));
                 guesses.push(RawValue::List(vec![RawValue::Text(text.clone())]));
-                guesses.extend(parse_loose_list(&text));
+                if let Some(list) = parse_loose_list(&text) {
+                    let items = match &list {
+                        RawValue::List(items) => guess_items(items),
+                        _ => Vec::new(),
+                    };
+                    guesses.push(list);
+                    guesses.extend(items);
+                }
             }
             guesses
         }
         RawValue::Fraction(number) => {
-            let percent = (number * 100.0).round();
-            let percent = (0.0..=100.0).contains(&percent).then_some(percent as i64);
             let is_whole = number.fract() == 0.0 && number.abs() < 1e15;
             let mut guesses: Vec<RawValue> = Vec::new();
             guesses.extend(is_whole.then_some(RawValue::Integer(*number as i64)));
             guesses.push(RawValue::Text(format!("{number}s")));
-            guesses.extend(percent.map(RawValue::Integer));
+            guesses.extend(units.whole_number_of(*number).map(RawValue::Integer));
             guesses
         }
         RawValue::Integer(number) => {
@@ -334,7 +389,16 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
         RawValue::Boolean(flag) => vec![RawValue::Text(flag.to_string())],
         RawValue::List(items) => {
             let mut guesses: Vec<RawValue> = items.iter().take(1).cloned().collect();
+            guesses.extend(flat_list(items));
             guesses.extend(guess_items(items));
+            let share = |item: &RawValue| match item {
+                RawValue::Fraction(number) => units.whole_number_of(*number),
+                _ => None,
+            };
+            let shares: Option<Vec<i64>> = items.iter().map(share).collect();
+            guesses.extend(
+                shares.map(|all| RawValue::List(all.into_iter().map(RawValue::Integer).collect())),
+            );
             let number = |item: &RawValue| item.as_text()?.trim_end_matches('%').parse().ok();
             let numbers: Option<Vec<i64>> = items.iter().map(number).collect();
             guesses.extend(
@@ -344,6 +408,18 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
         }
         RawValue::Variable(_) | RawValue::Unsupported(_) => Vec::new(),
     }
+}
+
+/// Returns the parts of all texts as one list, if a text has several.
+fn flat_list(items: &[RawValue]) -> Option<RawValue> {
+    let mut parts = Vec::new();
+    for item in items {
+        match parse_loose_list(item.as_text()?) {
+            Some(RawValue::List(inner)) => parts.extend(inner),
+            _ => parts.push(item.clone()),
+        }
+    }
+    (parts.len() > items.len()).then_some(RawValue::List(parts))
 }
 
 /// Returns one list for each of [`REWRITES`], in which each text is rewritten to which the rewrite
@@ -381,7 +457,7 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
 }
 
 /// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 26] = [
+const REWRITES: [fn(&str) -> Option<String>; 38] = [
     |text| Some(text.trim().to_owned()),
     // Quotes of a shell, of a text processor, or of JSON.
     |text| Some(text.trim_matches(is_quote).to_owned()),
@@ -398,6 +474,13 @@ const REWRITES: [fn(&str) -> Option<String>; 26] = [
     |text| Some(format!("127.0.0.1{}", text.strip_prefix("localhost")?)),
     |text| Some(format!("127.0.0.1:{text}")),
     with_port_of_scheme,
+    // A URL of a page.
+    |text| Some(format!("https://{}", text.strip_prefix("http://")?)),
+    |text| {
+        let (host, _) = text.split_once('/')?;
+        let is_host = host.contains('.') && host.chars().all(is_name_char);
+        (is_host && !host.starts_with('.')).then(|| format!("https://{text}"))
+    },
     // A path.
     |text| Some(format!("/{}", text.trim_matches('/'))),
     |text| Some(format!("/{}", text.trim_end_matches(['*', '/']).trim_start_matches('/'))),
@@ -430,14 +513,46 @@ const REWRITES: [fn(&str) -> Option<String>; 26] = [
     // A server without its port.
     |text| (!text.contains(':')).then(|| format!("{text}:80")),
     // Where a proxy that asks has the address.
+    |text| {
+        let (place, name) = text.split_once(':')?;
+        let own = match place.to_ascii_lowercase().as_str() {
+            "form" | "json" | "post" | "data" | "field" => "body",
+            "args" | "arg" | "param" | "params" | "get" | "url" => "query",
+            "headers" => "header",
+            _ => return None,
+        };
+        Some(format!("{own}:{name}"))
+    },
     |text| Some(format!("{}:{text}", if text.contains('-') { "header" } else { "body" })),
+    // A name.
+    |text| Some(text.to_ascii_lowercase().replace([' ', '_'], "-")),
+    |text| Some(text.replace([' ', '-'], "_")),
+    |text| Some(text.strip_prefix("*.")?.to_owned()),
+    |text| Some(text.rsplit_once('@')?.1.to_owned()),
+    // An address without its port.
+    |text| Some(text.parse::<SocketAddr>().ok()?.ip().to_string()),
+    // A limit, a month and a time.
+    |text| matches!(text, "-1" | "infinity" | "inf").then(|| "unlimited".to_owned()),
+    |text| Some(text.replace('/', "-")),
+    |text| Some(format!("{text}T00:00:00Z")),
+    // Words behind a value, such as `ssl` and `weight=3` of other servers.
+    |text| Some(text.split_once(' ')?.0.to_owned()),
 ];
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '.')
+}
 
 fn text_guesses(text: &str, units: Units) -> impl Iterator<Item = String> {
     let sized = sized_number(text, units.kilo).map(|number| number.to_string());
-    let time = text.parse().ok().and_then(|number| time_of_number(number, units));
+    // The value of the field `Strict-Transport-Security`.
+    let field = text.strip_prefix("max-age=").and_then(|it| it.split(';').next());
+    let number = field.unwrap_or(text).trim().parse().ok();
+    let time = number.and_then(|number| time_of_number(number, units));
+    let no_time = ["none", "off", "never", "unlimited", "infinite", "infinity", "-1"];
+    let no_time = no_time.contains(&text.to_ascii_lowercase().as_str()).then(|| "0s".to_owned());
     let rewrites = REWRITES.iter().filter_map(move |rewrite| rewrite(text));
-    time.into_iter().chain(rewrites).chain(sized)
+    time.into_iter().chain(no_time).chain(rewrites).chain(sized)
 }
 
 /// Whether a character is a quote, as people or their programs write quotes.
@@ -588,7 +703,7 @@ fn parse_loose_list(text: &str) -> Option<RawValue> {
 mod tests {
     use super::*;
 
-    const BYTES: Units = Units { kilo: 1_024, seconds_only: false };
+    const BYTES: Units = Units { kilo: 1_024, seconds_only: false, fraction: Fraction::Number };
 
     fn text(text: &str) -> RawValue {
         RawValue::Text(text.to_owned())
@@ -640,6 +755,25 @@ mod tests {
         assert_eq!(hint.as_deref(), Some("write \"4380h\""));
         let is_flag = |raw: &RawValue| matches!(raw, RawValue::Boolean(_));
         assert_eq!(suggest_value(&text("yes"), BYTES, is_flag).as_deref(), Some("write true"));
+    }
+
+    #[test]
+    fn a_text_of_a_command_is_found_in_other_forms() {
+        use crate::model::domain::DnsName;
+        use crate::model::month::{Month, parse_rfc3339};
+        let is_domain = |it: &str| it.contains('.') && DnsName::parse(it).is_ok();
+        for text in ["https://bad.test/", "@bad.test", "me@bad.test", "*.bad.test", "bad.test "] {
+            assert_eq!(guess_text(text, is_domain).as_deref(), Some("bad.test"), "{text}");
+        }
+        let is_month = |it: &str| Month::parse(it).is_some();
+        assert_eq!(guess_text("2026/11", is_month).as_deref(), Some("2026-11"));
+        let is_time = |it: &str| parse_rfc3339(it).is_some();
+        let time = guess_text("2027-01-01", is_time);
+        assert_eq!(time.as_deref(), Some("2027-01-01T00:00:00Z"));
+        let is_limit = |it: &str| it == "unlimited" || it.parse::<u64>().is_ok();
+        for (text, meant) in [("10k", "10000"), ("10,000", "10000"), ("-1", "unlimited")] {
+            assert_eq!(guess_text(text, is_limit).as_deref(), Some(meant), "{text}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::description::toml_text;
 use super::fault::ConfigFault;
-use super::raw_value::parse_duration;
+use super::raw_value::{RawValue, parse_duration};
 use super::settings::Settings;
 use crate::store::StoreUrl;
 
@@ -39,7 +39,7 @@ const NO_SERVER_CONSEQUENCE: &str = "the store is a file";
 
 /// Each setting, what it needs, and what is so if the need is not met. A name with a `.` or `_` at
 /// its end stands for all settings that begin with it.
-const NEEDS: [(&str, Need, &str); 24] = [
+const NEEDS: [(&str, Need, &str); 25] = [
     ("upstream.tls_name", True("upstream.tls"), NO_TLS_CONSEQUENCE),
     ("upstream.tls_ca", True("upstream.tls"), NO_TLS_CONSEQUENCE),
     ("upstream.tls_verify", True("upstream.tls"), NO_TLS_CONSEQUENCE),
@@ -56,6 +56,7 @@ const NEEDS: [(&str, Need, &str); 24] = [
     ("log.fields", NotFalse("log.access"), NO_ACCESS_LOG_CONSEQUENCE),
     ("log.max_bytes", Value("log.path"), "riskgate renames no file"),
     ("log.kept_files", Value("log.max_bytes"), "riskgate renames no file"),
+    ("listen.proxy_protocol", Value("listen.trusted_proxies"), "riskgate closes each connection"),
     ("listen.hsts", Value("listen.https"), "no answer has the field"),
     ("listen.certificate.", Value("listen.https"), "riskgate shows no certificate"),
     ("store.max_unsettled", Not("store.on_failure", "closed"), "no call passes without a lease"),
@@ -112,8 +113,11 @@ impl Settings {
         match need {
             True(key) => flag(key) == Some(true),
             NotFalse(key) => flag(key) != Some(false),
-            // A number or a list is a value, and an empty text is none.
-            Value(key) => raw(key).is_some_and(|raw| raw.as_text() != Some("")),
+            // A number is a value. An empty text and an empty list are none.
+            Value(key) => raw(key).is_some_and(|raw| match raw {
+                RawValue::List(items) => !items.is_empty(),
+                raw => raw.as_text() != Some(""),
+            }),
             Not(key, value) => raw(key).and_then(|raw| raw.as_text()).is_none_or(|text| {
                 let duration = parse_duration(text);
                 text != *value && (duration.is_none() || duration != parse_duration(value))

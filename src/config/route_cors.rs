@@ -25,7 +25,10 @@ impl Settings {
             patterns.collect::<Option<Vec<_>>>().filter(|patterns| !patterns.is_empty())
         });
         let has_origins = self.values.contains_key(&key);
-        if has_origins && origins.is_none() && self.texts_of(&key).any(|it| it == "*") {
+        if has_origins
+            && origins.is_none()
+            && self.texts_of(&key).any(|it| it == "*" || it.ends_with("://*"))
+        {
             let hint = "name each origin: * would let every page read the answers";
             self.hint_last_fault(Some(hint.to_owned()));
         }

@@ -52,7 +52,13 @@ impl Settings {
         let key = format!("{entry_key}.prefix");
         let found = self.values.get(&key).and_then(|setting| setting.raw.as_text());
         let expected = expected_prefix(found);
+        let is_own = found.is_some_and(is_own_path);
         let path = self.require_setting(&key, expected, path);
+        if is_own && path.is_none() {
+            let hint = "remove this [[upstream.route]]: riskgate serves these paths by itself, and \
+                        asks upstream.servers for /v1/check/";
+            self.hint_last_fault(Some(hint.to_owned()));
+        }
         if let Some(path) = &path
             && earlier_routes.iter().any(|other| other.path_prefix.eq_ignore_ascii_case(path))
         {

@@ -38,6 +38,23 @@ const USUAL_ADDRESSES: [(&str, &str); 4] = [
 const MEANT_SETTING_OF_SWITCH: [(&str, &str); 3] =
     [("log.access", "path"), ("dns.learn", "resolvers"), ("upstream.tls", "tls_ca")];
 
+/// What to write in place of a name in a list of addresses.
+pub(super) const NO_NAME_HERE: &str = "write its address: riskgate resolves no names here";
+/// Values of other servers with which the server itself chooses.
+const WORDS_FOR_DEFAULT: [&str; 3] = ["auto", "default", "automatic"];
+/// Words of other servers for networks that are not public, and for all networks.
+const WORDS_FOR_NETWORKS: [(&[&str], &str); 3] = [
+    (
+        &["private_ranges", "private", "uniquelocal", "internal", "rfc1918", "lan"],
+        "write each network: [\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"fd00::/8\"]",
+    ),
+    (&["loopback", "localhost", "local"], "write [\"127.0.0.0/8\", \"::1\"]"),
+    (
+        &["*", "all", "any", "true"],
+        "name the addresses of your proxies: any other client could name its own address",
+    ),
+];
+
 /// A value and its location: the file and line, the file of a secret, the variable, or `command
 /// line`.
 #[derive(Clone, Debug)]
@@ -246,6 +263,13 @@ impl Settings {
         self.faults.extend(fault);
     }
 
+    /// Gives the last fault a hint, if a setting has a value and the fault has no hint yet.
+    pub(super) fn hint_fault_of(&mut self, key: &str, hint: Option<String>) {
+        if self.values.contains_key(key) {
+            self.hint_last_fault(hint);
+        }
+    }
+
     /// Gives the last fault this hint, in place of any other.
     pub(super) fn replace_last_hint(&mut self, hint: String) {
         let fault = self.faults.pop().map(|fault| fault.with_hint(Some(hint)));
@@ -373,7 +397,11 @@ impl Settings {
         let value = parse(&setting.raw);
         if value.is_none() && !self.report_wrong_item(key, &setting.raw, expected, &parse) {
             let found = setting.raw.to_redacted_string();
-            let near = setting.raw.as_text().and_then(|it| nearest_name(it, choices.into_iter()));
+            let word = match &setting.raw {
+                RawValue::Integer(number) => Some(number.to_string()),
+                raw => raw.as_text().map(str::to_owned),
+            };
+            let near = word.and_then(|it| nearest_name(&it, choices.into_iter()));
             let near = near.map(str::to_owned).or_else(|| {
                 let is_valid = |word: &str| parse(&RawValue::Text(word.to_owned())).is_some();
                 nearest_word(setting.raw.as_text()?, expected, is_valid)
@@ -382,6 +410,9 @@ impl Settings {
                 Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
                 // A location may be almost any text, so a guess at it would often be wrong.
                 None if key.ends_with("url") => None,
+                None if setting.raw.as_text().is_some_and(|it| WORDS_FOR_DEFAULT.contains(&it)) => {
+                    Some("remove this line: without it, the default is in force".to_owned())
+                }
                 None => suggest_value(&setting.raw, Units::of_setting(key), |guess| {
                     parse(guess).is_some()
                 }),
@@ -578,8 +609,24 @@ impl Settings {
         let is_too_long = self.texts_of(key).any(|text| is_too_long_duration(&text));
         let expected = if is_too_long { "a duration of at most 11574d" } else { expected };
         let value = self.parse_kind(key, SettingKind::Duration, expected, parse);
+        if value.is_none() && !shortest.is_zero() {
+            let hint = "write a long time, such as \"1h\": this time can't be endless";
+            self.hint_fault_of(key, Some(hint.to_owned()).filter(|_| self.is_endless(key)));
+        }
         self.note_default(toml_duration(default));
         value.unwrap_or(default)
+    }
+
+    /// Whether a value is what other servers have for no limit.
+    fn is_endless(&self, key: &str) -> bool {
+        const WORDS: [&str; 6] = ["none", "off", "never", "unlimited", "infinite", "-1"];
+        let is_zero = |text: &str| parse_duration(text).is_some_and(|it| it.is_zero());
+        match self.values.get(key).map(|it| &it.raw) {
+            Some(RawValue::Integer(number)) => *number <= 0,
+            Some(RawValue::Boolean(flag)) => !flag,
+            Some(raw) => raw.as_text().is_some_and(|it| WORDS.contains(&it) || is_zero(it)),
+            None => false,
+        }
     }
 
     /// Reads one of `choices`. The first is the default.
@@ -674,6 +721,12 @@ impl Settings {
     pub fn read_networks(&mut self, key: &str) -> Networks {
         let expected = "a list of addresses or networks such as [\"10.0.0.0/8\"]";
         let networks = self.parse_list(key, expected, Networks::parse);
+        if networks.is_none() {
+            let texts = self.texts_of(key);
+            let hint = texts.filter(|it| Networks::parse(std::slice::from_ref(it)).is_none());
+            let hint = hint.filter_map(|it| hint_for_network(&it)).next();
+            self.hint_fault_of(key, hint);
+        }
         self.note_default("[]");
         networks.unwrap_or_default()
     }
@@ -808,6 +861,9 @@ fn hint_for_listener(text: &str) -> Option<String> {
     let (name, port) = text.rsplit_once(':')?;
     let is_name =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c));
+    if port.parse::<u32>().is_ok_and(|port| port > 65_535) {
+        return Some("write a port of 1 to 65535".to_owned());
+    }
     let port: u16 = port.parse().ok()?;
     if name.parse::<std::net::Ipv6Addr>().is_ok() {
         return Some(format!("write \"[{name}]:{port}\""));
@@ -815,6 +871,21 @@ fn hint_for_listener(text: &str) -> Option<String> {
     is_name.then(|| {
         format!("write \"0.0.0.0:{port}\": riskgate listens at an address of this machine")
     })
+}
+
+/// Returns what to write for what stands in place of a network.
+fn hint_for_network(text: &str) -> Option<String> {
+    let words = WORDS_FOR_NETWORKS.iter().find(|(words, _)| words.contains(&text));
+    let name = || is_host_name(text).then_some(NO_NAME_HERE);
+    words.map(|(_, hint)| *hint).or_else(name).map(str::to_owned)
+}
+
+/// Whether a text may be the name of a host, and is no address.
+pub(super) fn is_host_name(text: &str) -> bool {
+    let (name, port) = text.split_once(':').unwrap_or((text, "0"));
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
+        && port.parse::<u16>().is_ok()
 }
 
 /// Returns what to write for what stands in place of a store's URL: the path of a file, or the

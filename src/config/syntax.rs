@@ -6,12 +6,10 @@
 
 use std::ops::Range;
 
-use super::Config;
-use super::description::without_indexes;
 use super::fault::{ConfigFault, ConfigText};
 use super::hints::{is_curly_quote, is_quote};
+use super::judged_value::judge_value;
 use super::raw_value::{RawValue, redact_urls_and_long_words};
-use super::settings::{RawSetting, Settings};
 use super::unknown_keys::{header_of_known, known_keys, meant_setting_of_variable};
 use super::variables::ENV_PREFIX;
 
@@ -401,6 +399,9 @@ impl<'t> FaultyLine<'t> {
             let found = Some(format!("{name} without a value"));
             return Some(Finding { found, ..Finding::default() });
         }
+        if let Some(comment) = sign_of_comment_behind(value) {
+            return hint(format!("write # in place of {comment} before a comment"));
+        }
         let last = value.chars().next_back().filter(|last| matches!(last, ';' | ','));
         let is_quoted = value.starts_with(['"', '\'']);
         match last {
@@ -462,6 +463,14 @@ impl<'t> FaultyLine<'t> {
     }
 }
 
+/// Returns the sign before a comment of another language behind a text, such as `//`.
+fn sign_of_comment_behind(value: &str) -> Option<&'static str> {
+    let quote = value.chars().next().filter(|it| matches!(it, '"' | '\''))?;
+    let (_, behind) = value.get(1..)?.split_once(quote)?;
+    let words = behind.trim_start_matches([',', ' ']);
+    ["//", "/*", "--", ";"].into_iter().find(|sign| words.starts_with(sign) && words != *sign)
+}
+
 /// Whether a `"` inside a text seems to end the text before a word.
 fn has_inner_quote(value: &str) -> bool {
     let (mut is_in_text, mut chars) = (false, value.chars().peekable());
@@ -483,19 +492,4 @@ fn has_inner_quote(value: &str) -> bool {
         }
     }
     false
-}
-
-/// Returns what a setting expects in place of a value, and what to write; `None` if it takes the
-/// value.
-fn judge_value(key: &str, raw: &RawValue) -> Option<(String, Option<String>)> {
-    const LOCATION: &str = "the judged value";
-    let mut settings = Settings::of_each_section();
-    Config::from_settings(None, &mut settings);
-    let of_entry = settings.descriptions.iter().find(|it| without_indexes(&it.key) == key);
-    let whole_key = of_entry.map_or_else(|| key.to_owned(), |it| it.key.clone());
-    let mut settings = Settings::of_each_section();
-    settings.values.insert(whole_key, RawSetting::from_process(raw.clone(), LOCATION.to_owned()));
-    Config::from_settings(None, &mut settings);
-    let fault = settings.faults.iter().find_map(|it| it.expected_and_hint(LOCATION));
-    fault.map(|(problem, hint)| (problem.to_owned(), hint.map(str::to_owned)))
 }

@@ -468,6 +468,115 @@ fn settings_of_other_servers_get_the_right_hint() {
     assert!(!faults.contains("scope: expected"), "{faults}");
 }
 
+/// A route with `line` in its screening.
+fn screened_route(line: &str) -> String {
+    format!(
+        "[[upstream.route]]\nprefix = \"/\"\nkey = false\n[upstream.route.screen]\n\
+         fields = [\"email\"]\n{line}\n"
+    )
+}
+
+/// A hint has a value that the setting takes, whatever other servers have in its place.
+#[test]
+fn values_of_other_servers_get_the_right_hint() {
+    let plain = str::to_owned;
+    let server = |text: &str| format!("[upstream]\nservers = [{text:?}]\n");
+    let proxies = |text: &str| format!("[listen]\ntrusted_proxies = [{text}]\n");
+    let screen = |line: &str| screened_route(line);
+    assert_hints(&[
+        (plain("[listen]\nport = 8080\n"), "Write http = \"127.0.0.1:8080\""),
+        (plain("[listen]\nlisten = \":80\"\n"), "Write http = \"0.0.0.0:80\""),
+        (server("127.0.0.1:9000 weight=3"), "write [\"127.0.0.1:9000\"], without words behind it"),
+        (server("unix:/run/app.sock"), "connects to no Unix socket"),
+        (
+            plain("[upstream]\nservers = [{ host = \"a\", port = 1 }]\n"),
+            "write texts without braces: expected a list of servers such as [\"127.0.0.1:9000\"",
+        ),
+        (proxies("\"private_ranges\""), "[\"10.0.0.0/8\", \"172.16.0.0/12\""),
+        (proxies("\"10.0.0.0/8\", \"nginx\""), "riskgate resolves no names here"),
+        (proxies("\"10.0.0.0/8, 172.16.0.0/12\""), "write [\"10.0.0.0/8\", \"172.16.0.0/12\"]"),
+        (plain("[dns]\nresolvers = [\"dns.google\"]\n"), "riskgate resolves no names here"),
+        (plain("[listen]\nhttp = \"0.0.0.0:80 default_server\"\n"), "write \"0.0.0.0:80\""),
+        (plain("[listen]\nthreads = \"auto\"\n"), "remove this line"),
+        (plain("[listen]\nhttp = \"0.0.0.0:99999\"\n"), "write a port of 1 to 65535"),
+        (
+            plain("[[upstream.route]]\nprefix = \"/\"\nkey = false\norigins = [\"https://*\"]\n"),
+            "name each origin",
+        ),
+        (plain("[listen]\ntls = true\n"), "write https = \"0.0.0.0:443\", and [[listen."),
+        (proxies("\"10.0.0.1:443\""), "write [\"10.0.0.1\"]"),
+        (plain("[webhook]\nurl = \"a.test/x\"\n"), "write https:// before it"),
+        (
+            plain("[upstream]\nservers = \"http://10.0.0.7:1;http://10.0.0.8:1\"\n"),
+            "write [\"10.0.0.7:1\", \"10.0.0.8:1\"]",
+        ),
+        (
+            screen("")
+                + "[[rule]]\nname = \"a\"\nif = \"risk_score > 80 && !is_role\"\nthen = \"pass\"\n",
+            "write [\"risk_score > 80\", \"is_role == false\"]",
+        ),
+        (plain("[listen]\nkeepalive_timeout = \"0\"\n"), "write a long time, such as \"1h\""),
+        (plain("[listen]\nhsts = \"max-age=31536000; preload\"\n"), "write \"365d\""),
+        (plain("[upstream]\nhealth_interval = \"off\"\n"), "write \"0s\""),
+    ]);
+}
+
+#[test]
+fn texts_shares_and_entries_in_other_forms_get_the_right_hint() {
+    let plain = str::to_owned;
+    let screen = |line: &str| screened_route(line);
+    let webhook = |line: &str| format!("[webhook]\nurl = \"https://a.test/\"\n{line}");
+    assert_hints(&[
+        (screen("redirect = \"www.a.test/x\""), "write https:// before it"),
+        (screen("redirect = \"http://a.test/x\""), "write https in place of http"),
+        (plain("[traces]\nprotocol = \"http\"\n"), "did you mean \"http/protobuf\"?"),
+        (webhook(""), "the output of: echo whsec_$(openssl rand -base64 32)"),
+        (webhook("secret = \"a\"\n"), "the output of: echo whsec_"),
+        (plain("[admin]\ntoken = \"a\"\n"), "the output of: openssl rand -hex 16"),
+        (plain("[webhook]\nurl = \"http://localhost/\"\n"), "write allow_private = true too"),
+        (plain("[webhook]\nthresholds = [0.8, 1.0]\n"), "write [80, 100]"),
+        (plain("[traces]\nsample_one_in = 0.01\n"), "write 100"),
+        (plain("[[table.feed]]\nname = \"My List\"\n"), "write \"my-list\""),
+        (plain("[[table.feed]]\nname = \"a\"\n"), "riskgate knows castle and reviewed"),
+        (plain("[table.feed.castle]\nenabled = true\n"), "and below it name = \"castle\""),
+        (
+            plain("[upstream.route.\"/api\"]\nkey = false\n"),
+            "write [[upstream.route]], and below it prefix = \"/api\"",
+        ),
+        (plain("[rule.risky]\nthen = \"block\"\n"), "write [[rule]], and below it name"),
+        (plain("[listen]\nhttp = \"127.0.0.1:1\" ; main\n"), "write # in place of ;"),
+        (plain("[listen]\ninclude = \"a.toml\"\n"), "riskgate reads one file"),
+        (
+            plain("[listen]\ncertificate = \"a.pem\"\n"),
+            "write a section, [[listen.certificate]], and below it chain = … and key = …",
+        ),
+        (plain("[[upstream.route]]\nprefix = \"/v1/check\"\n"), "remove this [[upstream.route]]"),
+        (
+            plain("[[upstream.route]]\nprefix = \"/a\"\nfailure_status = 502\n"),
+            "did you mean \"gateway\"?",
+        ),
+        (
+            plain("[authz]\npath = \"/authz\"\ncheck = [\"screen\"]\nemail = \"form:email\"\n"),
+            "write \"body:email\"",
+        ),
+    ]);
+    let threads = read_config_text("[listen]\nthreads = 0.5\n").unwrap_err();
+    assert!(!threads[0].contains("write "), "{threads:?}");
+    let proxy_protocol = |proxies: &str| {
+        messages_of(&format!("[listen]\nproxy_protocol = true\ntrusted_proxies = [{proxies}]\n"))
+            .contains("listen.proxy_protocol: expected listen.trusted_proxies too")
+    };
+    assert!(proxy_protocol("") && !proxy_protocol("\"10.0.0.0/8\""));
+    let collector = |protocol: &str, port: u16| {
+        messages_of(&format!(
+            "[traces]\nprotocol = {protocol:?}\nendpoint = \"http://127.0.0.1:{port}\"\n"
+        ))
+        .contains("collectors take")
+    };
+    assert!(collector("http/protobuf", 4317) && collector("grpc", 4318));
+    assert!(!collector("http/protobuf", 4318) && !collector("grpc", 4317));
+}
+
 /// Returns the text of all faults of a config and, if there are none, of all warnings.
 fn messages_of(text: &str) -> String {
     let messages = match read_config_text(text) {

@@ -34,11 +34,29 @@ impl Settings {
             };
             self.replace_last_hint(format!("write {url}"));
         }
+        if let Some(endpoint) = &endpoint {
+            self.warn_of_other_protocol(endpoint, protocol);
+        }
         let sample_one_in = self.read_integer("traces.sample_one_in", 1..=1_000_000_000, 100);
         let service_name = self.read_text("traces.service_name");
         self.note_default(toml_text("riskgate"));
         let service_name = service_name.unwrap_or_else(|| "riskgate".to_owned());
         let tls_ca = self.read_further_authorities("traces.tls_ca");
         Some(TraceOptions { endpoint: endpoint?, protocol, sample_one_in, service_name, tls_ca })
+    }
+
+    /// Warns if the port of the collector is the usual one of the other protocol.
+    fn warn_of_other_protocol(&mut self, endpoint: &str, protocol: TraceProtocol) {
+        let port = endpoint.parse::<http::Uri>().ok().and_then(|it| it.port_u16());
+        let other = match (protocol, port) {
+            (TraceProtocol::Http, Some(4317)) => "grpc",
+            (TraceProtocol::Grpc, Some(4318)) => "http/protobuf",
+            _ => return,
+        };
+        let problem = format!(
+            "expected protocol = \"{other}\", because collectors take no other at this port"
+        );
+        let warning = self.begin_fault_at_value("traces.endpoint").with_problem(&problem);
+        self.warnings.push(warning);
     }
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use super::Config;
 use super::counterparts::{SECTION_NAMES, find_counterpart, find_in_section};
-use super::description::{is_index, without_indexes};
+use super::description::{is_index, toml_text, without_indexes};
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
+use super::judged_value::judge_value;
+use super::raw_value::RawValue;
 use super::settings::Settings;
 use super::variables::{ENV_PREFIX, variable_name};
 
@@ -74,6 +76,46 @@ impl Settings {
         })
     }
 
+    /// Returns the hint for an entry with its name in the header, such as `[table.feed.castle]` or
+    /// `[upstream.route."/signup"]`.
+    fn hint_for_named_entry(&self, section: &str, known: &BTreeSet<String>) -> Option<String> {
+        let array = TABLE_ARRAYS.iter().find(|array| **array == section)?;
+        let prefix = format!("{array}.");
+        let mut inner = self.section_spans.keys().filter_map(|it| it.strip_prefix(&prefix));
+        let names = names_in(array, known).collect::<BTreeSet<_>>();
+        let is_section =
+            |it: &str| known.iter().any(|key| key.starts_with(&format!("{array}.{it}.")));
+        let name =
+            inner.find(|it| !is_section(it) && !it.split('.').next().is_some_and(is_index))?;
+        let key = ["prefix", "name"].into_iter().find(|it| names.contains(it));
+        let below = key.map(|key| format!(", and below it {key} = {}", toml_text(name)));
+        Some(format!("write {}{}", header(array), below.unwrap_or_default()))
+    }
+
+    /// Returns the hint for a setting whose name is near to `near`: that name, and a value if the
+    /// setting `near` does not take the present value.
+    fn hint_for_near_name(&self, key: &str, near: &str) -> String {
+        let meant = without_indexes(key);
+        let meant = meant.rsplit_once('.').map(|(section, _)| format!("{section}.{near}"));
+        let raw = self.values.get(key).map(|setting| &setting.raw);
+        let judged = meant.zip(raw).and_then(|(meant, raw)| judge_value(&meant, raw));
+        match judged {
+            None => format!("did you mean `{near}`?"),
+            Some((expected, hint)) => {
+                match hint.and_then(|it| it.strip_prefix("write ").map(str::to_owned)) {
+                    Some(value) => format!("did you mean `{near}`? Write {near} = {value}"),
+                    None => {
+                        let expected = expected.split(", but found").next().unwrap_or_default();
+                        format!(
+                            "did you mean `{near}`? There, riskgate {}",
+                            expected.replacen("expected", "expects", 1)
+                        )
+                    }
+                }
+            }
+        }
+    }
+
     /// Reports each setting and section that the program never read. Of an unknown section, only
     /// the section is reported.
     pub fn report_unknown_keys(&mut self) {
@@ -101,13 +143,21 @@ impl Settings {
         let known = known_keys();
         for section in sections {
             let name = without_indexes(&section);
+            let named = self.hint_for_named_entry(&section, &known);
             let hint = match (self.is_only_implied(&section), self.is_without_header(&section)) {
+                _ if named.is_some() => named.unwrap_or_default(),
                 (true, _) if find_in_section(SECTION_NAMES, &name).is_none() => {
                     format!("write {} above it", header(&name))
                 }
                 (false, true) if known.contains(&name) => {
-                    let name = name.rsplit('.').next().unwrap_or_default();
-                    format!("write texts without braces, such as {name} = [\"…\"]")
+                    let last = name.rsplit('.').next().unwrap_or_default();
+                    match judge_value(&name, &RawValue::Boolean(false)) {
+                        Some((expected, _)) => {
+                            let expected = expected.split(", but found").next().unwrap_or_default();
+                            format!("write texts without braces: {expected}")
+                        }
+                        None => format!("write texts without braces, such as {last} = [\"…\"]"),
+                    }
                 }
                 _ => hint_for_section(&section, &known),
             };
@@ -132,7 +182,7 @@ impl Settings {
                 self.faults.retain(|fault| !fault.is_about_missing(&meant));
             }
             let hint = self.hint_of_environment(&key, &known).or_else(|| match near {
-                Some(near) => Some(format!("did you mean `{near}`?")),
+                Some(near) => Some(self.hint_for_near_name(&key, near)),
                 None => hint_for_setting(section, name, &known),
             });
             self.report_at_key(&key, "expected a known setting, but found an unknown one", hint);
@@ -158,7 +208,13 @@ fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Opti
     }
     let whole = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
     if known.iter().any(|it| it.starts_with(&format!("{whole}."))) {
-        return Some(format!("write a section, {}", header(&whole)));
+        let inner: Vec<String> = names_in(&whole, known).map(|it| format!("{it} = …")).collect();
+        return Some(match inner.len() {
+            1..=3 => {
+                format!("write a section, {}, and below it {}", header(&whole), inner.join(" and "))
+            }
+            _ => format!("write a section, {}", header(&whole)),
+        });
     }
     if let Some(counterpart) = find_in_section(&section, name) {
         return Some(counterpart.hint.to_owned());

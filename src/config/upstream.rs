@@ -70,6 +70,16 @@ impl Settings {
         let servers = self.parse_list("upstream.servers", expected, parse);
         if servers.is_none() {
             let texts: Vec<String> = self.texts_of("upstream.servers").collect();
+            if texts.iter().any(|it| it.starts_with("unix:") || it.starts_with('/')) {
+                let hint = "write [\"127.0.0.1:9000\"]: riskgate connects to no Unix socket";
+                self.replace_last_hint(hint.to_owned());
+            }
+            if texts.iter().any(|it| it.trim().contains(' ') && it.contains('=')) {
+                self.add_to_last_hint(
+                    "without words behind it: riskgate uses the servers in turn, and leaves one \
+                     that fails out for eject_for",
+                );
+            }
             if texts.iter().any(|it| it.starts_with("https:")) {
                 self.add_to_last_hint("and tls = true");
             }

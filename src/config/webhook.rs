@@ -15,6 +15,8 @@ use crate::webhook::{
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// With a longer timeout, a slow receiver would delay the other events for too long.
 const MAX_TIMEOUT: Duration = Duration::from_mins(2);
+/// The command that prints a new secret.
+const NEW_SECRET: &str = "echo whsec_$(openssl rand -base64 32)";
 const SECRET_SYNTAX: &str = "whsec_ and the Base64 of 24 to 64 bytes";
 
 impl Settings {
@@ -54,7 +56,15 @@ impl Settings {
                 None => "something else".to_owned(),
             };
             let problem = format!("expected {expected}, but found {found}");
-            self.report_at_value("webhook.url", &found, &problem, None);
+            let is_private = !allow_private && find_url_fault(text, true).is_none();
+            let hint = "write allow_private = true too, if the receiver is in your own network";
+            let lacks_scheme = find_url_fault(&format!("https://{text}"), allow_private).is_none();
+            let hint = match (is_private, lacks_scheme && !text.contains("://")) {
+                (true, _) => Some(hint.to_owned()),
+                (false, true) => Some("write https:// before it".to_owned()),
+                (false, false) => None,
+            };
+            self.report_at_value("webhook.url", &found, &problem, hint);
             return None;
         }
         Some(WebhookUrl::from_checked(text.to_owned()))
@@ -66,7 +76,8 @@ impl Settings {
             let is_faulty = self.values.contains_key(&format!("{key}_file"));
             if is_required && !is_faulty {
                 let expected = format!("{SECRET_SYNTAX}, since webhook.url is set");
-                self.report_required(key, &expected);
+                let hint = format!("write secret = \"whsec_…\", the output of: {NEW_SECRET}");
+                self.report_required_with_hint(key, &expected, Some(hint));
             }
             return None;
         };
@@ -78,11 +89,13 @@ impl Settings {
                 let problem = format!(
                     "expected a file {file} with {SECRET_SYNTAX}, but found something else"
                 );
-                let hint =
-                    format!("write one with: echo whsec_$(openssl rand -base64 32) > {file}");
+                let hint = format!("write one with: {NEW_SECRET} > {file}");
                 self.report_at_key(&file_key, &problem, Some(hint));
             }
-            None => self.report_hidden_fault(key, SECRET_SYNTAX),
+            None => {
+                self.report_hidden_fault(key, SECRET_SYNTAX);
+                self.hint_last_fault(Some(format!("write the output of: {NEW_SECRET}")));
+            }
         }
         secret
     }

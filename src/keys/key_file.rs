@@ -394,14 +394,14 @@ impl KeyFileReader<'_> {
 
     fn digest_from_env_var(&self, env: &Spanned<String>) -> Result<[u8; 32], KeyFileError> {
         // An operator may have written the key in place of the name, so only a plain name is shown.
-        let is_env_name_byte =
-            |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
         let name = match env.get_ref() {
-            name if name.bytes().all(is_env_name_byte) => name.as_str(),
+            name if is_env_name(name) => name.as_str(),
             _ => "of this name",
         };
         let token = (self.env_var)(env.get_ref()).ok_or_else(|| {
-            self.field_fault("env", env, &format!("the variable {name} to be set, but found none"))
+            let expected = format!("the variable {name} to be set, but found none");
+            let hint = name_of_reference(env.get_ref()).map(|it| format!("write {it:?}"));
+            KeyFileError { hint, ..self.field_fault("env", env, &expected) }
         })?;
         let token = Token::parse(token).map_err(|_| {
             let expected =
@@ -457,6 +457,18 @@ impl KeyFileReader<'_> {
 struct FoundKeys {
     starts_by_id: HashMap<String, usize>,
     starts_by_digest: HashMap<[u8; 32], usize>,
+}
+
+/// Whether a text may be the name of a variable, and is surely no key.
+fn is_env_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// Returns the name in a reference to a variable, such as `$NAME` or `${NAME}`.
+fn name_of_reference(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix('$').or_else(|| text.strip_prefix("env:"))?;
+    let name = rest.strip_prefix('{').and_then(|it| it.strip_suffix('}')).unwrap_or(rest);
+    (!name.is_empty() && is_env_name(name)).then_some(name)
 }
 
 /// Quotes a text of the file, unless the text may be a key.
@@ -699,6 +711,8 @@ mod tests {
             ("[key]\nid = \"a\"\n".into(), "1 | [key]\n  | ^^^^^ write [[key]]"),
             (format!("{head}{key} = 1\n"), "4 | …\n  | ^"),
             (origins, "4 | env = …"),
+            (format!("{head}env = \"$ACME\"\n"), "^ write \"ACME\""),
+            (format!("{head}env = \"${{ACME}}\"\n"), "^ write \"ACME\""),
         ] {
             let text = shown(text);
             assert!(text.contains(excerpt) && !text.contains(key), "{text}");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
 use super::keys::{check_account_name, check_name_if_new, check_plan, read_declared_keys};
-use crate::config::ReloadableConfig;
+use crate::config::{ReloadableConfig, guess_text};
 use crate::keys::{AccountSources, DeclaredKey, Plans, collect_accounts};
 use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store, StoreError};
 
@@ -128,14 +128,18 @@ fn with_account_sources<T>(
 
 /// Parses a limit. `None` means that the limit of the plan applies.
 fn parse_limit(text: &str) -> Result<Option<MonthlyLimit>, ManagementFault> {
+    find_limit(text).ok_or_else(|| {
+        let expected = "a whole number, \"unlimited\" or \"plan\"";
+        let meant = guess_text(text, |it| find_limit(it).is_some());
+        ManagementFault::invalid("limit", expected, format!("{text:?}")).with_meant(meant)
+    })
+}
+
+fn find_limit(text: &str) -> Option<Option<MonthlyLimit>> {
     match (text, text.parse::<i64>()) {
-        ("unlimited", _) => Ok(Some(MonthlyLimit::Unlimited)),
-        ("plan", _) => Ok(None),
-        (_, Ok(calls @ 0..)) => Ok(Some(MonthlyLimit::Calls(calls.cast_unsigned()))),
-        _ => Err(ManagementFault::invalid(
-            "limit",
-            "a whole number, \"unlimited\" or \"plan\"",
-            format!("{text:?}"),
-        )),
+        ("unlimited", _) => Some(Some(MonthlyLimit::Unlimited)),
+        ("plan", _) => Some(None),
+        (_, Ok(calls @ 0..)) => Some(Some(MonthlyLimit::Calls(calls.cast_unsigned()))),
+        _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! When a key or an admin token expires, as an operator writes it.
 
 use super::fault::ManagementFault;
-use crate::config::parse_duration;
+use crate::config::{guess_text, parse_duration};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::{format_rfc3339, parse_rfc3339};
 
@@ -23,14 +23,17 @@ impl Expiry {
         if let Some(duration) = parse_duration(text).filter(|duration| duration.as_secs() > 0) {
             return Ok(Expiry::After(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
         }
-        match parse_rfc3339(text) {
-            Some(time) => Ok(Expiry::At(time)),
-            None => Err(ManagementFault::invalid(
-                "expires",
-                "90d or a time such as 2027-01-01T00:00:00Z",
-                format!("{text:?}"),
-            )),
-        }
+        parse_rfc3339(text).map(Expiry::At).ok_or_else(|| {
+            let is_valid = |it: &str| {
+                parse_duration(it).is_some_and(|it| it.as_secs() > 0) || parse_rfc3339(it).is_some()
+            };
+            // Nobody makes a key for some seconds.
+            let is_number = text.parse::<u32>().is_ok_and(|it| it > 0);
+            let days = is_number.then(|| format!("{text}d"));
+            let meant = days.or_else(|| guess_text(text, is_valid));
+            let expected = "90d or a time such as 2027-01-01T00:00:00Z";
+            ManagementFault::invalid("expires", expected, format!("{text:?}")).with_meant(meant)
+        })
     }
 
     /// Returns the expiry in Unix seconds.
@@ -72,5 +75,8 @@ mod tests {
         for none in ["0", "0d", "0s", "", "soon"] {
             assert!(Expiry::parse(none).is_err(), "{none:?}");
         }
+        let told = |text: &str| Expiry::parse(text).err().unwrap().to_string();
+        assert!(told("30").ends_with("but found \"30\"; write 30d"), "{}", told("30"));
+        assert!(told("2 weeks").ends_with("; write 14d"), "{}", told("2 weeks"));
     }
 }

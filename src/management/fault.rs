@@ -57,4 +57,19 @@ impl ManagementFault {
         let expected = error.strip_prefix("expected ").unwrap_or(&error);
         ManagementFault::invalid(field, expected, format!("{text:?}"))
     }
+
+    /// Adds to a faulty value what to write in its place, if that is known.
+    #[must_use]
+    pub(super) fn with_meant(self, meant: Option<String>) -> ManagementFault {
+        match (self, meant) {
+            (ManagementFault::Invalid { field, expected, found }, Some(meant)) => {
+                ManagementFault::Invalid {
+                    field,
+                    expected,
+                    found: format!("{found}; write {meant}"),
+                }
+            }
+            (fault, _) => fault,
+        }
+    }
 }

@@ -8,6 +8,7 @@ use super::fault::ManagementFault;
 use super::override_file::OverrideFile;
 use super::present_time::read_machine_time;
 use super::stored_overrides::{KnownOverrides, default_overrides_path, take_over_default_file};
+use crate::config::guess_text;
 use crate::model::domain::{DnsName, Domain, name_to_unicode};
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::{Reason, Rule, Score};
@@ -351,5 +352,8 @@ fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool, now: i64) 
 }
 
 fn parse_name(text: &str) -> Result<DnsName, ManagementFault> {
-    DnsName::parse(text).map_err(|error| ManagementFault::of_parse_error("domain", &error, text))
+    DnsName::parse(text).map_err(|error| {
+        let meant = guess_text(text, |it| it.contains('.') && DnsName::parse(it).is_ok());
+        ManagementFault::of_parse_error("domain", &error, text).with_meant(meant)
+    })
 }

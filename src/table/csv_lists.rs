@@ -56,6 +56,9 @@ fn check_header(
     }
     let separator = match fields {
         [field] if field.contains(';') => ", with commas between the names",
+        _ if context.list_kind == ListKind::Override && required == required_columns => {
+            ", perhaps with note,until behind it"
+        }
         _ => "",
     };
     let expected = format!("the header {}{separator}", required_columns.join(","));
