@@ -65,4 +65,5 @@ pub use rows::{
 };
 pub use sign_ups::{MAX_SIGN_UPS, SignUpCursor, SignUpDeletion, SignUpsOfInboxes};
 pub use sqlite::connection::Sqlite;
+pub use sqlite::open::is_unused_backup;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

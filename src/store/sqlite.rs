@@ -13,7 +13,7 @@ mod learned;
 mod ledger;
 mod meta;
 mod month;
-mod open;
+pub(super) mod open;
 mod override_table;
 mod overrides;
 mod quota_events;

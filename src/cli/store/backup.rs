@@ -17,7 +17,9 @@ use crate::cli::output::{print_message, print_progress};
 use crate::cli::store_access::{STORE_TIMEOUT, check_no_other_store_is_served};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
-use crate::store::{AccountRow, AuditRecord, RedisOptions, StoreContents, StoreUrl};
+use crate::store::{
+    AccountRow, AuditRecord, RedisOptions, StoreContents, StoreUrl, is_unused_backup,
+};
 use crate::support::regular_file::{is_same_file, lock_within, parent_dir};
 use crate::support::work_dir::WorkDir;
 
@@ -179,8 +181,8 @@ fn has_same_records(saved: &[AuditRecord], written: &[AuditRecord]) -> bool {
     is_kept && saved.iter().map(facts).eq(written[deleted..].iter().map(facts))
 }
 
-/// Describes what is at this path, if a backup must not replace it. `None` for nothing, and for an
-/// SQLite file without a log. SQLite would apply a log that lies beside the new backup.
+/// Describes what is at this path, if a backup must not replace it. `None` for nothing, and for a
+/// backup without a log. SQLite would apply a log that lies beside the new backup.
 fn describe_other_file(path: &Path) -> Option<String> {
     for suffix in ["-wal", "-journal"] {
         let mut log = path.as_os_str().to_owned();
@@ -198,7 +200,10 @@ fn describe_other_file(path: &Path) -> Option<String> {
     let mut start = [0; SQLITE_START.len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
     match read {
-        Ok(()) if start == SQLITE_START => None,
+        Ok(()) if start == SQLITE_START && is_unused_backup(path) => None,
+        Ok(()) if start == SQLITE_START => {
+            Some("a store in use, or a database of another program".to_owned())
+        }
         _ => Some("another file".to_owned()),
     }
 }

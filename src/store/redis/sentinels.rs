@@ -1,11 +1,12 @@
 //! Asks Sentinels which server is the primary of a service.
 //!
-//! riskgate asks all Sentinels of an address at once. Once more than half have named a server, or
-//! after a timeout, the answer of the latest failover counts: a Sentinel that was cut off from the
-//! others names an old server. While the process has a store with this address, it asks the
-//! Sentinels each second, so that a node leaves a server that nobody else can reach.
+//! riskgate asks all Sentinels of an address at once. If more than half of all Sentinels name one
+//! server, riskgate takes this server. Else, after all answers or a timeout, the answer of the
+//! latest failover counts: a Sentinel that was cut off from the others names an old server. While
+//! the process has a store with this address, it asks the Sentinels each second, so that a node
+//! leaves a server that nobody else can reach.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -39,8 +40,18 @@ pub(super) struct NamedServer {
 pub(super) struct Sentinels {
     service: String,
     members: Vec<Arc<Sentinel>>,
-    /// The server that the Sentinels named last.
-    latest: Mutex<Option<NamedServer>>,
+    /// How often this process has asked.
+    question_count: AtomicU64,
+    latest: Mutex<LatestAnswer>,
+}
+
+/// The answer to the latest question that has an answer.
+#[derive(Default)]
+struct LatestAnswer {
+    /// The number of the question.
+    question: u64,
+    /// `None` before the first answer.
+    server: Option<NamedServer>,
 }
 
 struct Sentinel {
@@ -85,6 +96,7 @@ impl Sentinels {
         let sentinels = Arc::new(Sentinels {
             service: parts.service().to_owned(),
             members: members.collect(),
+            question_count: 0.into(),
             latest: Mutex::default(),
         });
         let weak = Arc::downgrade(&sentinels);
@@ -111,31 +123,29 @@ impl Sentinels {
     /// Asks all Sentinels at once, and waits for their answers at most this long. If none names a
     /// server, the error says what each answered.
     pub fn ask(&self, timeout: Duration) -> Result<NamedServer, String> {
-        // More than half of the Sentinels have agreed on each failover.
-        let majority = self.members.len() / 2 + 1;
-        let has_majority = |answers: &[Result<NamedServer, String>]| {
-            answers.iter().filter(|answer| answer.is_ok()).count() >= majority
-        };
-        let answers = self.ask_each(timeout, has_majority);
-        let named = answers.iter().flatten().max_by_key(|server| server.epoch).cloned();
-        let Some(named) = named else {
+        let question = self.question_count.fetch_add(1, Ordering::Relaxed) + 1;
+        let answers = self.ask_each(timeout, |answers| find_agreed(answers).is_some());
+        let Some(named) = choose_server(&answers).cloned() else {
             let of_each = self.members.iter().zip(&answers).filter_map(|(member, answer)| {
                 Some(format!("{}: {}", member.host, answer.as_ref().err()?))
             });
             let of_each: Vec<String> = of_each.collect();
             return Err(format!("no Sentinel names a primary: {}", of_each.join("; ")));
         };
+        let is_agreed = find_agreed(&answers).is_some();
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        match latest.as_ref() {
+        match &latest.server {
+            // The answer to a later question came first.
+            Some(known) if latest.question > question => return Ok(known.clone()),
             // Only Sentinels that were cut off have answered.
-            Some(known) if known.epoch > named.epoch => return Ok(known.clone()),
+            Some(known) if !is_agreed && known.epoch > named.epoch => return Ok(known.clone()),
             Some(known) if known.host != named.host => {
                 let service = &self.service;
                 log::warn!("primary of {service}: {} → {}", known.host, named.host);
             }
             _ => {}
         }
-        *latest = Some(named.clone());
+        *latest = LatestAnswer { question, server: Some(named.clone()) };
         Ok(named)
     }
 
@@ -176,7 +186,7 @@ impl Sentinels {
     pub fn collect_findings(&self, timeout: Duration) -> Vec<Finding> {
         const SUBJECT: &str = "sentinels";
         let answers = self.ask_each(timeout, |_| false);
-        let latest = answers.iter().flatten().max_by_key(|server| server.epoch);
+        let chosen = choose_server(&answers);
         let mut findings = Vec::new();
         for (member, answer) in self.members.iter().zip(&answers) {
             let host = &member.host;
@@ -185,9 +195,9 @@ impl Sentinels {
                     let advice = "start it again, or remove it from store.url";
                     findings.push(Finding::warning(SUBJECT, format!("{host}: {error}"), advice));
                 }
-                Ok(named) if latest.is_some_and(|latest| latest.host != named.host) => {
+                Ok(named) if chosen.is_some_and(|chosen| chosen.host != named.host) => {
                     let found = format!("{host} names {}, others do not", named.host);
-                    let advice = "look into its log: it may be cut off from the others";
+                    let advice = "look into its log: it may be wrong, or cut off from the others";
                     findings.push(Finding::warning(SUBJECT, found, advice));
                 }
                 Ok(_) => {}
@@ -206,11 +216,28 @@ impl Sentinels {
         findings
     }
 
-    /// Returns true if the Sentinels have named another server since they named this one.
+    /// Returns true if the Sentinels name another server now than this one, which they named
+    /// before.
     pub fn is_outdated(&self, server: &NamedServer) -> bool {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        latest.as_ref().is_some_and(|it| it.host != server.host && it.epoch >= server.epoch)
+        latest.server.as_ref().is_some_and(|it| it.host != server.host)
     }
+}
+
+/// Returns the server that riskgate takes from the answers of all Sentinels, which have an error
+/// each where there is no answer. `None` if nobody names a server.
+fn choose_server(answers: &[Result<NamedServer, String>]) -> Option<&NamedServer> {
+    find_agreed(answers).or_else(|| answers.iter().flatten().max_by_key(|server| server.epoch))
+}
+
+/// Returns the server that more than half of all Sentinels name. Sentinels that were set up again
+/// count failovers from 0, so their number says nothing then.
+fn find_agreed(answers: &[Result<NamedServer, String>]) -> Option<&NamedServer> {
+    let named = || answers.iter().flatten();
+    let votes = |host: &str| named().filter(|server| server.host == host).count();
+    named()
+        .filter(|server| votes(&server.host) > answers.len() / 2)
+        .max_by_key(|server| server.epoch)
 }
 
 impl Sentinel {

@@ -14,6 +14,7 @@ use super::override_table;
 use super::schema::{
     MIGRATION_FROM_1, QUOTA_EVENT_SCHEMA, SCHEMA, SCHEMA_VERSION, TABLES_OF_VERSION_3,
 };
+use crate::store::audit::AuditOperation;
 use crate::store::error::StoreError;
 use crate::support::regular_file::{check_dir_writable, non_regular_kind, parent_dir};
 
@@ -248,6 +249,29 @@ fn migrate_schema(connection: &mut Connection) -> rusqlite::Result<()> {
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }
     transaction.commit()
+}
+
+/// Returns true if the file is a backup that no gateway has used since. The last record of its
+/// audit says that it was filled, and nobody has told it the time. Does not change the file, and
+/// expects no log beside it.
+pub fn is_unused_backup(path: &Path) -> bool {
+    read_is_unused_backup(path).unwrap_or(false)
+}
+
+fn read_is_unused_backup(path: &Path) -> rusqlite::Result<bool> {
+    const LAST_OPERATION: &str = "SELECT operation FROM audit ORDER BY id DESC LIMIT 1";
+    const IS_TIME_KNOWN: &str = "SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'time')";
+    let escaped = path.display().to_string().replace('%', "%25").replace('?', "%3f");
+    // Without `immutable`, SQLite would write files beside this one.
+    let url = format!("file:{}?immutable=1", escaped.replace('#', "%23"));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(url, flags)?;
+    let application_id: i64 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let operation: String = connection.query_row(LAST_OPERATION, [], |row| row.get(0))?;
+    let is_time_known: bool = connection.query_row(IS_TIME_KNOWN, [], |row| row.get(0))?;
+    let is_filled = operation == AuditOperation::StoreFill.as_str();
+    Ok(application_id == APPLICATION_ID && is_filled && !is_time_known)
 }
 
 fn read_checked_schema_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::{NamedServer, choose_server};
 use crate::model::month::Month;
 use crate::store::redis_server::{RedisServer, Sentinels};
 use crate::store::{RedisOptions, Store, StoreUrl};
@@ -101,6 +102,55 @@ fn a_store_leaves_an_old_primary_that_only_it_can_reach() {
     let info: String = redis::cmd("INFO").arg("replication").query(&mut old).unwrap();
     assert!(info.contains("role:master"), "the old primary does not know it");
     assert!(replica.run(&["INFO", "replication"]).contains("role:master"));
+}
+
+#[test]
+fn a_store_follows_sentinels_that_were_set_up_again() {
+    let (primary, replica) = primary_with_replica();
+    let sentinels = Sentinels::start(3, &primary, "");
+    let mut store = open(&url_as_riskgate(&sentinels), &RedisOptions::default());
+    ask(&mut store).unwrap();
+    let first = sentinels.ports()[0];
+    wait_until("a failover begins", || {
+        sentinels.try_run(first, &["SENTINEL", "FAILOVER", "main"]).is_ok()
+    });
+    wait_until("the store is on the new primary", || {
+        ask(&mut store).is_ok() && serves_a_store(&replica)
+    });
+    let other = RedisServer::start();
+    other.run(&["ACL", "SETUSER", "riskgate", "on", ">pass", "~*", "&*", "+@all"]);
+    let port = other.port().to_string();
+    for sentinel in sentinels.ports() {
+        let run = |words: &[&str]| sentinels.try_run(sentinel, words).unwrap();
+        run(&["SENTINEL", "REMOVE", "main"]);
+        run(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "2"]);
+    }
+    wait_until("the store is on the server that the Sentinels name now", || {
+        ask(&mut store).is_ok() && serves_a_store(&other) && !serves_a_store(&replica)
+    });
+}
+
+#[test]
+fn more_than_half_of_the_sentinels_outvote_any_number_of_failovers() {
+    let answer = |text: &str| match text.split_once(' ') {
+        Some((host, epoch)) => {
+            Ok(NamedServer { host: host.to_owned(), epoch: epoch.parse().unwrap() })
+        }
+        None => Err(text.to_owned()),
+    };
+    for (answers, chosen) in [
+        (&["a 0", "b 9", "a 0"][..], Some("a 0")),
+        (&["a 0", "b 9", "late"], Some("b 9")),
+        (&["a 1", "a 2", "late"], Some("a 2")),
+        (&["a 1", "b 2"], Some("b 2")),
+        (&["a 1", "b 2", "a 1", "b 2"], Some("b 2")),
+        (&["late", "late", "a 1"], Some("a 1")),
+        (&["late", "late"], None),
+    ] {
+        let answers: Vec<_> = answers.iter().copied().map(answer).collect();
+        let expected = chosen.map(|text| answer(text).unwrap());
+        assert_eq!(choose_server(&answers).cloned(), expected, "{answers:?}");
+    }
 }
 
 #[test]

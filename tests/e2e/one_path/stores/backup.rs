@@ -125,6 +125,25 @@ fn a_backup_replaces_neither_the_store_nor_any_other_file() {
 }
 
 #[test]
+fn a_backup_replaces_no_database_but_an_older_backup() {
+    let setup = setup_with_keys(1);
+    let other_store = setup_with_keys(2);
+    let database = setup.path("other ?#.db");
+    rusqlite::Connection::open(&database).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
+    for file in [&database, &other_store.path("riskgate.db")] {
+        let before = std::fs::read(file).unwrap();
+        let refused = setup.cli(&["store", "backup", file.to_str().unwrap()]).expect(1).stderr;
+        let expected = "expected no file, or an older backup, but found a store in use, or";
+        assert!(refused.contains(expected), "{refused}");
+        assert_eq!(std::fs::read(file).unwrap(), before);
+    }
+    let backup = setup.path("saved ?#.db");
+    for _ in 0..2 {
+        setup.cli(&["store", "backup", backup.to_str().unwrap()]).expect(0);
+    }
+}
+
+#[test]
 fn a_backup_is_not_put_beside_the_log_of_another_store() {
     let (gateway, other) = (Setup::new().start(), Setup::new().start());
     gateway.create_active_key("acme", &[]);
@@ -138,8 +157,8 @@ fn a_backup_is_not_put_beside_the_log_of_another_store() {
     let refused = backup().expect(1).stderr;
     assert!(refused.contains("riskgate.db-wal beside it"), "{refused}");
     std::fs::remove_file(other.path("riskgate.db-wal")).unwrap();
-    backup().expect(0);
-    assert!(restored_words(&file).contains("restored 1 key, 1 account, "));
+    let refused = backup().expect(1).stderr;
+    assert!(refused.contains("found a store in use"), "{refused}");
 }
 
 /// A setup whose store has this many keys.
