@@ -18,6 +18,8 @@ const SMALL_PROVIDER_EXTRA_COST: u8 = 4;
 const MAX_LIKELY_COST: u8 = 2 * NEAR_SLIP_COST;
 /// The cost of slips that are not likely: it is above every limit.
 const UNLIKELY_COST: u8 = 100;
+/// A longer label with `mail` in it is a name: `mail`, `email` and `e-mail` are words.
+const MAX_MAIL_WORD_BYTES: usize = 6;
 /// The longest label and the longest suffix that are compared, in bytes.
 const MAX_COMPARED_BYTES: usize = 20;
 
@@ -113,6 +115,17 @@ impl MistypedProviderFinder {
     pub(super) fn providers(&self) -> impl Iterator<Item = &str> {
         let labels = self.large_labels.iter().chain(&self.small_labels);
         labels.flat_map(|label| &label.providers).map(|provider| &*provider.name)
+    }
+
+    /// Finds the provider that a label without a suffix means: `gmail`, `protonmail`. Only names
+    /// that mean nothing else count: `mail`, `online` and `planet` are words.
+    pub(super) fn find_by_bare_label(&self, name: &str) -> Option<&str> {
+        let labels = self.large_labels.iter().chain(&self.small_labels);
+        let mut same = labels.filter(|label| label.label == name);
+        let is_clear = |label: &&ProviderLabel| {
+            label.is_large || name.contains("mail") && name.len() > MAX_MAIL_WORD_BYTES
+        };
+        Some(&same.find(is_clear)?.providers.first()?.name)
     }
 
     /// Whether slips may lead from one of the largest providers to a name that begins with this

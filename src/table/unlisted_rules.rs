@@ -115,12 +115,12 @@ impl UnlistedRules {
         self.find_provider(name).is_some()
     }
 
-    /// Finds the first provider whose name without dots is this name, or whose first label is this
-    /// name.
+    /// Finds the provider that this name without dots means: the provider's whole name, or its
+    /// first label if that means nothing else.
     pub(super) fn find_provider_without_dots(&self, name: &str) -> Option<&str> {
-        self.similar_names.providers().find(|provider| {
-            provider.split('.').next() == Some(name) || provider.replace('.', "") == name
-        })
+        let mut providers = self.similar_names.providers();
+        let whole = providers.find(|provider| provider.replace('.', "") == name);
+        whole.or_else(|| self.similar_names.find_by_bare_label(name))
     }
 
     /// The provider that the user probably meant by a name with slips of the finger.
