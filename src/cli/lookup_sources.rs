@@ -74,7 +74,7 @@ fn open_store_with_dns_facts(config: &Config) -> Option<Store> {
     if !config.reloadable.dns.is_learning_enabled {
         return None;
     }
-    let opened = Store::open_existing(url, redis, STORE_TIMEOUT).and_then(|mut store| {
+    let opened = Store::open_to_read(url, redis, STORE_TIMEOUT).and_then(|mut store| {
         store.find_dns_fact("a.test")?;
         Ok(store)
     });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::failure::CommandFailure;
 use super::output;
-use crate::config::Config;
+use crate::config::{Config, StoreOptions};
 use crate::management::{KnownOverrides, set_present_time};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
@@ -123,17 +123,16 @@ pub fn warn_about_clocks(problem: Option<String>, time: BelievedTime) {
 /// if the store is a file that does not exist.
 pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
     check_no_other_store_is_served(config)?;
-    let mut store = open_without_creating(config)?;
+    let mut store = config.startup.store.open_existing(STORE_TIMEOUT)?;
+    prepare(&mut store)?;
     store.check_still_safe()?;
     check_no_other_store_id_is_served(config, &mut store)?;
     Ok(store)
 }
 
-fn open_without_creating(config: &Config) -> Result<Store, CommandFailure> {
-    let mut store = config.startup.store.open_existing(STORE_TIMEOUT)?;
+fn prepare(store: &mut Store) -> Result<(), CommandFailure> {
     store.raise_busy_timeout()?;
-    tell_store_the_time(&mut store)?;
-    Ok(store)
+    tell_store_the_time(store)
 }
 
 /// Opens the config's store for a command that only reads. If the store is a file that does not
@@ -157,7 +156,10 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
         ));
         return Ok(None);
     }
-    open_without_creating(config).map(Some)
+    let StoreOptions { url, redis, .. } = &config.startup.store;
+    let mut store = Store::open_to_read(url, redis, STORE_TIMEOUT)?;
+    prepare(&mut store)?;
+    Ok(Some(store))
 }
 
 /// Returns the inputs of the table as a gateway has them: those of the config, and the overrides of

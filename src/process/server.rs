@@ -31,7 +31,7 @@ use crate::process::runtime_dir::RuntimeDir;
 use crate::process::served_store_sockets::StoreNameSockets;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
 use crate::process::upgrade::{Predecessor, SuccessorSocket};
-use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, UpstreamOptions, Upstreams};
+use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, UpstreamOptions, Upstreams, connector_ca_file};
 use crate::proxy::upstream_service::UpstreamWatchService;
 use crate::support::certificates::CurrentCertificates;
 use crate::support::counted::CountedNoun;
@@ -383,7 +383,7 @@ fn pingora_server_conf(config: &Config) -> ServerConf {
         grace_period_seconds: Some(config.startup.drain_grace.as_secs_f64().ceil() as u64),
         graceful_shutdown_timeout_seconds: Some(1),
         upstream_keepalive_pool_size: MAX_IDLE_CONNECTIONS,
-        ca_file: config.startup.upstream.tls.as_ref().and_then(|tls| tls.ca_file.clone()),
+        ca_file: connector_ca_file(config.startup.upstream.tls.as_ref()),
         ..ServerConf::default()
     }
 }

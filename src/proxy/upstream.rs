@@ -51,7 +51,7 @@ pub use response::{
 pub use server_health::{ServerFailure, ServerStatus};
 pub use server_name::ServerName;
 use server_set::ServerSet;
-pub use tls::UpstreamTls;
+pub use tls::{UpstreamTls, connector_ca_file, connector_options};
 
 /// The most idle upstream connections that the fast path keeps. Pingora's own pool, for the Pingora
 /// path, keeps as many.
@@ -105,7 +105,7 @@ impl Upstreams {
         }
         let names = NameResolver::new(options.servers.clone(), options.resolvers.clone());
         let servers = ServerSet::new(names, options.eject_for)?;
-        let tls_options = options.tls.as_ref().map(UpstreamTls::connector_options);
+        let connector_options = connector_options(options.tls.as_ref());
         let per_address = options.max_in_flight_per_address;
         let exempt = &options.exempt_networks;
         Ok(Upstreams {
@@ -124,8 +124,11 @@ impl Upstreams {
                 options.max_in_flight.min(MAX_IDLE_CONNECTIONS),
                 options.idle_timeout,
             )),
-            tls_connector: tls_options.clone().map(|tls| TransportConnector::new(Some(tls))),
-            health_client: HealthClient::new(tls_options),
+            tls_connector: options
+                .tls
+                .is_some()
+                .then(|| TransportConnector::new(Some(connector_options.clone()))),
+            health_client: HealthClient::new(connector_options),
             options,
             retry_group_counter: AtomicU64::new(0),
         })

@@ -41,7 +41,11 @@ pub struct CertificateFault {
 }
 
 impl CertificateFault {
-    fn new(path: &Path, expected: &'static str, found: impl ToString) -> CertificateFault {
+    pub(super) fn new(
+        path: &Path,
+        expected: &'static str,
+        found: impl ToString,
+    ) -> CertificateFault {
         let (path, found) = (path.display().to_string(), found.to_string());
         CertificateFault { path, expected, found, is_transient: false, is_of_key: false }
     }
@@ -222,16 +226,27 @@ pub fn read_pem_certificates(
     }
 }
 
+const AUTHORITIES: &str = "certificates of authorities in PEM form";
+
 /// Reads the certificates of authorities, at least one, in PEM format.
 pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
-    const EXPECTED: &str = "certificates of authorities in PEM form";
-    let authorities = read_pem_certificates(path, EXPECTED)?;
+    let authorities = read_pem_certificates(path, AUTHORITIES)?;
     let mut store = RootCertStore::empty();
     for authority in &authorities {
         let added = store.add(authority.clone());
-        added.map_err(|_| CertificateFault::new(path, EXPECTED, "one that can't be read"))?;
+        added.map_err(|_| CertificateFault::new(path, AUTHORITIES, "one that can't be read"))?;
     }
     Ok(authorities)
+}
+
+/// Fails unless the file has certificates of authorities in PEM format, and nothing else in this
+/// format. Pingora reads the file of `upstream.tls_ca`, and accepts no key in it.
+pub fn check_only_authorities(path: &Path) -> Result<(), CertificateFault> {
+    read_authorities(path)?;
+    match contains_pem(&read_pem_file(path, AUTHORITIES)?, "PRIVATE KEY") {
+        true => Err(CertificateFault::new(path, AUTHORITIES, "a key beside them; remove the key")),
+        false => Ok(()),
+    }
 }
 
 fn read_pem_file(path: &Path, expected: &'static str) -> Result<Vec<u8>, CertificateFault> {

@@ -27,7 +27,7 @@ pub(super) fn open_and_read_contents(
     options: &RedisOptions,
 ) -> Result<(StoreContents, BelievedTime), CommandFailure> {
     print_progress("reading the store");
-    let mut store = Store::open_existing(url, options, STORE_TIMEOUT)?;
+    let mut store = Store::open_to_copy(url, options, STORE_TIMEOUT)?;
     store.check_safe_if_reachable()?;
     store.raise_busy_timeout()?;
     let is_empty = || CommandFailure::failed("expected a store, but found an empty server");

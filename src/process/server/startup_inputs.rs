@@ -10,6 +10,7 @@ use crate::process::reload::InputWatches;
 use crate::store::StoreUrl;
 use crate::support::certificates::{self, CertificateFault, CertificateSet};
 use crate::support::regular_file::is_same_file;
+use crate::support::trusted_authorities;
 use crate::table::Table;
 
 /// Why riskgate did not start. If a start fails, riskgate has served no request.
@@ -80,14 +81,11 @@ impl StartupInputs {
             };
             faults.extend(errors.iter().map(place));
         }
-        let authorities = config.startup.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
-        let authorities = authorities.map(|path| {
-            certificates::read_pem_certificates(
-                Path::new(path),
-                "certificates of authorities in PEM form",
-            )
+        let checked = config.startup.upstream.tls.as_ref().map(|tls| match &tls.ca_file {
+            Some(path) => certificates::check_only_authorities(Path::new(path)),
+            None => trusted_authorities::check_system_authorities(),
         });
-        let fault = authorities.and_then(Result::err);
+        let fault = checked.and_then(Result::err);
         faults.extend(fault.map(|fault| config.file_setting_places.place_fault(fault.to_string())));
         match (table, declared, certificates) {
             (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {

@@ -72,9 +72,9 @@ pub async fn check_periodically<C>(
 pub struct HealthClient(Connector);
 
 impl HealthClient {
-    /// Creates a client. `tls_options` has the certificate authorities that the client trusts.
-    pub fn new(tls_options: Option<ConnectorOptions>) -> HealthClient {
-        HealthClient(Connector::new(tls_options))
+    /// Creates a client. `options` has the certificate authorities that the client trusts.
+    pub fn new(options: ConnectorOptions) -> HealthClient {
+        HealthClient(Connector::new(Some(options)))
     }
 
     /// Requests `path` from a server, and reads the whole response.

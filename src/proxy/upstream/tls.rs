@@ -14,12 +14,20 @@ pub struct UpstreamTls {
     pub verify_certificate: bool,
 }
 
-impl UpstreamTls {
-    /// Returns the options of a connector that trusts the configured authorities. riskgate does not
-    /// use the connector's own pool of connections.
-    pub fn connector_options(&self) -> ConnectorOptions {
-        let mut options = ConnectorOptions::new(1);
-        options.ca_file.clone_from(&self.ca_file);
-        options
+/// Returns the file with the authorities that a connector of Pingora trusts; `None` for those of
+/// the system. A connector loads them when it is created, and panics if it can't. Without TLS to
+/// the servers, it gets an empty file, so that no certificate of the system matters.
+pub fn connector_ca_file(tls: Option<&UpstreamTls>) -> Option<String> {
+    match tls {
+        Some(tls) => tls.ca_file.clone(),
+        None => Some("/dev/null".to_owned()),
     }
+}
+
+/// Returns the options of a connector that trusts the authorities of [`connector_ca_file`].
+/// riskgate does not use the connector's own pool of connections.
+pub fn connector_options(tls: Option<&UpstreamTls>) -> ConnectorOptions {
+    let mut options = ConnectorOptions::new(1);
+    options.ca_file = connector_ca_file(tls);
+    options
 }

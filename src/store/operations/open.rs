@@ -107,6 +107,32 @@ impl Store {
         }
     }
 
+    /// Opens a store to copy what it has, and never creates one. An SQLite file stays as it is, and
+    /// may be read-only. What is written to the opened store may be lost.
+    pub fn open_to_copy(
+        url: &StoreUrl,
+        options: &RedisOptions,
+        timeout: Duration,
+    ) -> Result<Store, StoreError> {
+        match url {
+            StoreUrl::Sqlite(path) => Sqlite::open_to_copy(path, timeout).map(Store::from),
+            StoreUrl::Redis(_) => Store::open(url, options, timeout),
+        }
+    }
+
+    /// Opens a store to read it, and never creates one. An SQLite file keeps its permissions and
+    /// its version. What is written to the opened store may be lost.
+    pub fn open_to_read(
+        url: &StoreUrl,
+        options: &RedisOptions,
+        timeout: Duration,
+    ) -> Result<Store, StoreError> {
+        match url {
+            StoreUrl::Sqlite(path) => Sqlite::open_to_read(path, timeout).map(Store::from),
+            StoreUrl::Redis(_) => Store::open(url, options, timeout),
+        }
+    }
+
     /// Opens a store to check it, and never creates one. If the SQLite file does not exist, returns
     /// `None`, or fails if the file could not be created.
     pub fn open_to_check(

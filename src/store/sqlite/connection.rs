@@ -1,5 +1,6 @@
 //! The connection to a store's file.
 
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -100,16 +101,58 @@ impl Sqlite {
         Ok(store)
     }
 
-    /// Like [`Sqlite::open`], but changes no permissions and creates no store. If there is no file,
-    /// returns `None`, or an error if no store could be created at this path.
+    /// Like [`Sqlite::open`], but creates no store, and leaves permissions and version of the file
+    /// as they are. If there is no file, returns `None`, or an error if no store could be created
+    /// at this path.
     pub(in crate::store) fn open_to_check(
         path: &Path,
         busy_timeout: Duration,
     ) -> Result<Option<Sqlite>, StoreError> {
         match open::store_file_exists(path)? {
-            true => Sqlite::open_with_retry(path, busy_timeout).map(Some),
+            true => Sqlite::open_unmigrated(path, busy_timeout).map(Some),
             false => open::check_store_can_be_created(path).map(|()| None),
         }
+    }
+
+    /// Opens a store that must exist, to read it. Permissions and version of the file stay as they
+    /// are.
+    pub(in crate::store) fn open_to_read(
+        path: &Path,
+        busy_timeout: Duration,
+    ) -> Result<Sqlite, StoreError> {
+        check_file_exists(path)?;
+        Sqlite::open_unmigrated(path, busy_timeout)
+    }
+
+    /// Like [`Sqlite::open_to_read`], but the file may be read-only.
+    pub(in crate::store) fn open_to_copy(
+        path: &Path,
+        busy_timeout: Duration,
+    ) -> Result<Sqlite, StoreError> {
+        check_file_exists(path)?;
+        let is_writable = OpenOptions::new().append(true).open(path).is_ok();
+        match is_writable {
+            true => Sqlite::open_unmigrated(path, busy_timeout),
+            false => Sqlite::open_copy_in_memory(path),
+        }
+    }
+
+    /// Opens an existing store. If it has an earlier version, opens a migrated copy in memory.
+    fn open_unmigrated(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
+        match open::is_of_older_version(path) {
+            true => Sqlite::open_copy_in_memory(path),
+            false => Sqlite::open_with_retry(path, busy_timeout),
+        }
+    }
+
+    fn open_copy_in_memory(path: &Path) -> Result<Sqlite, StoreError> {
+        Ok(Sqlite::from_connection(open::copy_into_memory(path)?, path))
+    }
+
+    fn from_connection(connection: Connection, path: &Path) -> Sqlite {
+        let (path, file_id, ids_beside_file) =
+            (path.to_owned(), file_identity(path), identities_beside(path));
+        Sqlite { connection, path, file_id, ids_beside_file, told_time: ToldTime::unknown() }
     }
 
     fn open_with_retry(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
@@ -134,20 +177,12 @@ impl Sqlite {
         // SQLite opens the files beside the store at the first read.
         let read = connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()));
         read.map_err(failed)?;
-        let (path, file_id, ids_beside_file) =
-            (path.to_owned(), file_identity(path), identities_beside(path));
-        Ok(Sqlite { connection, path, file_id, ids_beside_file, told_time: ToldTime::unknown() })
+        Ok(Sqlite::from_connection(connection, path))
     }
 
     /// Opens a store that must exist already.
     pub fn open_existing(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
-        if !open::store_file_exists(path)? {
-            return Err(StoreError::Unusable {
-                location: path.display().to_string(),
-                expected: "a store",
-                found: "no file".to_owned(),
-            });
-        }
+        check_file_exists(path)?;
         Sqlite::open(path, busy_timeout)
     }
 
@@ -205,6 +240,17 @@ impl Sqlite {
         // Two processes with different logs could both grant the last calls of an account.
         self.check_files_beside()?;
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
+    }
+}
+
+fn check_file_exists(path: &Path) -> Result<(), StoreError> {
+    match open::store_file_exists(path)? {
+        true => Ok(()),
+        false => Err(StoreError::Unusable {
+            location: path.display().to_string(),
+            expected: "a store",
+            found: "no file".to_owned(),
+        }),
     }
 }
 

@@ -5,7 +5,9 @@ use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, ffi};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -251,6 +253,46 @@ fn migrate_schema(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
+/// Returns true if a gateway would migrate this file to a later version. False if the version can't
+/// be read.
+pub(super) fn is_of_older_version(path: &Path) -> bool {
+    let version = connect_to_read(path)
+        .map_err(|source| open_error(path, source))
+        .and_then(|connection| read_checked_schema_version(&connection, path));
+    version.is_ok_and(|version| version < SCHEMA_VERSION)
+}
+
+/// Copies the store into memory, and migrates the copy if the store has an earlier version. The
+/// file stays as it is.
+pub(super) fn copy_into_memory(path: &Path) -> Result<Connection, StoreError> {
+    const PAGES_PER_STEP: i32 = 1_000;
+    let failed = |source| open_error(path, source);
+    let source = connect_to_read(path).map_err(failed)?;
+    read_checked_schema_version(&source, path)?;
+    let mut copy = Connection::open_in_memory().map_err(failed)?;
+    let backup = Backup::new(&source, &mut copy).map_err(failed)?;
+    backup.run_to_completion(PAGES_PER_STEP, Duration::ZERO, None).map_err(failed)?;
+    drop(backup);
+    migrate_schema(&mut copy).map_err(failed)?;
+    override_table::add_table(&copy).map_err(failed)?;
+    Ok(copy)
+}
+
+/// Connects to an existing file, which stays as it is. Without a log beside the file, SQLite writes
+/// nothing beside it either, so that the file may be on a read-only disk.
+fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        return Connection::open_with_flags(path, flags);
+    }
+    let escaped = path.display().to_string().replace('%', "%25").replace('?', "%3f");
+    let url = format!("file:{}?immutable=1", escaped.replace('#', "%23"));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(url, flags)
+}
+
 /// Returns true if the file is a backup that no gateway has used since. The last record of its
 /// audit says that it was filled, and nobody has told it the time. Does not change the file, and
 /// expects no log beside it.
@@ -261,11 +303,7 @@ pub fn is_unused_backup(path: &Path) -> bool {
 fn read_is_unused_backup(path: &Path) -> rusqlite::Result<bool> {
     const LAST_OPERATION: &str = "SELECT operation FROM audit ORDER BY id DESC LIMIT 1";
     const IS_TIME_KNOWN: &str = "SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'time')";
-    let escaped = path.display().to_string().replace('%', "%25").replace('?', "%3f");
-    // Without `immutable`, SQLite would write files beside this one.
-    let url = format!("file:{}?immutable=1", escaped.replace('#', "%23"));
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(url, flags)?;
+    let connection = connect_to_read(path)?;
     let application_id: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let operation: String = connection.query_row(LAST_OPERATION, [], |row| row.get(0))?;

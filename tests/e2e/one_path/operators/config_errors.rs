@@ -2,8 +2,9 @@
 //! ends with code 78, and changes nothing.
 
 use std::path::Path;
+use std::process::Command;
 
-use crate::harness::{Gateway, Setup};
+use crate::harness::{BINARY, Gateway, Setup, run_command};
 
 /// Runs `check` and `run`, which must print the same faults and exit with code 78. Returns the
 /// lines.
@@ -412,4 +413,33 @@ fn check_warns_of_settings_that_are_surely_not_meant() {
     assert!(!warnings(&setup).contains("warning: the route /"));
     setup.cli(&["keys", "create", "--account", "a", "--origin", "https://a.example"]).expect(0);
     assert!(warnings(&setup).contains("warning: the route /: the origins of keys"));
+}
+
+/// Pingora panics on such authorities when it creates a connector.
+#[test]
+fn authorities_that_nobody_can_read_are_a_fault_only_if_tls_needs_them() {
+    let setup = Setup::new();
+    setup.write_config();
+    let check = |setup: &Setup| {
+        let mut command = Command::new(BINARY);
+        let config = setup.path("riskgate.toml");
+        command.args(["check", "-c", config.to_str().unwrap()]).env_remove("SSL_CERT_DIR");
+        run_command(command.env("SSL_CERT_FILE", "/nonexistent/authorities.pem"))
+    };
+    check(&setup).expect(0);
+    let setup = setup.set("upstream.tls", "true").set_text("upstream.tls_name", "a.test");
+    setup.write_config();
+    let refused = check(&setup).expect(78).stderr;
+    let expected = "upstream.tls: expected authorities of the system that can be read, but found";
+    assert!(refused.contains(expected), "{refused}");
+    let pem = std::fs::read_to_string(setup.path("ca.pem")).unwrap_or_default();
+    let block = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    std::fs::write(setup.path("ca.pem"), pem + block).unwrap();
+    let setup = setup.set_text("upstream.tls_ca", "ca.pem");
+    setup.write_config();
+    let refused = check(&setup).expect(78).stderr;
+    assert!(
+        refused.contains("tls_ca: expected certificates of authorities in PEM form"),
+        "{refused}"
+    );
 }

@@ -1,5 +1,6 @@
 //! The SQLite store after kills, and in folders that riskgate can't write.
 
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,8 +8,8 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use crate::harness::{
-    BINARY, LoadGenerator, Setup, max_held_calls, run_command, unprivileged_command_prefix,
-    wait_until,
+    BINARY, LoadGenerator, Setup, TestDisk, max_held_calls, run_command,
+    unprivileged_command_prefix, wait_until,
 };
 use crate::one_path::quota::keys::sha256_hex;
 
@@ -163,4 +164,57 @@ fn a_gateway_whose_shared_memory_was_removed_grants_no_more_calls_and_says_so() 
         }
     }
     assert!(admitted <= limit, "{admitted}");
+}
+
+#[test]
+fn commands_that_only_read_leave_a_store_of_an_older_version_as_it_is() {
+    let setup = Setup::new();
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let file = setup.path("riskgate.db");
+    let store = Connection::open(&file).unwrap();
+    let statements = "DROP TABLE quota_event; DROP TABLE audit; DROP TABLE source_state; \
+                      DROP TABLE request; DROP TABLE daily_usage; PRAGMA user_version = 2";
+    store.execute_batch(statements).unwrap();
+    store.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    store.close().unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let state = || {
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        (std::fs::read(&file).unwrap(), mode, file.with_extension("db-wal").exists())
+    };
+    let before = state();
+    let copy = format!("sqlite:{}", setup.path("copy.db").display());
+    let from = format!("sqlite:{}", file.display());
+    for words in [
+        &["check"][..],
+        &["keys", "list"],
+        &["accounts", "list"],
+        &["usage", "--account", "acme"],
+        &["audit"],
+        &["table", "lookup", "first.test"],
+        &["store", "copy", &from, &copy],
+        &["store", "backup", "saved.db"],
+    ] {
+        setup.cli(words).expect(0);
+        assert!(state() == before, "{words:?} changed the store");
+    }
+    assert!(setup.cli(&["keys", "list"]).expect(0).stdout.contains("acme"));
+}
+
+#[test]
+fn a_backup_on_a_read_only_disk_is_restored() {
+    let source = Setup::new();
+    source.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    source.cli(&["store", "backup", "saved.db"]).expect(0);
+    let disk = TestDisk::file_backed("16m");
+    let prefix = disk.namespace_command_prefix();
+    let prefix: Vec<&str> = prefix.iter().map(String::as_str).collect();
+    let saved = disk.path().join("saved.db").display().to_string();
+    let written = source.path("saved.db").display().to_string();
+    let copy = [&prefix[1..], &["cp", &written, &saved]];
+    run_command(Command::new(prefix[0]).args(copy.concat())).expect(0);
+    disk.refuse_writes();
+    let setup = Setup::new().run_under(&prefix);
+    let restored = setup.cli(&["store", "restore", &saved]).expect(0);
+    assert!(restored.stderr.contains("restored 1 key, 1 account, "), "{}", restored.stderr);
 }
