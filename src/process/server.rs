@@ -77,7 +77,7 @@ pub fn run(
         build_gate_state_and_reloader(inputs, certificates.clone(), config_sources)?;
     install_panic_hook(&state);
     if let Some(upgrade_socket) = upgrade_socket {
-        take_over_sockets(&config, &mut prepared_start, upgrade_socket, &reloader)?;
+        take_over_sockets(&config, &mut prepared_start, upgrade_socket, &reloader, &upstreams)?;
     }
     log_startup(&config, &configured, &state);
 
@@ -181,6 +181,7 @@ fn take_over_sockets(
     prepared_start: &mut PreparedStart,
     upgrade_socket: SuccessorSocket,
     reloader: &Reloader,
+    upstreams: &Upstreams,
 ) -> Result<(), StartError> {
     let Some(runtime_dir) = &prepared_start.runtime_dir else { return Ok(()) };
     log::info!("ready to take over: waiting for the serving process to get SIGQUIT");
@@ -196,6 +197,7 @@ fn take_over_sockets(
     prepared_start.sockets = ListenSockets::bind(config, inherited.unwrap_or_default())?;
     prepared_start.predecessor = predecessor_stream;
     reloader.catch_up();
+    upstreams.catch_up();
     Ok(())
 }
 

@@ -22,7 +22,7 @@ mod turns;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pingora::connectors::TransportConnector;
@@ -70,6 +70,10 @@ const MIN_UPLOADS: usize = 8;
 /// bookkeeping.
 const RECV_BUFFER_BYTES: usize = 32 * 1024;
 
+/// How long a successor waits at most for the addresses of the servers when it takes over. The
+/// process that it replaces serves meanwhile.
+const MAX_CATCH_UP_TIME: Duration = Duration::from_secs(1);
+
 /// The permit for one of the concurrent exchanges. Until it is dropped, the exchange counts against
 /// a limit of all clients and a limit of its client.
 pub struct ExchangePermit {
@@ -80,6 +84,8 @@ pub struct ExchangePermit {
 /// The upstream servers and their health.
 pub struct Upstreams {
     servers: ServerSet,
+    /// Whether the names are to be resolved as soon as this process watches the servers.
+    is_resolution_due: AtomicBool,
     options: UpstreamOptions,
     /// Opens the TLS connections of the fast path; `None` without TLS to the servers.
     tls_connector: Option<TransportConnector>,
@@ -110,6 +116,7 @@ impl Upstreams {
         let exempt = &options.exempt_networks;
         Ok(Upstreams {
             servers,
+            is_resolution_due: AtomicBool::new(false),
             exchange_permits: Arc::new(Semaphore::new(options.max_in_flight)),
             exchanges_per_client: Arc::new(PerClientLimit::new(per_address, exempt.clone())),
             upload_permits: Arc::new(Semaphore::new(max_uploads(
@@ -132,6 +139,20 @@ impl Upstreams {
             options,
             retry_group_counter: AtomicU64::new(0),
         })
+    }
+
+    /// Resolves the names of the servers again: a successor may have waited long for the process
+    /// that it replaces. Waits at most [`MAX_CATCH_UP_TIME`]. If that is too short,
+    /// [`Upstreams::watch_servers`] begins with the names.
+    pub fn catch_up(&self) {
+        let caught_up = self.servers.block_on_resolve(Some(MAX_CATCH_UP_TIME));
+        if !matches!(caught_up, Ok(true)) {
+            log::warn!(
+                "upstream.servers: expected their addresses within {MAX_CATCH_UP_TIME:?}, but \
+                 found none: serving with earlier ones until the DNS answers"
+            );
+            self.is_resolution_due.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Lists what is wrong with the names of the servers, one line for each problem.
@@ -313,15 +334,18 @@ impl Upstreams {
         });
     }
 
-    /// Resolves the names of the servers once per `resolve_interval` until the shutdown. Returns at
-    /// once if the config has only addresses.
+    /// Resolves the names of the servers once per `resolve_interval` until the shutdown, the first
+    /// time at once if [`Upstreams::catch_up`] could not. Returns at once if the config has only
+    /// addresses.
     async fn keep_resolving(&self, mut shutdown: ShutdownWatch) {
         if self.options.servers.iter().all(|name| matches!(name, ServerName::Address(_))) {
             return;
         }
         loop {
+            let is_due = self.is_resolution_due.swap(false, Ordering::Relaxed);
+            let pause = if is_due { Duration::ZERO } else { self.options.resolve_interval };
             tokio::select! {
-                () = tokio::time::sleep(self.options.resolve_interval) => {}
+                () = tokio::time::sleep(pause) => {}
                 _ = shutdown.changed() => return,
             }
             if let Some(servers) = self.servers.resolve().await {

@@ -40,17 +40,31 @@ impl ServerSet {
             resolver: Mutex::new(resolver),
             problems: SnapshotCell::new(Vec::new()),
         };
+        servers.block_on_resolve(None)?;
+        Ok(servers)
+    }
+
+    /// Resolves the names, at most for `max_wait` if there is such a limit. Returns false if the
+    /// time was too short: the servers are then the same as before.
+    ///
+    /// # Errors
+    /// If the runtime that resolves the names can't start.
+    pub fn block_on_resolve(&self, max_wait: Option<Duration>) -> std::io::Result<bool> {
         // The caller may be in a runtime of Tokio, where another runtime can't block. So a thread
         // of its own resolves the names.
         std::thread::scope(|scope| {
             let resolving = scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                runtime.block_on(servers.resolve());
-                Ok(())
+                Ok(runtime.block_on(async {
+                    let Some(max_wait) = max_wait else {
+                        self.resolve().await;
+                        return true;
+                    };
+                    tokio::time::timeout(max_wait, self.resolve()).await.is_ok()
+                }))
             });
             resolving.join().unwrap_or_else(|_| Err(std::io::Error::other("a panic")))
-        })?;
-        Ok(servers)
+        })
     }
 
     /// Resolves the names. Returns the servers if they have changed.

@@ -129,6 +129,8 @@ pub struct DelayingDnsProxy {
     failing_type: Arc<AtomicU16>,
     /// The type of records of which the proxy says that there are none; 0 if it says so of none.
     absent_type: Arc<AtomicU16>,
+    /// How long each answer is delayed, in milliseconds.
+    delay_ms: Arc<AtomicU64>,
     is_done: Arc<AtomicBool>,
 }
 
@@ -142,10 +144,12 @@ impl DelayingDnsProxy {
             query_count: Arc::default(),
             failing_type: Arc::default(),
             absent_type: Arc::default(),
+            delay_ms: Arc::default(),
             is_done: Arc::default(),
         };
         let failing_type = Arc::clone(&slow.failing_type);
         let absent_type = Arc::clone(&slow.absent_type);
+        let delay_ms = Arc::clone(&slow.delay_ms);
         let (asked, is_done) = (Arc::clone(&slow.query_count), Arc::clone(&slow.is_done));
         std::thread::spawn(move || {
             let mut question = [0; 4_096];
@@ -167,6 +171,7 @@ impl DelayingDnsProxy {
                 }
                 let Some(server) = server else { continue };
                 let (question, socket) = (question[..length].to_vec(), socket.try_clone().unwrap());
+                let delay = Duration::from_millis(delay_ms.load(Ordering::Relaxed));
                 std::thread::spawn(move || {
                     std::thread::sleep(delay);
                     let inner = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -179,7 +184,13 @@ impl DelayingDnsProxy {
                 });
             }
         });
+        slow.delay_answers(delay);
         slow
+    }
+
+    /// From now on, the answers to new queries are delayed so long.
+    pub fn delay_answers(&self, delay: Duration) {
+        self.delay_ms.store(delay.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// From now on, queries for records of this type fail; 0 stands for no type.

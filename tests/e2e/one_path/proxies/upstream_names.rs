@@ -169,6 +169,39 @@ fn the_hosts_file_of_the_system_counts() {
     gateway.get(PATH, &key).expect(200);
 }
 
+#[test]
+fn a_successor_serves_with_the_servers_that_the_dns_has_when_it_takes_over() {
+    let servers: [MockUpstream; 2] = std::array::from_fn(|_| MockUpstream::start());
+    let record = |at: usize| service_record(0, 0, servers[at].address.port());
+    let mut dns = DnsServer::start(&record(0));
+    let proxy = DelayingDnsProxy::start(Some(dns.address), Duration::ZERO);
+    let mut gateway = Setup::new()
+        .set("plans.free", "\"unlimited\"")
+        .set("upstream.servers", "[\"_check._tcp.com\"]")
+        .set("upstream.resolvers", &format!("[\"{}\"]", proxy.address))
+        .set_text("upstream.resolve_interval", "1h")
+        .start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut take_over = |at: usize, delay: Duration| {
+        let successor = gateway.spawn_successor();
+        successor.wait_until_ready();
+        dns.replace_records(&record(at));
+        proxy.delay_answers(delay);
+        gateway.send_signal("QUIT");
+        gateway.replace_process(successor);
+        let status = gateway.get(PATH, &key).status;
+        (status, servers.each_ref().map(MockUpstream::request_count))
+    };
+    assert_eq!(take_over(1, Duration::ZERO), (200, [0, 1]));
+    // A slow DNS does not delay the take-over for long: its answer counts once it is there. The
+    // addresses take two queries, one after the other.
+    assert_eq!(take_over(0, Duration::from_millis(800)), (200, [0, 2]));
+    wait_until("the first server gets requests", || {
+        gateway.get(PATH, &key).expect(200);
+        servers[0].request_count() > 0
+    });
+}
+
 /// The types of the records with an IPv4 and an IPv6 address.
 const A: u16 = 1;
 const AAAA: u16 = 28;
