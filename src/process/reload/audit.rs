@@ -265,10 +265,12 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, changes: &Receiver<SourceChange>) {
-        while !self.gate_state.serving.wait_until_serving(AUDIT_INTERVAL) {
+        let mut is_serving = false;
+        while !is_serving {
+            is_serving = self.gate_state.serving.wait_until_serving(AUDIT_INTERVAL);
             loop {
                 match changes.try_recv() {
-                    Ok(change) => self.add_waiting(change),
+                    Ok(change) => self.replace_waiting(change),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return,
                 }
@@ -286,6 +288,14 @@ impl Worker {
             let problem = self.record_and_append().err();
             self.status_reporter.record_part("audit", problem.as_deref(), false);
         }
+    }
+
+    /// Adds a state in place of an earlier one of the same source. Before this process serves,
+    /// another process records the changes, and the earlier states are none of this one.
+    fn replace_waiting(&mut self, change: SourceChange) {
+        self.waiting.retain(|earlier| earlier.state.subject != change.state.subject);
+        self.last_seen.insert(change.state.subject.clone(), change.state.clone());
+        self.waiting.push_back(change);
     }
 
     /// Adds a state to those that wait, unless the last state of the same source was equal. If a

@@ -76,6 +76,37 @@ fn every_change_of_a_declared_key_is_recorded() {
 }
 
 #[test]
+fn a_take_over_records_no_change_that_the_serving_process_recorded() {
+    let mut gateway = Setup::new().set("plans.free", "10").start();
+    let list = gateway.path("lists/disposable.txt");
+    let edit_list = |from: &str, to: &str| {
+        let text = std::fs::read_to_string(&list).unwrap();
+        std::fs::write(&list, text.replacen(from, to, 1)).unwrap();
+    };
+    let successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    gateway.edit_config(|text| text.replace("free = 10", "free = 20"));
+    next_record(&gateway, "config.change", 0);
+    edit_list("=exact.test", "=other.test");
+    next_record(&gateway, "table.change", 0);
+    // By then, the successor has read the list too.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    gateway.send_signal("QUIT");
+    gateway.replace_process(successor);
+    gateway.edit_config(|text| text.replace("free = 20", "free = 30"));
+    let record = next_record(&gateway, "config.change", 1);
+    assert_eq!(record["after"], json!({ "plans.free": "30" }), "{record}");
+    edit_list("=other.test", "=third.test");
+    let record = next_record(&gateway, "table.change", 1);
+    // A false record would say that the first edit was undone, before this one.
+    let of_last_edit = crate::harness::wait_for("the list is read", || {
+        let records = read_records(&gateway);
+        (count(&gateway, "table.change") >= 2).then(|| records.last().unwrap().clone())
+    });
+    assert_eq!(record, of_last_edit);
+}
+
+#[test]
 fn every_change_of_the_lists_is_recorded() {
     let gateway = Setup::new().start();
     std::thread::sleep(std::time::Duration::from_millis(700));
