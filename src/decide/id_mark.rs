@@ -3,7 +3,8 @@
 //! The marks of two nodes are equal if and only if both make the same inbox ids. The store has the
 //! mark of the node that wrote last, after a start or a reload. A node whose mark is the one in the
 //! store confirms it again and again. If nobody confirms a mark, the nodes that made its ids are
-//! gone, and a node with other ids puts its own mark in place of it.
+//! gone, and a node with other ids puts its own mark in place of it. Time in which the store may
+//! have been down does not count, because nobody could confirm a mark.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,25 @@ const CONFIRM_INTERVAL: Duration = Duration::from_secs(15);
 /// If nobody has confirmed a mark for this long, no node has it any more.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 
+/// If a node looks at the store less often, the store may have been down meanwhile.
+const MAX_LOOK_GAP: Duration = Duration::from_secs(15);
+
 /// Keeps the mark of this node in the store.
 #[derive(Default)]
 pub(super) struct IdMarkKeeper {
     /// The mark of this node that it has written to the store, or found there.
     own: Option<String>,
-    /// What the store had at the last look, and since when.
-    seen: Option<(StoredIdMark, Instant)>,
+    /// What the last look found; `None` if the store failed then.
+    seen: Option<SeenMark>,
+}
+
+/// What a node found in the store.
+struct SeenMark {
+    stored: StoredIdMark,
+    /// The first of the looks that found this, without an outage since then.
+    since: Instant,
+    /// The last of these looks.
+    looked_at: Instant,
 }
 
 /// What a node does after it has read the mark of the store.
@@ -52,6 +65,19 @@ impl IdMarkKeeper {
         mark: &str,
         now: Instant,
     ) -> Result<Option<String>, StoreError> {
+        let compared = self.try_compare_and_write(store, mark, now);
+        if compared.is_err() {
+            self.seen = None;
+        }
+        compared
+    }
+
+    fn try_compare_and_write(
+        &mut self,
+        store: &mut Store,
+        mark: &str,
+        now: Instant,
+    ) -> Result<Option<String>, StoreError> {
         let step = self.find_step(store.read_inbox_id_mark()?, mark, now);
         let MarkStep::Write { replaces_other } = step else {
             let problem = "another node makes other inbox ids: expected the same inbox.secret_file \
@@ -68,7 +94,8 @@ impl IdMarkKeeper {
         let confirmation = Some(format!("{:016x}", getrandom::u64().unwrap_or_default()));
         let written = StoredIdMark { mark: mark.to_owned(), confirmation };
         store.write_inbox_id_mark(&written)?;
-        (self.own, self.seen) = (Some(mark.to_owned()), Some((written, now)));
+        self.own = Some(mark.to_owned());
+        self.seen = Some(SeenMark { stored: written, since: now, looked_at: now });
         Ok(None)
     }
 
@@ -76,10 +103,15 @@ impl IdMarkKeeper {
         let Some(stored) = stored else { return MarkStep::Write { replaces_other: false } };
         let is_own = stored.mark == mark;
         let since = match &self.seen {
-            Some((seen, since)) if *seen == stored => *since,
+            Some(seen)
+                if seen.stored == stored
+                    && now.saturating_duration_since(seen.looked_at) <= MAX_LOOK_GAP =>
+            {
+                seen.since
+            }
             _ => now,
         };
-        self.seen = Some((stored, since));
+        self.seen = Some(SeenMark { stored, since, looked_at: now });
         let unconfirmed_for = now.saturating_duration_since(since);
         if is_own {
             self.own = Some(mark.to_owned());
@@ -119,8 +151,25 @@ mod tests {
             assert_eq!(step(confirmed, seconds), MarkStep::Differs, "{seconds}");
         }
         // It ended after 190 s.
-        assert_eq!(step(stored("other", 9), 239), MarkStep::Differs);
+        for seconds in (190..240).step_by(10).chain([239]) {
+            assert_eq!(step(stored("other", 9), seconds), MarkStep::Differs, "{seconds}");
+        }
         assert_eq!(step(stored("other", 9), 240), MarkStep::Write { replaces_other: true });
+    }
+
+    #[test]
+    fn an_outage_of_the_store_does_not_count_as_time_without_a_confirmation() {
+        let (mut keeper, start) = (IdMarkKeeper::default(), Instant::now());
+        let mut step = |stored: Option<StoredIdMark>, seconds: u64| {
+            keeper.find_step(stored, "own", start + Duration::from_secs(seconds))
+        };
+        assert_eq!(step(stored("own", 1), 0), MarkStep::Keep);
+        assert_eq!(step(stored("other", 1), 1), MarkStep::Differs);
+        // Nobody reached the store meanwhile.
+        for seconds in (100..160).step_by(15) {
+            assert_eq!(step(stored("other", 1), seconds), MarkStep::Differs, "{seconds}");
+        }
+        assert_eq!(step(stored("other", 1), 160), MarkStep::Write { replaces_other: true });
     }
 
     #[test]
@@ -141,7 +190,9 @@ mod tests {
         assert_eq!(compare(&mut living, "living", 2), (true, "gone".to_owned()));
         assert_eq!(compare(&mut gone, "gone", 16), (false, "gone".to_owned()));
         assert_eq!(compare(&mut living, "living", 17), (true, "gone".to_owned()));
-        assert_eq!(compare(&mut living, "living", 76), (true, "gone".to_owned()));
+        for seconds in [31, 46, 61, 76] {
+            assert_eq!(compare(&mut living, "living", seconds), (true, "gone".to_owned()));
+        }
         assert_eq!(compare(&mut living, "living", 77), (false, "living".to_owned()));
     }
 
