@@ -22,8 +22,6 @@ const SECONDS_BETWEEN_THRESHOLDS: usize = 1;
 #[derive(Default)]
 pub struct ThresholdDetector {
     recorded: HashMap<String, RecordedThreshold>,
-    /// The thresholds of the last observation.
-    thresholds: Option<Thresholds>,
     refused: HashMap<String, RefusedAccount>,
 }
 
@@ -63,11 +61,6 @@ impl ThresholdDetector {
         plan: impl FnOnce() -> Option<&'p str>,
         found: &mut Vec<ReachedThreshold>,
     ) {
-        if self.thresholds.as_ref() != Some(thresholds) {
-            // A new threshold may be below one that is recorded.
-            self.forget_recorded();
-            self.thresholds = Some(thresholds.clone());
-        }
         let is_refused = self.observe_refusal(usage);
         let AccountUsage { account, spent, limit, .. } = *usage;
         let recorded = self.recorded.get(account);
@@ -209,21 +202,6 @@ mod tests {
             &mut found,
         );
         assert_eq!(found.len(), 1, "another month");
-    }
-
-    #[test]
-    fn a_new_threshold_below_a_recorded_one_is_found() {
-        let mut detector = ThresholdDetector::default();
-        assert_eq!(observe(&mut detector, usage(85, 100, false)), [80]);
-        let lower = Thresholds::new(&[50, 80]).unwrap();
-        let mut find = || {
-            let (mut found, usage) = (Vec::new(), usage(85, 100, false));
-            detector.observe(november(), &usage, &lower, || Some("free"), &mut found);
-            found.iter().for_each(|reached| detector.mark_recorded(reached));
-            found.iter().map(|reached| reached.threshold_percent).collect::<Vec<u16>>()
-        };
-        assert_eq!(find(), [50, 80], "the store ignores the event that it has");
-        assert!(find().is_empty());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The thread that finds reached thresholds and records them in the store.
 //!
 //! Once a second, the thread looks at the leases in memory. After a start, soon after another month
-//! has begun, and every ten minutes, the thread reads the usage of the month from the store,
-//! because a killed process may have reached thresholds that no living node knows of. At the same
+//! has begun, if the thresholds change, and every ten minutes, the thread reads the usage of the
+//! month from the store, because a killed process may have reached thresholds that no living node
+//! knows of, and a new threshold may be below what accounts have used. At the same
 //! time, the thread forgets which events it has recorded, because the store may have lost some
 //! events.
 
@@ -46,6 +47,8 @@ pub(super) struct DetectionThread {
     store: Option<Store>,
     detector: ThresholdDetector,
     month: Month,
+    /// The thresholds of the last look.
+    thresholds: Option<Thresholds>,
     next_usage_read_at: Instant,
     /// The thread records nothing before this time, because the store had too many pending events.
     paused_until: Instant,
@@ -61,6 +64,7 @@ impl DetectionThread {
             store: None,
             detector: ThresholdDetector::default(),
             month: Month::FIRST,
+            thresholds: None,
             next_usage_read_at: now,
             paused_until: now,
             last_problem: None,
@@ -100,6 +104,10 @@ impl DetectionThread {
             self.month = month;
             self.detector.forget_recorded();
             self.detector.forget_refused();
+        }
+        if self.thresholds.as_ref() != Some(thresholds) {
+            self.thresholds = Some(thresholds.clone());
+            self.next_usage_read_at = Instant::now();
         }
         if Instant::now() < self.paused_until {
             return self.last_problem.clone().map_or(Ok(()), Err);

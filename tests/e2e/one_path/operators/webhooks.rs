@@ -249,6 +249,19 @@ fn an_event_survives_kills_while_the_receiver_is_down() {
 }
 
 #[test]
+fn a_lower_threshold_is_told_of_an_account_without_calls_since_the_start() {
+    let receiver = Receiver::start();
+    let gateway = setup(&receiver).set("webhook.thresholds", "[80]").start();
+    let key = gateway.create_active_key("acme", &[]);
+    spend_calls(&gateway, &key, 6);
+    let gateway = gateway.restart();
+    // By then, the gateway has read the usage from the store.
+    std::thread::sleep(QUIET_TIME);
+    gateway.edit_config(|text| text.replace("[80]", "[50, 80]"));
+    wait_until_accepted(&receiver, &["acme 50 of 10"]);
+}
+
+#[test]
 fn a_threshold_that_a_killed_process_left_untold_is_told_after_the_start() {
     let receiver = Receiver::start();
     // The first process has no receiver, as one that is killed before it could record the event.
