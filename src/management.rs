@@ -35,8 +35,9 @@ pub use keys::{
     import_keys, prepare_key, read_declared_keys, revoke_key,
 };
 pub use overrides::{
-    ListedOverride, OverrideChange, OverrideOrigin, OverrideRequest, check_override_may_exist,
-    clear_override, list_overrides, read_override_file_state, set_override,
+    ListedOverride, NameSearch, OverrideChange, OverrideOrigin, OverrideRequest,
+    check_override_may_exist, clear_override, list_overrides, read_override_file_state,
+    set_override,
 };
 pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;

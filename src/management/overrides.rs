@@ -9,7 +9,7 @@ use super::override_file::OverrideFile;
 use super::present_time::read_machine_time;
 use super::stored_overrides::{KnownOverrides, default_overrides_path, take_over_default_file};
 use crate::config::guess_text;
-use crate::model::domain::{DnsName, Domain, name_to_unicode};
+use crate::model::domain::{DnsName, Domain, map_name_part, name_to_unicode};
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::{Reason, Rule, Score};
 use crate::store::{
@@ -260,14 +260,31 @@ pub enum OverrideOrigin {
     File(String),
 }
 
-impl ListedOverride {
-    /// Returns true if the domain contains this text in lower case, in its canonical form or in
-    /// Unicode.
-    pub fn has_in_name(&self, text: &str) -> bool {
-        let domain = &self.row.domain;
-        domain.contains(text) || name_to_unicode(domain).is_some_and(|name| name.contains(text))
+/// A text that a search looks for in names.
+pub struct NameSearch {
+    canonical: String,
+    /// The text as names in Unicode have it; `None` if they can't contain it.
+    unicode: Option<String>,
+}
+
+impl NameSearch {
+    /// Searches for this text, in upper or lower case, in Unicode or as part of an A-label.
+    pub fn new(text: &str) -> NameSearch {
+        NameSearch { canonical: text.to_ascii_lowercase(), unicode: map_name_part(text) }
     }
 
+    /// Returns true if the domain contains the text, in its canonical form or in Unicode.
+    pub fn finds(&self, found: &ListedOverride) -> bool {
+        let domain = &found.row.domain;
+        domain.contains(&self.canonical)
+            || self
+                .unicode
+                .as_ref()
+                .is_some_and(|text| name_to_unicode(domain).is_some_and(|name| name.contains(text)))
+    }
+}
+
+impl ListedOverride {
     /// Renders the override for the admin API.
     pub fn to_json(&self) -> Value {
         let row = &self.row;

@@ -12,6 +12,8 @@ use smol_str::SmolStr;
 
 /// Longest domain name in bytes, without a trailing dot (RFC 1035 section 2.3.4).
 pub const MAX_NAME_LEN: usize = 253;
+/// Bounds the cost of the mapping of UTS-46: no name that people use is longer, even in Unicode.
+const MAX_MAPPED_LEN: usize = 4 * (MAX_NAME_LEN + 1);
 /// Longest label in bytes (RFC 1035 section 2.3.4).
 pub const MAX_LABEL_LEN: usize = 63;
 
@@ -115,6 +117,17 @@ pub fn name_to_unicode(name: &str) -> Option<String> {
         let (ascii, hyphens) = (AsciiDenyList::STD3, Hyphens::CheckFirstLast);
         Uts46::new().to_unicode(name.as_bytes(), ascii, hyphens).0.into_owned()
     })
+}
+
+/// Maps a part of a name as the mapping of whole names does (UTS-46, non-transitional), so that the
+/// name in Unicode contains the result. `None` if no name contains the part.
+pub fn map_name_part(part: &str) -> Option<String> {
+    if part.len() > MAX_MAPPED_LEN {
+        return None;
+    }
+    let (ascii, hyphens) = (AsciiDenyList::EMPTY, Hyphens::Allow);
+    let (mapped, validity) = Uts46::new().to_unicode(part.as_bytes(), ascii, hyphens);
+    validity.ok().map(|()| mapped.into_owned())
 }
 
 impl DnsName {
@@ -222,8 +235,7 @@ fn canonicalize(text: &str) -> Result<Cow<'_, str>, DomainError> {
     if text.chars().any(forbidden) {
         return Err(DomainError::ForbiddenCharacter);
     }
-    // Bounds the cost of the mapping: no name that people use is longer, even in Unicode.
-    if text.len() > 4 * (MAX_NAME_LEN + 1) {
+    if text.len() > MAX_MAPPED_LEN {
         return Err(DomainError::NameLength);
     }
     let mapped = Uts46::new()
@@ -237,8 +249,7 @@ fn canonicalize(text: &str) -> Result<Cow<'_, str>, DomainError> {
 /// Maps a host name to A-labels, as browsers send it (UTS-46, non-transitional). The host need not
 /// be a [`Domain`]. `None` if the mapping fails or the host is too long.
 pub fn host_to_ascii(host: &str) -> Option<String> {
-    // Bounds the cost of the mapping: no name that people use is longer, even in Unicode.
-    if host.len() > 4 * (MAX_NAME_LEN + 1) {
+    if host.len() > MAX_MAPPED_LEN {
         return None;
     }
     let ascii = Uts46::new().to_ascii(

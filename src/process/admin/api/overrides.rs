@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::request::{ApiError, ApiRequest, json_response, list_response};
 use super::{AdminApi, ChangePermit};
 use crate::management::{
-    ListedOverride, OverrideRequest, clear_override, list_overrides, set_override,
+    ListedOverride, NameSearch, OverrideRequest, clear_override, list_overrides, set_override,
 };
 use crate::table::OverrideAction;
 
@@ -43,10 +43,10 @@ impl AdminApi {
     ) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["search", "limit", "cursor"])?;
         let page = request.parse_page()?;
-        let search = request.nonempty_parameter("search").map(str::to_lowercase);
+        let search = request.nonempty_parameter("search").map(NameSearch::new);
         let config = self.config();
         let mut rows = self.read_from_store(|store| list_overrides(store, &config.table))?;
-        rows.retain(|it| search.as_ref().is_none_or(|text| it.has_in_name(text)));
+        rows.retain(|it| search.as_ref().is_none_or(|search| search.finds(it)));
         let (shown, next_cursor) = page.select_from(&rows)?;
         let items = shown.iter().map(ListedOverride::to_json).collect();
         Ok(list_response(items, next_cursor, Some(rows.len())))
