@@ -78,8 +78,9 @@ impl Mount {
     /// is faulty, the last good state stays. Settings that `riskgate run` can't reload take effect
     /// at the next start.
     ///
-    /// Until the service runs, riskgate counts calls, but writes no sign-ups to the store, sends no
-    /// webhooks, fetches no feeds and queries no DNS.
+    /// Until the service runs, riskgate counts calls, but writes no sign-ups, shared rates, audit
+    /// records or times to the store, sends no webhooks, fetches no feeds and learns nothing from
+    /// the DNS.
     pub fn into_reload_service(self) -> impl ServiceWithDependents + 'static {
         GenBackgroundService::new("riskgate".to_owned(), Arc::new(self.reloader))
     }
