@@ -225,13 +225,13 @@ impl Config {
     /// Like [`Config::read`], but gives faulty settings their defaults, so that the caller can also
     /// check the files that the config names. Returns no config if the file can't be read as TOML.
     pub fn read_collecting_faults(sources: &ConfigSources) -> (Option<Config>, Vec<ConfigFault>) {
-        let ConfigReading { config, faults, .. } = Config::read_with_files(sources);
+        let ConfigReading { config, faults, .. } = Config::read_and_list_files(sources);
         (config, faults)
     }
 
     /// Like [`Config::read_collecting_faults`], but also returns which files were read, so that the
     /// caller can read the config again when one of them changes.
-    pub fn read_with_files(sources: &ConfigSources) -> ConfigReading {
+    pub fn read_and_list_files(sources: &ConfigSources) -> ConfigReading {
         let mut settings = Settings::default();
         let config = match settings.read_sources(sources) {
             Ok(()) => {
@@ -272,7 +272,7 @@ impl Config {
     /// Returns the fault if the file can't be read as TOML.
     pub fn read_settings_of_file(file: &Path) -> Result<EffectiveSettings, Vec<ConfigFault>> {
         let mut settings = Settings::default();
-        settings.read_file(file)?;
+        settings.read_config_file(file)?;
         Config::from_settings(Some(file.to_owned()), &mut settings);
         Ok(EffectiveSettings::from_settings(&settings))
     }

@@ -19,10 +19,10 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 impl Settings {
     /// Reads the raw settings of all sources; each overrides those before it. Fails as
-    /// [`Settings::read_file`] does.
+    /// [`Settings::read_config_file`] does.
     pub fn read_sources(&mut self, sources: &ConfigSources) -> Result<(), Vec<ConfigFault>> {
         if let Some(file) = sources.file_path() {
-            self.read_file(&file)?;
+            self.read_config_file(&file)?;
         }
         self.read_environment(std::env::vars_os());
         for (key, value) in &sources.flags {
@@ -33,7 +33,7 @@ impl Settings {
 
     /// Stores the raw settings of a file. Returns an error if the file can't be read, is empty or
     /// is not TOML. All other faults are found later, when the settings are parsed one by one.
-    pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<ConfigFault>> {
+    pub fn read_config_file(&mut self, path: &Path) -> Result<(), Vec<ConfigFault>> {
         let name = path.display().to_string();
         self.files.push(path.to_owned());
         let text = read_regular_text(path, MAX_CONFIG_BYTES).map_err(|found| {

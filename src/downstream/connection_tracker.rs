@@ -91,8 +91,8 @@ impl ConnectionTracker {
         self.is_draining.load(Ordering::SeqCst)
     }
 
-    /// Returns for how long after its last response a drain keeps an idle connection. The client
-    /// may be sending one more request.
+    /// Returns for how long a drain keeps an idle connection after the connection's last response.
+    /// The client may be sending one more request.
     pub fn drain_keepalive(&self) -> Duration {
         Duration::from_millis(self.drain_keepalive_ms.load(Ordering::SeqCst))
     }

@@ -93,7 +93,7 @@ pub fn set_override(
     file.check_does_not_decide(&name, now)?;
     take_over_unless_faulty(store, inputs, author, &file)?;
     // If the store has lost overrides, an operator repairs it by setting an override.
-    let known = KnownOverrides::read_remaining(store, inputs)?;
+    let known = KnownOverrides::read_despite_loss(store, inputs)?;
     let mut inputs_now = known.add_to_copy_of(inputs);
     if file.is_faulty() {
         inputs_now.overrides_path = None;
@@ -175,8 +175,11 @@ fn check_new_override(new: &NewOverride<'_>, now: i64) -> Result<(), ManagementF
 /// store. `is_store_missing` says that the store does not exist yet; the command would create it.
 ///
 /// # Errors
-/// Returns a fault if the name is faulty, or if the operator's file has a row of it. If the store
-/// is missing, also returns a fault if the default file is faulty or has no row of the name.
+/// Returns a fault in these cases:
+/// - The name is faulty.
+/// - The file of `table.overrides` has a row of the name: the operator must remove this row.
+/// - The store is missing, and the default file, which the store would take over, is faulty or has
+///   no row of the name.
 pub fn check_override_may_exist(
     inputs: &TableInputs,
     domain: &str,

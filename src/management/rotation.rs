@@ -150,7 +150,8 @@ impl PreparedRotation {
     }
 }
 
-/// Returns when the key would end if it had never been rotated, in Unix seconds; `None` if never.
+/// Returns when the key would end if it had not been rotated, in Unix seconds. `None` if it would
+/// not end.
 /// Each record of a rotation in the audit has the end that the key had before.
 fn find_end_before_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>, StoreError> {
     const RECORDS_PER_PAGE: usize = 1_000;

@@ -78,7 +78,7 @@ impl KnownOverrides {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn read_remaining(
+    pub fn read_despite_loss(
         store: &mut Store,
         inputs: &TableInputs,
     ) -> Result<KnownOverrides, StoreError> {

@@ -38,13 +38,13 @@ pub enum ChunkSyntax {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkDecoder {
     syntax: ChunkSyntax,
-    next: Element,
+    next: NextElement,
     dropped_bytes: usize,
 }
 
 /// The element to which the next byte belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Element {
+enum NextElement {
     /// A line with a chunk's size.
     Size,
     /// Data, of which this many bytes are still to come.
@@ -60,12 +60,12 @@ enum Element {
 impl ChunkDecoder {
     /// Creates a decoder at the start of a body.
     pub fn new(syntax: ChunkSyntax) -> ChunkDecoder {
-        ChunkDecoder { syntax, next: Element::Size, dropped_bytes: 0 }
+        ChunkDecoder { syntax, next: NextElement::Size, dropped_bytes: 0 }
     }
 
     /// Returns true if the body is complete.
     pub fn is_complete(&self) -> bool {
-        self.next == Element::End
+        self.next == NextElement::End
     }
 
     /// Removes the body from the front of `arrived`, as far as it has arrived, and passes its data
@@ -77,17 +77,17 @@ impl ChunkDecoder {
     ) -> Result<(), MalformedChunks> {
         while !arrived.is_empty() {
             self.next = match self.next {
-                Element::End => return Ok(()),
-                Element::Data(left) => {
+                NextElement::End => return Ok(()),
+                NextElement::Data(left) => {
                     let length = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                     sink(&arrived[..length]);
                     arrived.advance(length);
                     match left - length as u64 {
-                        0 => Element::DataEnd,
-                        left => Element::Data(left),
+                        0 => NextElement::DataEnd,
+                        left => NextElement::Data(left),
                     }
                 }
-                Element::Size | Element::DataEnd | Element::Trailers => {
+                NextElement::Size | NextElement::DataEnd | NextElement::Trailers => {
                     let Some(line) = first_line(arrived)? else { return Ok(()) };
                     let (next, dropped) = self.element_after_line(line)?;
                     self.dropped_bytes += dropped;
@@ -104,16 +104,18 @@ impl ChunkDecoder {
     }
 
     /// Returns the element that follows a line, and how many bytes of the line are dropped.
-    fn element_after_line(&self, line: &[u8]) -> Result<(Element, usize), MalformedChunks> {
+    fn element_after_line(&self, line: &[u8]) -> Result<(NextElement, usize), MalformedChunks> {
         match self.next {
-            Element::Size => {
+            NextElement::Size => {
                 let (size, extensions) = self.parse_size_line(line)?;
-                let next = if size == 0 { Element::Trailers } else { Element::Data(size) };
+                let next = if size == 0 { NextElement::Trailers } else { NextElement::Data(size) };
                 Ok((next, extensions))
             }
-            Element::DataEnd if line.is_empty() => Ok((Element::Size, 0)),
-            Element::Trailers if line.is_empty() => Ok((Element::End, 0)),
-            Element::Trailers if self.is_trailer_valid(line) => Ok((Element::Trailers, line.len())),
+            NextElement::DataEnd if line.is_empty() => Ok((NextElement::Size, 0)),
+            NextElement::Trailers if line.is_empty() => Ok((NextElement::End, 0)),
+            NextElement::Trailers if self.is_trailer_valid(line) => {
+                Ok((NextElement::Trailers, line.len()))
+            }
             _ => Err(MalformedChunks),
         }
     }

@@ -120,14 +120,15 @@ pub fn name_to_unicode(name: &str) -> Option<String> {
 }
 
 /// Maps a part of a name as the mapping of whole names does (UTS-46, non-transitional), so that the
-/// name in Unicode contains the result. `None` if no name contains the part.
+/// name in Unicode contains the result. A part that is no name of its own, for example because it
+/// begins with a combining mark, is returned in lower case. `None` for a part that is too long.
 pub fn map_name_part(part: &str) -> Option<String> {
     if part.len() > MAX_MAPPED_LEN {
         return None;
     }
     let (ascii, hyphens) = (AsciiDenyList::EMPTY, Hyphens::Allow);
     let (mapped, validity) = Uts46::new().to_unicode(part.as_bytes(), ascii, hyphens);
-    validity.ok().map(|()| mapped.into_owned())
+    Some(validity.map_or_else(|_| part.to_lowercase(), |()| mapped.into_owned()))
 }
 
 impl DnsName {

@@ -239,16 +239,6 @@ pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, Cer
     Ok(authorities)
 }
 
-/// Fails unless the file has certificates of authorities in PEM format, and nothing else in this
-/// format. Pingora reads the file of `upstream.tls_ca`, and accepts no key in it.
-pub fn check_only_authorities(path: &Path) -> Result<(), CertificateFault> {
-    read_authorities(path)?;
-    match contains_pem(&read_pem_file(path, AUTHORITIES)?, "PRIVATE KEY") {
-        true => Err(CertificateFault::new(path, AUTHORITIES, "a key beside them; remove the key")),
-        false => Ok(()),
-    }
-}
-
 fn read_pem_file(path: &Path, expected: &'static str) -> Result<Vec<u8>, CertificateFault> {
     read_credential_file(path).map_err(|found| {
         let is_transient = found.is_transient();

@@ -6,7 +6,6 @@
 
 use std::path::Path;
 
-use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
@@ -33,23 +32,6 @@ pub fn is_authority_unknown(error: &ureq::Error) -> bool {
     };
     let unknown = rustls::CertificateError::UnknownIssuer;
     of_tls.is_some_and(|error| *error == rustls::Error::InvalidCertificate(unknown))
-}
-
-/// Fails if one of the system's authorities can't be read. Pingora trusts them if `upstream.tls` is
-/// on without `upstream.tls_ca`, and leaves none of them out.
-pub fn check_system_authorities() -> Result<(), CertificateFault> {
-    const EXPECTED: &str = "authorities of the system that can be read";
-    let advice = "; name the authorities of the servers in upstream.tls_ca";
-    let fault = |found: String| CertificateFault::new(Path::new("upstream.tls"), EXPECTED, found);
-    let loaded = rustls_native_certs::load_native_certs();
-    if let Some(error) = loaded.errors.first() {
-        return Err(fault(format!("{error}{advice}")));
-    }
-    let mut store = RootCertStore::empty();
-    match loaded.certs.into_iter().try_for_each(|authority| store.add(authority)) {
-        Ok(()) => Ok(()),
-        Err(error) => Err(fault(format!("{error}{advice}"))),
-    }
 }
 
 /// Reads the authorities. The bundled ones make HTTPS work on a machine without any. An authority

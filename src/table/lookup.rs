@@ -1,8 +1,9 @@
 //! Looks up the answer for a domain.
 //!
-//! The row of the name itself wins, or else the row of its nearest parent. If no row matches, or if
-//! the row has no fact about the name, the rules for unlisted names apply. A look-up reads the
-//! table's bytes in place.
+//! The row of the name itself wins, or else the row of its nearest parent. A row of a public suffix
+//! counts for names below the suffix only if the row says so. If no row matches, or if the row has
+//! no fact about the name, the rules for unlisted names apply. A look-up reads the table's bytes in
+//! place.
 
 use super::answer::{TableAnswer, TableRow};
 use super::buckets;

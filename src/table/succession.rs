@@ -40,7 +40,7 @@ impl Table {
             let is_unsafe = |row: &TableRow| !row.own_answer.verdict.reason.is_safe();
             if was_protected
                 && self
-                    .lookup_any_name(row.name)
+                    .lookup_name_or_single_label(row.name)
                     .is_some_and(|found| found.is_unsafe_but_not_by_operator())
                 && !new_row.is_some_and(|now| is_unsafe(&now) && self.is_flagging_allowed(row.name))
             {
@@ -88,7 +88,7 @@ impl Table {
     }
 
     /// The answer for a name, which may have a single label.
-    fn lookup_any_name(&self, name: &str) -> Option<TableAnswer<'_>> {
+    fn lookup_name_or_single_label(&self, name: &str) -> Option<TableAnswer<'_>> {
         match Domain::parse(name) {
             // At the time `i64::MAX`, the list of TLDs is too old to flag a name. Lists ignore the
             // time.

@@ -6,7 +6,7 @@ use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::findings::print_findings;
 use crate::cli::store_access::STORE_TIMEOUT;
-use crate::config::Config;
+use crate::config::{Config, StoreOptions};
 use crate::store::{Finding, Store, StoreError};
 use crate::support::counted::CountedNoun;
 use crate::support::machine_clock::machine_unix_now;
@@ -29,7 +29,8 @@ pub fn check_store(config: &Config, timeout: Duration) -> Vec<Finding> {
 }
 
 fn open_and_check(config: &Config, timeout: Duration) -> Result<Vec<Finding>, StoreError> {
-    let mut store = config.startup.store.open_existing(timeout)?;
+    let StoreOptions { url, redis, .. } = &config.startup.store;
+    let mut store = Store::open_to_read(url, redis, timeout)?;
     let mut findings = store.check_deployment(config.startup.store.deadline)?;
     findings.extend(check_clock(&mut store)?);
     findings.push(check_overrides(&mut store));

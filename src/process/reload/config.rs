@@ -16,7 +16,7 @@ impl ReloadState {
     pub(super) fn reload_config(&mut self) -> Option<String> {
         self.config_watch.mark_read();
         let ConfigReading { config, settings, faults, files, has_transient_fault } =
-            Config::read_with_files(&self.config_sources);
+            Config::read_and_list_files(&self.config_sources);
         let problem = match config.filter(|_| faults.is_empty()) {
             Some(config) => {
                 self.config_watch.set_paths(files);

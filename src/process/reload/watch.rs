@@ -45,7 +45,7 @@ impl InputWatches {
     pub fn begin(sources: &ConfigSources) -> (InputWatches, Option<Config>, Vec<ConfigFault>) {
         // The config names the files to watch. So it is read twice: before the watches begin, to
         // find the files, and afterwards.
-        let first = Config::read_with_files(sources);
+        let first = Config::read_and_list_files(sources);
         let paths_of = |list: fn(&Config) -> Vec<PathBuf>| {
             FileWatch::for_paths(first.config.as_ref().map(list).unwrap_or_default())
         };
@@ -57,7 +57,7 @@ impl InputWatches {
             config: FileWatch::for_paths(first.files),
             settings: None,
         };
-        let read = Config::read_with_files(sources);
+        let read = Config::read_and_list_files(sources);
         watches.config.set_paths(read.files);
         watches.settings = read.settings;
         if let Some(config) = &read.config {

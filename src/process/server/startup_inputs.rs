@@ -7,10 +7,10 @@ use crate::config::{Config, ConfigFault, ConfigSources};
 use crate::keys::{KeyFileError, read_key_file};
 use crate::management::KnownOverrides;
 use crate::process::reload::InputWatches;
+use crate::proxy::upstream::{UpstreamTls, check_connector_authorities};
 use crate::store::StoreUrl;
-use crate::support::certificates::{self, CertificateFault, CertificateSet};
+use crate::support::certificates::{CertificateFault, CertificateSet, read_authorities};
 use crate::support::regular_file::is_same_file;
-use crate::support::trusted_authorities;
 use crate::table::Table;
 
 /// Why riskgate did not start. If a start fails, riskgate has served no request.
@@ -81,12 +81,8 @@ impl StartupInputs {
             };
             faults.extend(errors.iter().map(place));
         }
-        let checked = config.startup.upstream.tls.as_ref().map(|tls| match &tls.ca_file {
-            Some(path) => certificates::check_only_authorities(Path::new(path)),
-            None => trusted_authorities::check_system_authorities(),
-        });
-        let fault = checked.and_then(Result::err);
-        faults.extend(fault.map(|fault| config.file_setting_places.place_fault(fault.to_string())));
+        let fault = config.startup.upstream.tls.as_ref().and_then(find_authorities_fault);
+        faults.extend(fault.map(|fault| config.file_setting_places.place_fault(fault)));
         match (table, declared, certificates) {
             (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {
                 let declared_keys = declared;
@@ -129,6 +125,24 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
         }
         None => Ok(()),
     }
+}
+
+/// Says why Pingora can't load the authorities of the upstream servers. `None` if it can.
+fn find_authorities_fault(tls: &UpstreamTls) -> Option<String> {
+    if let Some(fault) = tls.ca_file.as_ref().and_then(|it| read_authorities(Path::new(it)).err()) {
+        return Some(fault.to_string());
+    }
+    let found = check_connector_authorities(tls).err()?;
+    Some(match &tls.ca_file {
+        Some(path) => format!(
+            "{path}: expected certificates of authorities in PEM form and nothing else, but found \
+             {found}"
+        ),
+        None => format!(
+            "upstream.tls: expected authorities of the system that can be read, but found {found}; \
+             name the authorities of the servers in upstream.tls_ca"
+        ),
+    })
 }
 
 /// Lists the files of riskgate to which no log may be written, each with the words for an error.

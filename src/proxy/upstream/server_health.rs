@@ -32,7 +32,7 @@ pub struct ServerHealthTracker {
 pub struct ServerStatus {
     /// The server.
     pub address: SocketAddr,
-    /// See [`ServerHealthTracker::is_healthy`].
+    /// Whether the server counts as healthy: the health check and the requests to it decide.
     pub is_healthy: bool,
     /// The last refusal of a connection or failed check; `None` if riskgate knows of none.
     pub last_failure: Option<ServerFailure>,

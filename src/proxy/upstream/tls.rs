@@ -1,6 +1,10 @@
 //! TLS to the upstream servers.
 
+use super::health_check::describe_error;
 use pingora::connectors::ConnectorOptions;
+use pingora::tls::{
+    RootCertStore, load_ca_file_into_store, load_platform_certs_incl_env_into_store,
+};
 
 /// TLS to the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +26,19 @@ pub fn connector_ca_file(tls: Option<&UpstreamTls>) -> Option<String> {
         Some(tls) => tls.ca_file.clone(),
         None => Some("/dev/null".to_owned()),
     }
+}
+
+/// Loads the authorities as a connector of Pingora does.
+///
+/// # Errors
+/// Says why a connector would panic.
+pub fn check_connector_authorities(tls: &UpstreamTls) -> Result<(), String> {
+    let mut store = RootCertStore::empty();
+    let loaded = match &tls.ca_file {
+        Some(path) => load_ca_file_into_store(path, &mut store),
+        None => load_platform_certs_incl_env_into_store(&mut store),
+    };
+    loaded.map_err(|error| describe_error(&error))
 }
 
 /// Returns the options of a connector that trusts the authorities of [`connector_ca_file`].

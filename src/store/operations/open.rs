@@ -120,8 +120,8 @@ impl Store {
         }
     }
 
-    /// Opens a store to read it, and never creates one. An SQLite file keeps its permissions and
-    /// its version. What is written to the opened store may be lost.
+    /// Opens a store to read it, and never creates one. An SQLite file keeps its version. What is
+    /// written to the opened store may be lost.
     pub fn open_to_read(
         url: &StoreUrl,
         options: &RedisOptions,

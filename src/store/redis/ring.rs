@@ -33,7 +33,7 @@ use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows,
 
 /// How often one call of `ring_changes` reads the changes at most. If the version changes during a
 /// read, the call reads again. The last read counts, even if the version changed during it.
-const MAX_READS_PER_RING_CHANGES: u32 = 8;
+const MAX_TRIES_OF_RING_CHANGES: u32 = 8;
 
 /// A copy needs a moment in which no key, account or record changes while it reads a few rows. The
 /// copy waits this long for such a moment.
@@ -94,8 +94,7 @@ impl RingBackend for Redis {
             let changes = self.read_changes(after_version)?;
             // If the version changed during the read, the rows may have a later change than the
             // version. If the server then lost that change, no node would notice.
-            if self.is_unchanged_since(&changes.ring_version)?
-                || reads == MAX_READS_PER_RING_CHANGES
+            if self.is_unchanged_since(&changes.ring_version)? || reads == MAX_TRIES_OF_RING_CHANGES
             {
                 return Ok(changes);
             }

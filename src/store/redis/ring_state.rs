@@ -16,8 +16,8 @@ use crate::store::rows::RingVersion;
 /// The state of the ring at one moment.
 pub(super) struct RingState {
     pub(super) ring_version: RingVersion,
-    /// The id of the change that led to the version after which the caller asked for changes.
-    /// `None` if the server does not know that id.
+    /// The caller asks for the changes since a version. This is the id of the change that led to
+    /// that version. `None` if the server does not know the id.
     pub(super) since_change_id: Option<String>,
     /// Committed imports by id: the number of each, and the version that its commit led to.
     pub(super) committed_imports: HashMap<String, (u64, u64)>,

@@ -34,6 +34,8 @@ pub(super) struct NamedServer {
     pub host: String,
     /// How many failovers the Sentinels have agreed on.
     epoch: u64,
+    /// How many Sentinels watch the service, as the one that answered knows.
+    sentinel_count: usize,
 }
 
 /// The Sentinels of one address.
@@ -230,14 +232,15 @@ fn choose_server(answers: &[Result<NamedServer, String>]) -> Option<&NamedServer
     find_agreed(answers).or_else(|| answers.iter().flatten().max_by_key(|server| server.epoch))
 }
 
-/// Returns the server that more than half of all Sentinels name. Sentinels that were set up again
-/// count failovers from 0, so their number says nothing then.
+/// Returns the server that more than half of all Sentinels name. Sentinels that the address does
+/// not list count as well. Sentinels that were set up again count failovers from 0, so their number
+/// says nothing then.
 fn find_agreed(answers: &[Result<NamedServer, String>]) -> Option<&NamedServer> {
     let named = || answers.iter().flatten();
+    let known_count = named().map(|server| server.sentinel_count).max().unwrap_or_default();
+    let all_count = known_count.max(answers.len());
     let votes = |host: &str| named().filter(|server| server.host == host).count();
-    named()
-        .filter(|server| votes(&server.host) > answers.len() / 2)
-        .max_by_key(|server| server.epoch)
+    named().filter(|server| votes(&server.host) > all_count / 2).max_by_key(|server| server.epoch)
 }
 
 impl Sentinel {
@@ -305,7 +308,10 @@ fn parse_reply(reply: Value) -> Option<NamedServer> {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
     };
-    Some(NamedServer { host, epoch: field("config-epoch")?.parse().ok()? })
+    // A server that is no Sentinel of this kind may not have the field.
+    let others = field("num-other-sentinels").and_then(|others| others.parse().ok()).unwrap_or(0);
+    let epoch = field("config-epoch")?.parse().ok()?;
+    Some(NamedServer { host, epoch, sentinel_count: others + 1 })
 }
 
 #[cfg(test)]

@@ -114,39 +114,44 @@ impl Sqlite {
         }
     }
 
-    /// Opens a store that must exist, to read it. Permissions and version of the file stay as they
-    /// are.
+    /// Opens a store that must exist, to read it. The version of the file stays as it is. A file of
+    /// an earlier version keeps its permissions as well.
     pub(in crate::store) fn open_to_read(
         path: &Path,
         busy_timeout: Duration,
     ) -> Result<Sqlite, StoreError> {
         check_file_exists(path)?;
-        Sqlite::open_unmigrated(path, busy_timeout)
+        let store = Sqlite::open_unmigrated(path, busy_timeout)?;
+        if !open::is_of_older_version(path) {
+            open::remove_others_read_permission(path);
+        }
+        Ok(store)
     }
 
-    /// Like [`Sqlite::open_to_read`], but the file may be read-only.
+    /// Opens a store that must exist, to copy what it has. Permissions and version of the file stay
+    /// as they are, and it may be read-only.
     pub(in crate::store) fn open_to_copy(
         path: &Path,
         busy_timeout: Duration,
     ) -> Result<Sqlite, StoreError> {
         check_file_exists(path)?;
-        let is_writable = OpenOptions::new().append(true).open(path).is_ok();
-        match is_writable {
+        match is_writable(path) {
             true => Sqlite::open_unmigrated(path, busy_timeout),
-            false => Sqlite::open_copy_in_memory(path),
+            false => Sqlite::open_copy_in_memory(path, busy_timeout),
         }
     }
 
     /// Opens an existing store. If it has an earlier version, opens a migrated copy in memory.
     fn open_unmigrated(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
         match open::is_of_older_version(path) {
-            true => Sqlite::open_copy_in_memory(path),
+            true if is_writable(path) => Sqlite::open_copy_in_memory(path, busy_timeout),
+            true => Err(open::read_only_error(path)),
             false => Sqlite::open_with_retry(path, busy_timeout),
         }
     }
 
-    fn open_copy_in_memory(path: &Path) -> Result<Sqlite, StoreError> {
-        Ok(Sqlite::from_connection(open::copy_into_memory(path)?, path))
+    fn open_copy_in_memory(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
+        Ok(Sqlite::from_connection(open::copy_into_memory(path, busy_timeout)?, path))
     }
 
     fn from_connection(connection: Connection, path: &Path) -> Sqlite {
@@ -241,6 +246,10 @@ impl Sqlite {
         self.check_files_beside()?;
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
     }
+}
+
+fn is_writable(path: &Path) -> bool {
+    OpenOptions::new().append(true).open(path).is_ok()
 }
 
 fn check_file_exists(path: &Path) -> Result<(), StoreError> {

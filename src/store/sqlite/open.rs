@@ -5,9 +5,9 @@ use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::backup::Backup;
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, ffi};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -263,27 +263,41 @@ pub(super) fn is_of_older_version(path: &Path) -> bool {
 }
 
 /// Copies the store into memory, and migrates the copy if the store has an earlier version. The
-/// file stays as it is.
-pub(super) fn copy_into_memory(path: &Path) -> Result<Connection, StoreError> {
-    const PAGES_PER_STEP: i32 = 1_000;
+/// file stays as it is. Waits for the locks of other processes at most for `busy_timeout`.
+pub(super) fn copy_into_memory(
+    path: &Path,
+    busy_timeout: Duration,
+) -> Result<Connection, StoreError> {
+    // All pages in one step: a write of another process would begin the copy again.
+    const ALL_PAGES: i32 = -1;
     let failed = |source| open_error(path, source);
     let source = connect_to_read(path).map_err(failed)?;
+    source.busy_timeout(busy_timeout).map_err(failed)?;
     read_checked_schema_version(&source, path)?;
     let mut copy = Connection::open_in_memory().map_err(failed)?;
     let backup = Backup::new(&source, &mut copy).map_err(failed)?;
-    backup.run_to_completion(PAGES_PER_STEP, Duration::ZERO, None).map_err(failed)?;
+    let started = Instant::now();
+    while backup.step(ALL_PAGES).map_err(failed)? != StepResult::Done {
+        if started.elapsed() >= busy_timeout {
+            let busy = ffi::Error::new(ffi::SQLITE_BUSY);
+            return Err(failed(rusqlite::Error::SqliteFailure(busy, None)));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
     drop(backup);
     migrate_schema(&mut copy).map_err(failed)?;
     override_table::add_table(&copy).map_err(failed)?;
     Ok(copy)
 }
 
-/// Connects to an existing file, which stays as it is. Without a log beside the file, SQLite writes
-/// nothing beside it either, so that the file may be on a read-only disk.
+/// Connects to an existing file, which stays as it is. If no log is beside the file, no process has
+/// the store open. SQLite then writes nothing beside the file, which may be on a read-only disk.
 fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    // SQLite has the log beside the file to which a link leads.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+    if log_may_exist(Path::new(&log)) {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         return Connection::open_with_flags(path, flags);
     }
@@ -293,22 +307,30 @@ fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(url, flags)
 }
 
+fn log_may_exist(log: &Path) -> bool {
+    std::fs::exists(log).unwrap_or(true)
+}
+
 /// Returns true if the file is a backup that no gateway has used since. The last record of its
-/// audit says that it was filled, and nobody has told it the time. Does not change the file, and
-/// expects no log beside it.
+/// audit says that it was filled, and nobody has told it the time. A backup of a version without
+/// audit passes if nobody has told it the time. Does not change the file.
 pub fn is_unused_backup(path: &Path) -> bool {
     read_is_unused_backup(path).unwrap_or(false)
 }
 
 fn read_is_unused_backup(path: &Path) -> rusqlite::Result<bool> {
+    const FIRST_VERSION_WITH_AUDIT: i64 = 3;
     const LAST_OPERATION: &str = "SELECT operation FROM audit ORDER BY id DESC LIMIT 1";
     const IS_TIME_KNOWN: &str = "SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'time')";
     let connection = connect_to_read(path)?;
     let application_id: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let operation: String = connection.query_row(LAST_OPERATION, [], |row| row.get(0))?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let is_filled = version < FIRST_VERSION_WITH_AUDIT || {
+        let operation: String = connection.query_row(LAST_OPERATION, [], |row| row.get(0))?;
+        operation == AuditOperation::StoreFill.as_str()
+    };
     let is_time_known: bool = connection.query_row(IS_TIME_KNOWN, [], |row| row.get(0))?;
-    let is_filled = operation == AuditOperation::StoreFill.as_str();
     Ok(application_id == APPLICATION_ID && is_filled && !is_time_known)
 }
 
@@ -402,7 +424,7 @@ fn is_disk_full(path: &Path) -> bool {
         .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < SHARED_MEMORY_BYTES)
 }
 
-fn read_only_error(path: &Path) -> StoreError {
+pub(super) fn read_only_error(path: &Path) -> StoreError {
     StoreError::Unusable {
         location: path.display().to_string(),
         expected: "a file that we may write, in a directory that we may write",

@@ -130,21 +130,27 @@ fn a_store_follows_sentinels_that_were_set_up_again() {
     });
 }
 
+fn named(host: &str, epoch: &str, count: &str) -> Result<NamedServer, String> {
+    let (epoch, sentinel_count) = (epoch.parse().unwrap(), count.parse().unwrap());
+    Ok(NamedServer { host: host.to_owned(), epoch, sentinel_count })
+}
+
 #[test]
 fn more_than_half_of_the_sentinels_outvote_any_number_of_failovers() {
-    let answer = |text: &str| match text.split_once(' ') {
-        Some((host, epoch)) => {
-            Ok(NamedServer { host: host.to_owned(), epoch: epoch.parse().unwrap() })
-        }
-        None => Err(text.to_owned()),
+    let answer = |text: &str| match text.split(' ').collect::<Vec<_>>()[..] {
+        [host, epoch] => named(host, epoch, "3"),
+        [host, epoch, count] => named(host, epoch, count),
+        _ => Err(text.to_owned()),
     };
     for (answers, chosen) in [
         (&["a 0", "b 9", "a 0"][..], Some("a 0")),
         (&["a 0", "b 9", "late"], Some("b 9")),
         (&["a 1", "a 2", "late"], Some("a 2")),
-        (&["a 1", "b 2"], Some("b 2")),
-        (&["a 1", "b 2", "a 1", "b 2"], Some("b 2")),
+        (&["a 1 2", "b 2 2"], Some("b 2 2")),
+        (&["a 1 4", "b 2 4", "a 1 4", "b 2 4"], Some("b 2 4")),
         (&["late", "late", "a 1"], Some("a 1")),
+        // The address lists three of five Sentinels: two that were cut off are no majority.
+        (&["a 1 5", "a 1 5", "b 2 5"], Some("b 2 5")),
         (&["late", "late"], None),
     ] {
         let answers: Vec<_> = answers.iter().copied().map(answer).collect();
