@@ -48,7 +48,7 @@ const MAX_KEPT_DESCRIPTORS: u64 = 32;
 /// The lowest limit of open files with which the process starts.
 pub const MIN_OPEN_FILES_LIMIT: u64 = 64;
 
-/// Binds a socket whose queue has room for `LISTEN_BACKLOG` connections.
+/// Binds a socket on which many connections may wait until they are accepted.
 pub fn bind_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, LISTEN_BACKLOG)?;
