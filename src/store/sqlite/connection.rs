@@ -290,15 +290,18 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
     }
 
+    /// Makes a store of version 2 from a present one.
+    const MAKE_VERSION_2_WITH_ACCOUNT: &str =
+        "DROP TABLE quota_event; DROP TABLE audit; DROP TABLE source_state; DROP TABLE request;
+         DROP TABLE daily_usage; PRAGMA user_version = 2;
+         INSERT INTO account (name) VALUES ('acme')";
+
     #[test]
     fn a_store_of_version_2_is_migrated_and_keeps_its_rows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let open = || Sqlite::open(&path, Duration::from_secs(5)).unwrap();
-        let statements = "DROP TABLE quota_event; DROP TABLE audit; DROP TABLE source_state;
-                          DROP TABLE request; DROP TABLE daily_usage; PRAGMA user_version = 2;
-                          INSERT INTO account (name) VALUES ('acme')";
-        open().connection.execute_batch(statements).unwrap();
+        open().connection.execute_batch(MAKE_VERSION_2_WITH_ACCOUNT).unwrap();
         for _ in 0..2 {
             let mut store = open();
             assert_eq!(store.count_pending_quota_events().unwrap(), 0);
@@ -309,6 +312,22 @@ mod tests {
             assert_eq!(read("PRAGMA user_version"), 3);
             assert_eq!(read("SELECT count(*) FROM account"), 1);
         }
+    }
+
+    #[test]
+    fn a_store_of_version_2_is_read_through_a_link_with_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("store.db"), folder.path().join("link"));
+        let writer = Sqlite::open(&path, Duration::from_secs(5)).unwrap();
+        writer.connection.execute_batch(MAKE_VERSION_2_WITH_ACCOUNT).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let store = Sqlite::open_to_read(&link, Duration::from_secs(5)).unwrap();
+        let read = |connection: &Connection, select: &str| -> i64 {
+            connection.query_row(select, [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!(read(&store.connection, "SELECT count(*) FROM account"), 1);
+        assert_eq!(read(&store.connection, "PRAGMA user_version"), 3);
+        assert_eq!(read(&writer.connection, "PRAGMA user_version"), 2);
     }
 
     #[test]

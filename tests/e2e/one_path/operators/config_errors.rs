@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{BINARY, Gateway, Setup, run_command};
+use crate::harness::{BINARY, CertificateAuthority, Gateway, Setup, run_command};
 
 /// Runs `check` and `run`, which must print the same faults and exit with code 78. Returns the
 /// lines.
@@ -432,14 +432,20 @@ fn authorities_that_nobody_can_read_are_a_fault_only_if_tls_needs_them() {
     let refused = check(&setup).expect(78).stderr;
     let expected = "upstream.tls: expected authorities of the system that can be read, but found";
     assert!(refused.contains(expected), "{refused}");
-    let pem = std::fs::read_to_string(setup.path("ca.pem")).unwrap_or_default();
-    let block = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    std::fs::write(setup.path("ca.pem"), pem + block).unwrap();
     let setup = setup.set_text("upstream.tls_ca", "ca.pem");
     setup.write_config();
-    let refused = check(&setup).expect(78).stderr;
-    assert!(
-        refused.contains("tls_ca: expected certificates of authorities in PEM form"),
-        "{refused}"
-    );
+    let file = CertificateAuthority::new(&setup.path("")).certificate_path();
+    check(&setup).expect(0);
+    let good = std::fs::read_to_string(&file).unwrap();
+    let block =
+        |kind: &str, text: &str| format!("-----BEGIN {kind}-----\n{text}\n-----END {kind}-----\n");
+    for (added, found) in [
+        (block("CERTIFICATE", "AAAA"), "in PEM form, but found one that can't be read"),
+        (block("PUBLIC KEY", "MAUwAAMBAA=="), "in PEM form and nothing else, but found"),
+    ] {
+        std::fs::write(&file, format!("{good}{added}")).unwrap();
+        let refused = check(&setup).expect(78).stderr;
+        let expected = format!("tls_ca: expected certificates of authorities {found}");
+        assert!(refused.contains(&expected), "{refused}");
+    }
 }
