@@ -7,6 +7,7 @@
 //! admitted. It knows no HTTP and no config.
 
 mod audit;
+mod cluster_url;
 mod contents;
 mod error;
 mod finding;

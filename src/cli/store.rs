@@ -55,7 +55,8 @@ pub enum StoreCommand {
         /// The config whose store.tls_ca and store.wait_replicas apply to Redis servers.
         #[command(flatten)]
         config: ConfigArgs,
-        /// The store to read, as in store.url: sqlite:PATH, redis://… or redis+sentinel://….
+        /// The store to read, as in store.url: sqlite:PATH, redis://…, redis+sentinel://…
+        /// or redis+cluster://….
         from: String,
         /// The store to fill, which must have no keys, accounts, overrides, usage or sign-ups.
         to: String,

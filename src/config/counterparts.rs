@@ -67,8 +67,8 @@ const COUNTERPARTS: [Counterpart; 68] = [
     counterpart_in(
         "store",
         &["cluster", "nodes", "hosts", "addresses", "sentinels", "master_name", "master"],
-        "write url = \"redis+sentinel://HOST:PORT,HOST:PORT/SERVICE\" for Sentinels, or \
-         redis://HOST:PORT for one server; riskgate speaks to no cluster",
+        "write url = \"redis+sentinel://HOST:PORT,HOST:PORT/SERVICE\" for Sentinels, \
+         redis+cluster://HOST:PORT,HOST:PORT for a Cluster, or redis://HOST:PORT for one server",
     ),
     counterpart_in(
         "table",

@@ -126,7 +126,7 @@ impl Settings {
             StoreOnServer | StoreWithTls | StoreWithSentinels if self.is_store_url_faulty() => true,
             StoreOnServer => server.is_some(),
             StoreWithTls => server.is_some_and(|url| url.has_tls()),
-            StoreWithSentinels => server.is_some_and(|url| url.sentinels().is_some()),
+            StoreWithSentinels => server.is_some_and(|url| url.names_sentinels()),
             ServerWithName => {
                 let is_address = |it: String| it.parse::<std::net::SocketAddr>().is_ok();
                 self.values.contains_key("upstream.servers")
@@ -186,8 +186,12 @@ fn describe(need: &Need) -> String {
         True(key) | NotFalse(key) => format!("{key} = true"),
         Value(key) => format!("{key} too"),
         Not(key, value) => format!("another {key} than {}", toml_text(value)),
-        StoreOnServer => "store.url to be redis://… or redis+sentinel://…".to_owned(),
-        StoreWithTls => "store.url to be rediss://… or rediss+sentinel://…".to_owned(),
+        StoreOnServer => {
+            "store.url to be redis://…, redis+sentinel://… or redis+cluster://…".to_owned()
+        }
+        StoreWithTls => {
+            "store.url to be rediss://…, rediss+sentinel://… or rediss+cluster://…".to_owned()
+        }
         StoreWithSentinels => "store.url to be redis+sentinel://…".to_owned(),
         ServerWithName => "a name in upstream.servers".to_owned(),
     }

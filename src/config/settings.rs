@@ -932,15 +932,16 @@ fn hint_for_scheme(text: &str) -> Option<String> {
     let is_redis = matches!(scheme.as_str(), "redis" | "rediss");
     let own = if has_tls { "rediss" } else { "redis" };
     Some(match () {
-        () if is_one_of(&["cluster"]) => format!(
-            "write {own}://HOST:PORT of one server outside a cluster, or {own}+sentinel://…: \
-             riskgate speaks to no cluster"
-        ),
+        () if scheme.ends_with("+cluster") => {
+            format!("write {own}+cluster://HOST:PORT,HOST:PORT without a path")
+        }
+        () if is_one_of(&["cluster"]) => format!("write {own}+cluster://HOST:PORT,HOST:PORT"),
         () if is_one_of(&["sentinel"]) && !scheme.ends_with("+sentinel") => {
             format!("write {own}+sentinel://HOST:PORT,HOST:PORT/SERVICE")
         }
         () if is_redis && has_several => format!(
-            "write one server, or for Sentinels {own}+sentinel://HOST:PORT,HOST:PORT/SERVICE"
+            "write one server, for Sentinels {own}+sentinel://HOST:PORT,HOST:PORT/SERVICE, or for \
+             a Cluster {own}+cluster://HOST:PORT,HOST:PORT"
         ),
         () if is_redis && text.split('@').next_back()?.contains('?') => format!(
             "write {own}://HOST:PORT/DATABASE without a ?, with the number of the database behind /"

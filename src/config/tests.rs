@@ -364,10 +364,10 @@ fn values_of_other_servers_get_what_riskgate_has_in_their_place() {
     assert_hints(&[
         (store("redis://a:6379/?db=2"), "the number of the database behind /"),
         (store("redis://u:s3cr3t/x#@a"), "write %2F for /"),
-        (store("redis+cluster://a:1,b:1"), "speaks to no cluster"),
-        (store("rediss-cluster://a:1"), "write rediss://HOST:PORT of one server"),
+        (store("redis+cluster://a:1,b:1/0"), "redis+cluster://HOST:PORT,HOST:PORT without a path"),
+        (store("rediss-cluster://a:1"), "write rediss+cluster://HOST:PORT,HOST:PORT"),
         (store("redis-sentinel://a:1/m"), "write redis+sentinel://HOST:PORT,HOST:PORT/SERVICE"),
-        (store("redis://a:1,b:1"), "write one server, or for Sentinels redis+sentinel://"),
+        (store("redis://a:1,b:1"), "write one server, for Sentinels redis+sentinel://"),
         (store("valkeys://a:1"), "write rediss://HOST:PORT"),
         (store("postgres://u:s3cr3t@a/b"), "there are no other stores"),
         (store("sqlite:/var/lib/riskgate/"), "write the path of a file"),
@@ -649,7 +649,7 @@ fn a_setting_without_effect_is_told_with_its_line() {
         ("[authz]\nmode = \"block\"\n", "1:2: authz.path: expected a path such as /authz"),
         (
             "[store]\nurl = \"redis://a:1\"\ntls_ca = \"ca.pem\"\n",
-            "3:1: store.tls_ca: expected store.url to be rediss://… or rediss+sentinel://…",
+            "3:1: store.tls_ca: expected store.url to be rediss://…, rediss+sentinel://… or rediss+cluster://…",
         ),
         (
             "[store]\nwait_replicas = 2\n",

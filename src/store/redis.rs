@@ -1,22 +1,28 @@
-//! The store for several nodes: a Redis or Valkey server.
+//! The store for several nodes: a Redis or Valkey server, or a Redis Cluster.
 //!
-//! Owns the connection, its timeouts and the names of all Redis keys. An operation that must be
-//! atomic is one Lua script. All Redis keys that a script touches share a hash tag, so that a Redis
-//! Cluster would keep them in one hash slot. The exception is `fill_ring.lua`, which ends a copy.
+//! Owns the connections, their timeouts and the names of all Redis keys. An operation that must be
+//! atomic is one Lua script. All Redis keys that a script touches share a hash tag, so that a
+//! Cluster keeps them in one hash slot. The exception is `fill_ring.lua`, which ends a copy: on a
+//! server, it touches Redis keys of many hash tags.
 
 mod audit;
+mod client;
+mod cluster;
 pub(super) mod connection;
 mod connector;
 mod daily_usage;
 mod deployment;
+mod exchange;
 mod fill;
 mod foreign;
 mod foreign_scan;
 mod import;
 mod inbox_secret;
+mod incarnation;
 mod key_names;
 mod learned;
 mod ledger;
+mod link;
 mod month;
 pub(super) mod options;
 mod overrides;

@@ -29,10 +29,10 @@ impl SentinelUrl {
             "rediss+sentinel" => true,
             _ => return None,
         };
-        let behind_user = rest.rsplit_once('@').map_or(rest, |(_, behind)| behind);
-        let user_info = &rest[..rest.len() - behind_user.len()];
+        let (user_info, behind_user) = split_user_info(rest);
         let (hosts, path) = behind_user.split_once('/')?;
-        let hosts = hosts.split(',').map(parse_host).collect::<Option<Vec<String>>>()?;
+        let hosts = hosts.split(',').map(|host| parse_host(host, DEFAULT_SENTINEL_PORT));
+        let hosts = hosts.collect::<Option<Vec<String>>>()?;
         let (service, database) = match path.split_once('/') {
             Some((service, database)) => (service, Some(database.to_owned())),
             None => (path, None),
@@ -106,8 +106,13 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._".contains(&byte)
 }
 
+/// Splits what follows `://` into `USER:PASSWORD@`, which may be empty, and the rest.
+pub(super) fn split_user_info(text: &str) -> (&str, &str) {
+    text.split_at(text.rfind('@').map_or(0, |at| at + 1))
+}
+
 /// Returns `HOST:PORT` for a host with or without a port. `None` for any other text.
-fn parse_host(text: &str) -> Option<String> {
+pub(super) fn parse_host(text: &str, default_port: u16) -> Option<String> {
     let (host, port) = match text.rsplit_once(':') {
         // The colons of `[::1]` are no separators.
         Some((_, port)) if port.ends_with(']') => (text, None),
@@ -118,8 +123,8 @@ fn parse_host(text: &str) -> Option<String> {
         Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
         None => !host.is_empty() && host.bytes().all(is_name_byte),
     };
-    let port = port
-        .map_or(Some(DEFAULT_SENTINEL_PORT), |port| port.parse().ok().filter(|port| *port > 0))?;
+    let port =
+        port.map_or(Some(default_port), |port| port.parse().ok().filter(|port| *port > 0))?;
     is_host.then(|| format!("{host}:{port}"))
 }
 

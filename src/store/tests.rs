@@ -21,17 +21,18 @@ mod top;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::redis_server::RedisServer;
+use super::redis_server::{RedisCluster, RedisServer};
 use super::{
     AccountRow, ChangeAuthor, ChangeSurface, KeyRow, RedisOptions, RingRows, Rotation, Store,
     StoreEditor, StoreUrl,
 };
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 
-/// A directory or a server for a test store; deleted or stopped when dropped.
+/// A directory or servers for a test store; deleted or stopped when dropped.
 pub(super) enum TestStore {
     File(tempfile::TempDir),
     Server(Box<RedisServer>),
+    Cluster(RedisCluster),
 }
 
 impl TestStore {
@@ -43,6 +44,15 @@ impl TestStore {
         TestStore::Server(Box::new(RedisServer::start()))
     }
 
+    /// The server, or the only server of the Cluster.
+    fn server(&self) -> &RedisServer {
+        match self {
+            TestStore::File(_) => panic!("a file has no server"),
+            TestStore::Server(server) => server,
+            TestStore::Cluster(cluster) => &cluster.primaries[0],
+        }
+    }
+
     pub(super) fn open(&self) -> Store {
         match self {
             TestStore::File(folder) => {
@@ -52,17 +62,24 @@ impl TestStore {
                 )
             }
             TestStore::Server(server) => open(&server.url()),
+            TestStore::Cluster(cluster) => open(&cluster.url()),
         }
     }
 }
 
-/// Runs a test twice: on an empty SQLite store, and on an empty Redis store.
-pub(super) fn on_both_stores(test: impl Fn(&TestStore)) {
+/// Runs a test three times: on an empty SQLite store, on an empty Redis server, and on an empty
+/// Cluster of one server, which refuses commands and scripts with Redis keys of several slots.
+pub(super) fn on_each_store(test: impl Fn(&TestStore)) {
+    // The Cluster gets ready while the test runs on the other stores.
+    let cluster = RedisCluster::begin_start(1, &[]);
     // The output of a failed test ends with the store that failed.
     println!("on SQLite");
     test(&TestStore::new_sqlite());
-    println!("on Redis");
+    println!("on a Redis server");
     test(&TestStore::new_redis());
+    println!("on a Cluster");
+    cluster.wait_until_ready();
+    test(&TestStore::Cluster(cluster));
 }
 
 fn open(url: &str) -> Store {

@@ -4,31 +4,40 @@ use std::path::PathBuf;
 
 use siphasher::sip::SipHasher13;
 
+use super::cluster_url::ClusterUrl;
 use super::error::StoreError;
 use super::sentinel_url::{SentinelUrl, is_name_byte, is_valid_for_redis_crate};
 
 /// The accepted forms of `store.url`.
 pub const STORE_URL_SYNTAX: &str = "sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], \
-     redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/SERVICE[/DATABASE], or with TLS rediss://… \
-     or rediss+sentinel://…";
+     redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/SERVICE[/DATABASE], \
+     redis+cluster://[USER:PASSWORD@]HOST:PORT,HOST:PORT, or with TLS rediss://…, rediss+sentinel://… \
+     or rediss+cluster://…";
 
 /// A parsed `store.url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
     /// `sqlite:PATH`, one file on the machine of the gateway.
     Sqlite(PathBuf),
-    /// `redis://` or `redis+sentinel://`; with TLS `rediss://` or `rediss+sentinel://`.
+    /// `redis://`, `redis+sentinel://` or `redis+cluster://`; with TLS `rediss` for `redis`.
     Redis(RedisUrl),
 }
 
-/// The address of a Redis or Valkey server, or of the Sentinels that name it. Its password is never
-/// shown.
+/// The address of a Redis or Valkey server, of the Sentinels that name it, or of a Cluster. Its
+/// password is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     /// The address as the config has it.
     text: String,
-    /// The parts of the address of Sentinels; `None` if this is the address of a server.
-    sentinels: Option<SentinelUrl>,
+    parts: RedisUrlParts,
+}
+
+/// What a [`RedisUrl`] is the address of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RedisUrlParts {
+    Server,
+    Sentinels(SentinelUrl),
+    Cluster(ClusterUrl),
 }
 
 impl StoreUrl {
@@ -54,15 +63,15 @@ impl StoreUrl {
         if text.contains(['#', '?']) {
             return Err(url_error());
         }
-        if let Some(sentinels) = SentinelUrl::parse(text) {
-            let url = RedisUrl { text: text.to_owned(), sentinels: Some(sentinels) };
-            return Ok(StoreUrl::Redis(url));
-        }
         let has_known_form = text.starts_with("redis://") || text.starts_with("rediss://");
-        match has_known_form && is_valid_for_redis_crate(text) {
-            true => Ok(StoreUrl::Redis(RedisUrl { text: text.to_owned(), sentinels: None })),
-            false => Err(url_error()),
-        }
+        let parts = match has_known_form && is_valid_for_redis_crate(text) {
+            true => Some(RedisUrlParts::Server),
+            false => SentinelUrl::parse(text)
+                .map(RedisUrlParts::Sentinels)
+                .or_else(|| ClusterUrl::parse(text).map(RedisUrlParts::Cluster)),
+        };
+        let parts = parts.ok_or_else(url_error)?;
+        Ok(StoreUrl::Redis(RedisUrl { text: text.to_owned(), parts }))
     }
 }
 
@@ -74,12 +83,20 @@ impl RedisUrl {
 
     /// The address without user and password.
     pub fn without_credentials(&self) -> String {
-        self.sentinels.as_ref().map_or_else(|| redact_url(&self.text), SentinelUrl::to_string)
+        match &self.parts {
+            RedisUrlParts::Server => redact_url(&self.text),
+            RedisUrlParts::Sentinels(sentinels) => sentinels.to_string(),
+            RedisUrlParts::Cluster(cluster) => cluster.to_string(),
+        }
     }
 
-    /// The parts of the address of Sentinels; `None` if this is the address of a server.
-    pub fn sentinels(&self) -> Option<&SentinelUrl> {
-        self.sentinels.as_ref()
+    /// Returns true if this is the address of Sentinels.
+    pub fn names_sentinels(&self) -> bool {
+        matches!(self.parts, RedisUrlParts::Sentinels(_))
+    }
+
+    pub(super) fn parts(&self) -> &RedisUrlParts {
+        &self.parts
     }
 
     /// The address with user and password, for the redis crate. Only for the address of a server.

@@ -139,6 +139,7 @@ const CRATES: [(&str, &[&str]); 42] = [
             "keys/token",
             "process/served_store_sockets",
             "store/audit",
+            "store/redis/incarnation",
             "webhook",
         ],
     ),

@@ -60,6 +60,16 @@ impl RedisServer {
         RedisServer::start_process(&["--tls-auth-clients", "yes"], true, Vec::new())
     }
 
+    /// Starts a server in cluster mode that demands a certificate of clients, and uses TLS to other
+    /// members.
+    #[track_caller]
+    pub fn start_tls_cluster_member() -> RedisServer {
+        let bus_port = free_port().to_string();
+        let arguments = ["--tls-auth-clients", "yes", "--cluster-enabled", "yes"];
+        let arguments = [&arguments[..], &["--tls-cluster", "yes", "--cluster-port", &bus_port]];
+        RedisServer::start_process(&arguments.concat(), true, Vec::new())
+    }
+
     /// Starts a replica of another server.
     #[track_caller]
     pub fn replica_of(primary: &RedisServer) -> RedisServer {
@@ -217,6 +227,151 @@ impl RedisServer {
 
     fn read_output(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("words.log")).unwrap_or_default()
+    }
+}
+
+/// A running Cluster.
+pub struct RedisCluster {
+    pub primaries: Vec<RedisServer>,
+    /// The n-th replica is that of the n-th primary.
+    pub replicas: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts a Cluster of this many primaries, each with an equal share of the slots. Some two
+    /// seconds later, it takes commands: see [`RedisCluster::wait_until_ready`].
+    #[track_caller]
+    pub fn begin_start(primary_count: usize, further_arguments: &[&str]) -> RedisCluster {
+        let start = || RedisCluster::start_member(further_arguments);
+        let primaries: Vec<RedisServer> = (0..primary_count).map(|_| start()).collect();
+        for (index, primary) in primaries.iter().enumerate() {
+            let border = |index: usize| index * 16_384 / primary_count;
+            let (first, last) = (border(index), border(index + 1) - 1);
+            primary.run(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+            primary.run(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+        }
+        let cluster = RedisCluster { primaries, replicas: Vec::new() };
+        cluster.primaries[1..].iter().for_each(|primary| cluster.meet(primary));
+        cluster
+    }
+
+    /// Starts a Cluster of this many primaries, and waits until it takes commands.
+    #[track_caller]
+    pub fn start(primary_count: usize) -> RedisCluster {
+        let cluster = RedisCluster::begin_start(primary_count, &[]);
+        cluster.wait_until_ready();
+        cluster
+    }
+
+    /// Like [`RedisCluster::start`], with a replica of each primary.
+    #[track_caller]
+    pub fn start_with_replicas(primary_count: usize) -> RedisCluster {
+        let mut cluster = RedisCluster::start(primary_count);
+        for index in 0..primary_count {
+            let replica = RedisCluster::start_member(&[]);
+            cluster.meet(&replica);
+            let primary = cluster.primaries[index].run(&["CLUSTER", "MYID"]);
+            wait_for("the replica knows its primary", || {
+                replica.try_run(&["CLUSTER", "REPLICATE", &primary]).is_ok()
+            });
+            cluster.replicas.push(replica);
+        }
+        for replica in &cluster.replicas {
+            wait_for("the replica follows", || {
+                replica.run(&["INFO", "replication"]).contains("master_link_status:up")
+            });
+        }
+        // A primary votes only for a replica that it knows.
+        for member in cluster.primaries.iter().chain(&cluster.replicas) {
+            wait_for("each member knows all replicas", || {
+                let nodes = member.run(&["CLUSTER", "NODES"]);
+                nodes.lines().filter(|line| line.contains("slave")).count() == primary_count
+            });
+        }
+        cluster
+    }
+
+    /// Starts a server that belongs to no Cluster yet.
+    #[track_caller]
+    pub fn start_member(further_arguments: &[&str]) -> RedisServer {
+        let bus_port = free_port().to_string();
+        let mut arguments = vec!["--cluster-enabled", "yes", "--cluster-port", &bus_port];
+        arguments.extend(["--cluster-node-timeout", "1000"]);
+        arguments.extend(further_arguments);
+        RedisServer::start_with_arguments(&arguments)
+    }
+
+    /// Makes a server a member of this Cluster.
+    #[track_caller]
+    pub fn meet(&self, server: &RedisServer) {
+        let bus_port = server.run(&["CONFIG", "GET", "cluster-port"]);
+        let bus_port = bus_port.lines().last().unwrap_or_default().to_owned();
+        self.primaries[0].run(&[
+            "CLUSTER",
+            "MEET",
+            "127.0.0.1",
+            &server.port.to_string(),
+            &bus_port,
+        ]);
+    }
+
+    /// Waits until each primary takes commands and knows all others.
+    #[track_caller]
+    pub fn wait_until_ready(&self) {
+        let size = format!("cluster_size:{}\r\n", self.primaries.len());
+        for primary in &self.primaries {
+            wait_for("the Cluster takes commands", || {
+                let info = primary.run(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok\r\n") && info.contains(&size)
+            });
+        }
+    }
+
+    /// The address of the Cluster.
+    pub fn url(&self) -> String {
+        let hosts = self.primaries.iter().map(|primary| format!("127.0.0.1:{}", primary.port));
+        format!("redis+cluster://{}", hosts.collect::<Vec<_>>().join(","))
+    }
+
+    /// The primary that has the slot of a Redis key.
+    #[track_caller]
+    pub fn primary_of(&self, redis_key: &str) -> &RedisServer {
+        let has_key = |primary: &&RedisServer| {
+            // The server that does not have the slot answers with a redirection.
+            primary.try_run(&["EXISTS", redis_key]).is_ok()
+        };
+        self.primaries.iter().find(has_key).expect("a primary has the slot")
+    }
+
+    /// Moves a slot with its keys from the primary that has it to another.
+    #[track_caller]
+    pub fn move_slot(&self, slot: &str, from: &RedisServer, to: &RedisServer) {
+        let [from_id, to_id] = [from, to].map(|server| server.run(&["CLUSTER", "MYID"]));
+        to.run(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &from_id]);
+        from.run(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &to_id]);
+        loop {
+            let keys = from.run(&["CLUSTER", "GETKEYSINSLOT", slot, "100"]);
+            if keys.is_empty() {
+                break;
+            }
+            let port = to.port.to_string();
+            for key in keys.lines() {
+                from.run(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+            }
+        }
+        let others = self.primaries.iter().filter(|it| ![from.port, to.port].contains(&it.port));
+        for server in [to, from].into_iter().chain(others) {
+            server.run(&["CLUSTER", "SETSLOT", slot, "NODE", &to_id]);
+        }
+    }
+}
+
+#[track_caller]
+fn wait_for(what: &str, is_done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_done() {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

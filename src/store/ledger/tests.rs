@@ -2,6 +2,7 @@
 //! modules test what only happens with a server.
 
 mod both;
+mod cluster;
 mod errors;
 mod loss;
 mod network;
@@ -12,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
-use crate::store::tests::{TestStore, on_both_stores};
+use crate::store::tests::{TestStore, on_each_store};
 use crate::store::{
-    ClientCertificatePaths, Grant, KnownState, LeaseReport, RedisOptions, ReportBatchContext,
-    ReportOutcome, Store, StoreError, StoreUrl, UsageRow,
+    ClientCertificatePaths, Grant, KnownState, LeaseReport, Probe, RedisOptions,
+    ReportBatchContext, ReportOutcome, Store, StoreError, StoreUrl, UsageRow,
 };
 
 /// January 2100. The totals of a past month would expire at once.

@@ -1,15 +1,16 @@
-//! The connection to a server, and its timeouts.
+//! The store's link to its servers, and its timeouts.
 //!
-//! If sending or receiving fails in any way, riskgate drops the connection, because the connection
-//! may still deliver replies to earlier commands.
+//! If sending or receiving fails in any way, riskgate drops the link, because its connections may
+//! still deliver replies to earlier commands.
 
 use std::time::{Duration, Instant};
 
-use redis::{Connection, ConnectionLike, FromRedisValue, Pipeline, ServerErrorKind, Value};
+use redis::{FromRedisValue, Pipeline, ServerErrorKind, Value};
 
-use super::connector::{Connector, OpenConnection};
+use super::connector::{Connector, OpenLink};
 use super::foreign::ForeignEntries;
 use super::key_names::RING_META_KEY;
+use super::link::Link;
 use super::options::RedisOptions;
 use super::rate_charge_state::RateChargeState;
 use super::reply::{error_reply_text, info_field, reply_text_or_empty};
@@ -33,18 +34,18 @@ pub(super) const CHUNK_ROWS: usize = 1_000;
 /// scripts again after riskgate has loaded them.
 const MAX_SCRIPT_TRIES: usize = 5;
 
-/// A server, and the connection to it if there is one.
+/// A server or a Cluster, and the link to it if there is one.
 pub struct Redis {
     pub(super) connector: Connector,
-    /// The server's address without user and password, for errors.
+    /// The address without user and password, for errors.
     pub(super) location: String,
     /// The timeout of one exchange.
     pub(super) timeout: Duration,
     /// See [`RedisOptions::wait_replicas`].
     pub(super) wait_replicas: usize,
     /// `None` until the first operation, and after a failure.
-    pub(super) connection: Option<Connection>,
-    /// The server that Sentinels named for the connection.
+    pub(super) link: Option<Link>,
+    /// The server that Sentinels named for the link.
     connected_to: Option<NamedServer>,
     /// The SHA-1 digests of the scripts for EVALSHA, indexed by `Script`; empty until loaded.
     pub(super) script_digests: Vec<String>,
@@ -84,21 +85,24 @@ impl ConnectionBackend for Redis {
     /// Fails if the server may evict keys when its memory is full. A server that does not answer,
     /// or answers with an error, passes.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
-        let info = match self
-            .query_with_retry("reading its settings", redis::pipe().cmd("INFO").arg("memory"))
-        {
-            Ok(mut replies) => reply_text_or_empty(replies.pop().unwrap_or(Value::Nil)),
+        let mut ask = redis::pipe();
+        ask.cmd("INFO").arg("memory");
+        let of_each = match self.query_each_server_with_retry("reading its settings", &ask) {
+            Ok(of_each) => of_each,
             Err(StoreError::Unavailable { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        match info_field(&info, "maxmemory_policy") {
-            Some("noeviction") => Ok(()),
-            found => Err(StoreError::Unusable {
-                location: self.location.clone(),
-                expected: "maxmemory-policy noeviction, because other policies evict counts",
-                found: found.unwrap_or("no maxmemory_policy in INFO").to_owned(),
-            }),
+        for info in of_each.into_iter().flatten().map(reply_text_or_empty) {
+            let policy = info_field(&info, "maxmemory_policy");
+            if policy != Some("noeviction") {
+                return Err(StoreError::Unusable {
+                    location: self.location.clone(),
+                    expected: "maxmemory-policy noeviction, because other policies evict counts",
+                    found: policy.unwrap_or("no maxmemory_policy in INFO").to_owned(),
+                });
+            }
         }
+        Ok(())
     }
 }
 
@@ -115,7 +119,7 @@ impl Redis {
             location: url.without_credentials(),
             timeout,
             wait_replicas: options.wait_replicas,
-            connection: None,
+            link: None,
             connected_to: None,
             script_digests: Vec::new(),
             missing_replicas: 0,
@@ -142,20 +146,20 @@ impl Redis {
         if self.is_connected() {
             return Ok(());
         }
-        self.connection = None;
+        self.link = None;
         let connected = self.connector.connect(timeout);
-        let OpenConnection { connection, named } =
+        let OpenLink { link, named } =
             connected.map_err(|error| self.unavailable_error("connecting", error))?;
         if named != self.connected_to {
             // Another server may not have the scripts.
             self.script_digests.clear();
         }
-        (self.connection, self.connected_to) = (Some(connection), named);
+        (self.link, self.connected_to) = (Some(link), named);
         Ok(())
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.connection.as_ref().is_some_and(ConnectionLike::is_open)
+        self.link.as_ref().is_some_and(Link::is_open)
             && !self.connector.is_outdated(self.connected_to.as_ref())
     }
 
@@ -165,12 +169,14 @@ impl Redis {
         for script in Script::ALL {
             load.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
-        let loaded = self.send_once_and_read_replies(OPERATION, &load, timeout)?;
-        if let Some(found) = loaded.iter().find_map(error_reply_text) {
-            self.connection = None;
+        let mut loaded = self.send_to_each_server(OPERATION, &load, timeout)?;
+        if let Some(found) = loaded.iter().flatten().find_map(error_reply_text) {
+            self.link = None;
             return Err(self.unavailable_error(OPERATION, found));
         }
-        self.script_digests = loaded.into_iter().map(reply_text_or_empty).collect();
+        // All servers have the same digests.
+        let digests = loaded.pop().unwrap_or_default();
+        self.script_digests = digests.into_iter().map(reply_text_or_empty).collect();
         Ok(())
     }
 
@@ -192,21 +198,57 @@ impl Redis {
         timeout: Duration,
         commands: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
+        let replies = self.try_twice(timeout, |redis, time_left| {
+            redis.send_once_and_read_replies(operation, commands, time_left)
+        })?;
+        self.check_for_errors(operation, &replies)?;
+        Ok(replies)
+    }
+
+    /// Sends idempotent commands to each server, and returns the replies by server. Else like
+    /// [`Redis::query_with_retry`].
+    pub(super) fn query_each_server_with_retry(
+        &mut self,
+        operation: &'static str,
+        commands: &Pipeline,
+    ) -> Result<Vec<Vec<Value>>, StoreError> {
+        let of_each = self.try_twice(self.timeout, |redis, time_left| {
+            redis.send_to_each_server(operation, commands, time_left)
+        })?;
+        of_each.iter().try_for_each(|replies| self.check_for_errors(operation, replies))?;
+        Ok(of_each)
+    }
+
+    /// Connects if needed, and exchanges idempotent commands. If the exchange fails, connects again
+    /// and repeats it once, within the time that is left.
+    fn try_twice<R>(
+        &mut self,
+        timeout: Duration,
+        exchange: impl Fn(&mut Redis, Duration) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
         let deadline = Instant::now() + timeout;
         self.connect_if_needed()?;
-        let mut replies = self.send_once_and_read_replies(operation, commands, timeout);
+        let exchanged = exchange(self, timeout);
         let time_left = || deadline.saturating_duration_since(Instant::now());
-        if replies.is_err() && !time_left().is_zero() {
-            self.connect_if_needed_within(time_left())?;
-            replies = self.send_once_and_read_replies(operation, commands, time_left());
+        if exchanged.is_ok() || time_left().is_zero() {
+            return exchanged;
         }
-        let replies = replies?;
+        self.connect_if_needed_within(time_left())?;
+        exchange(self, time_left())
+    }
+
+    /// Fails and drops the link if a reply is an error.
+    pub(super) fn check_for_errors(
+        &mut self,
+        operation: &'static str,
+        replies: &[Value],
+    ) -> Result<(), StoreError> {
         match replies.iter().find_map(error_reply_text) {
             Some(found) => {
-                self.connection = None;
+                self.link = None;
                 Err(self.unavailable_error(operation, found))
             }
-            None => Ok(replies),
+            None => Ok(()),
         }
     }
 
@@ -230,7 +272,7 @@ impl Redis {
         reply: Value,
     ) -> Result<T, StoreError> {
         redis::from_redis_value(reply).map_err(|_| {
-            self.connection = None;
+            self.link = None;
             self.unavailable_error(operation, "a reply of another form")
         })
     }
@@ -286,7 +328,7 @@ impl Redis {
         let reply = replies.pop().unwrap_or(Value::Nil);
         match error_reply_text(&reply) {
             Some(found) => {
-                self.connection = None;
+                self.link = None;
                 Err(self.unavailable_error(operation, found))
             }
             None => Ok(reply),
@@ -301,30 +343,50 @@ impl Redis {
         commands: &Pipeline,
         timeout: Duration,
     ) -> Result<Vec<Value>, StoreError> {
-        let Some(mut connection) = self.connection.take() else {
+        self.use_link(operation, |link| link.exchange(commands, timeout))
+    }
+
+    /// Sends all commands to one server after another, and reads all replies of each within
+    /// `timeout`, without a retry. Connects first if needed. Returns the replies by server. Any
+    /// failure drops the link.
+    pub(super) fn send_to_each_server(
+        &mut self,
+        operation: &'static str,
+        commands: &Pipeline,
+        timeout: Duration,
+    ) -> Result<Vec<Vec<Value>>, StoreError> {
+        self.connect_if_needed()?;
+        let server_count = self.link.as_ref().map_or(0, Link::server_count);
+        let mut of_each = Vec::with_capacity(server_count);
+        for server in 0..server_count {
+            of_each.push(self.use_server(operation, server, commands, timeout)?);
+        }
+        Ok(of_each)
+    }
+
+    /// Sends all commands to one server, and reads all replies within `timeout`, without a retry.
+    /// Any failure drops the link.
+    pub(super) fn use_server(
+        &mut self,
+        operation: &'static str,
+        server: usize,
+        commands: &Pipeline,
+        timeout: Duration,
+    ) -> Result<Vec<Value>, StoreError> {
+        self.use_link(operation, |link| link.exchange_with_server(server, commands, timeout))
+    }
+
+    /// Exchanges commands and replies over the link. Any failure drops the link.
+    fn use_link(
+        &mut self,
+        operation: &'static str,
+        exchange: impl FnOnce(&mut Link) -> Result<Vec<Value>, String>,
+    ) -> Result<Vec<Value>, StoreError> {
+        let Some(mut link) = self.link.take() else {
             return Err(self.unavailable_error(operation, "no connection"));
         };
-        let deadline = Instant::now() + timeout;
-        let mut send_and_receive = || -> redis::RedisResult<Vec<Value>> {
-            connection.set_write_timeout(Some(timeout))?;
-            connection.send_packed_command(&commands.get_packed_pipeline())?;
-            let mut replies = Vec::with_capacity(commands.len());
-            for _ in 0..commands.len() {
-                // The redis crate applies its timeout to each reply, and `timeout` is for all
-                // replies.
-                let time_left = deadline.saturating_duration_since(Instant::now());
-                connection.set_read_timeout(Some(time_left.max(Duration::from_millis(1))))?;
-                replies.push(connection.recv_response()?);
-            }
-            Ok(replies)
-        };
-        let replies = send_and_receive().map_err(|error| {
-            let found = match error.is_timeout() {
-                true => format!("no answer within {} ms", timeout.as_millis()),
-                false => error.to_string(),
-            };
-            self.unavailable_error(operation, found)
-        })?;
+        let exchanged = exchange(&mut link);
+        let replies = exchanged.map_err(|found| self.unavailable_error(operation, found))?;
         // If the server has become a replica, riskgate connects again: the host name of the store,
         // or the Sentinels, may lead to another server by now.
         let is_read_only = |value: &Value| {
@@ -332,7 +394,7 @@ impl Redis {
                 if error.kind() == Some(ServerErrorKind::ReadOnly))
         };
         if !replies.iter().any(is_read_only) {
-            self.connection = Some(connection);
+            self.link = Some(link);
         }
         Ok(replies)
     }

@@ -1,33 +1,49 @@
-//! Connects to the server that an address names, or that the Sentinels of the address name.
+//! Connects to the server that an address names, or that the Sentinels of the address name, or to
+//! the primaries of a Cluster.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{Client, ClientTlsConfig, Connection, ErrorKind, TlsCertificates};
+use redis::{Client, ClientTlsConfig, Connection, ErrorKind, IntoConnectionInfo, TlsCertificates};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::client::open_client;
+use super::cluster::ClusterLink;
+use super::exchange::describe_error;
+use super::link::Link;
 use super::options::RedisOptions;
 use super::protocol_probe::{MIN_TIMEOUT_FOR_PROBE, find_other_protocol};
 use super::reply::info_field;
 use super::sentinels::{NamedServer, Sentinels};
+use crate::store::cluster_url::ClusterUrl;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
 use crate::store::sentinel_url::SentinelUrl;
-use crate::store::url::RedisUrl;
+use crate::store::url::{RedisUrl, RedisUrlParts};
 use crate::support::regular_file::read_credential_file;
 
 /// What is needed to connect.
 pub(super) enum Connector {
     Server(Client),
-    Sentinels { url: SentinelUrl, tls: Option<TlsCertificates>, sentinels: Arc<Sentinels> },
+    Sentinels {
+        url: SentinelUrl,
+        tls: Option<TlsCertificates>,
+        sentinels: Arc<Sentinels>,
+    },
+    Cluster {
+        url: ClusterUrl,
+        tls: Option<TlsCertificates>,
+        /// The primaries that the Cluster named at the last connection, each as `HOST:PORT`.
+        known: Vec<String>,
+    },
 }
 
-/// An open connection, and the server that Sentinels named for it.
-pub(super) struct OpenConnection {
-    pub connection: Connection,
-    /// `None` if the address names no Sentinels but the server itself.
+/// The open connections, and the server that Sentinels named for them.
+pub(super) struct OpenLink {
+    pub link: Link,
+    /// `None` if the address names no Sentinels.
     pub named: Option<NamedServer>,
 }
 
@@ -49,9 +65,19 @@ impl Connector {
             expected: "an address, certificates and a key that belong together",
             found: found.to_string(),
         };
-        let Some(sentinel_url) = url.sentinels() else {
-            let client = open_client(url.with_credentials(), tls.as_ref()).map_err(unusable)?;
-            return Ok(Connector::Server(client));
+        let sentinel_url = match url.parts() {
+            RedisUrlParts::Server => {
+                let client = open_client(url.with_credentials(), &tls).map_err(unusable)?;
+                return Ok(Connector::Server(client));
+            }
+            RedisUrlParts::Cluster(cluster) => {
+                // The redis crate reads the certificates when it makes a client.
+                for host in cluster.hosts() {
+                    open_client(cluster.server_url(host).as_str(), &tls).map_err(unusable)?;
+                }
+                return Ok(Connector::Cluster { url: cluster.clone(), tls, known: Vec::new() });
+            }
+            RedisUrlParts::Sentinels(sentinel_url) => sentinel_url,
         };
         let password = match &options.sentinel_password_file {
             Some(path) => Some(read_password(&location, path)?),
@@ -59,9 +85,7 @@ impl Connector {
         };
         let credentials = (options.sentinel_user.as_deref(), password.as_deref());
         let clients = sentinel_url.hosts().iter().map(|host| {
-            let mut info = redis::IntoConnectionInfo::into_connection_info(
-                sentinel_url.sentinel_url(host).as_str(),
-            )?;
+            let mut info = sentinel_url.sentinel_url(host).into_connection_info()?;
             let mut settings = info.redis_settings().clone();
             if let Some(user) = credentials.0 {
                 settings = settings.set_username(user);
@@ -70,10 +94,7 @@ impl Connector {
                 settings = settings.set_password(password);
             }
             info = info.set_redis_settings(settings);
-            match &tls {
-                Some(tls) => Client::build_with_tls(info, tls.clone()),
-                None => Client::open(info),
-            }
+            open_client(info, &tls)
         });
         let clients: Vec<Client> = clients.collect::<Result<_, _>>().map_err(unusable)?;
         let sentinels = Sentinels::find_or_watch(url, sentinel_url, options, clients);
@@ -81,22 +102,26 @@ impl Connector {
     }
 
     /// Connects within this time. The error says what failed.
-    pub fn connect(&self, timeout: Duration) -> Result<OpenConnection, String> {
+    pub fn connect(&mut self, timeout: Duration) -> Result<OpenLink, String> {
         match self {
             Connector::Server(client) => match client.get_connection_with_timeout(timeout) {
-                Ok(connection) => Ok(OpenConnection { connection, named: None }),
+                Ok(connection) => Ok(OpenLink { link: Link::Server(connection), named: None }),
                 Err(error) => Err(describe_error_and_protocol(&error, client, timeout)),
             },
+            Connector::Cluster { url, tls, known } => {
+                let cluster = ClusterLink::connect(url, tls, known, timeout)?;
+                Ok(OpenLink { link: Link::Cluster(cluster), named: None })
+            }
             Connector::Sentinels { url, tls, sentinels } => {
                 let deadline = Instant::now() + timeout;
                 let named = sentinels.ask(timeout / 2)?;
                 let time_left = deadline.saturating_duration_since(Instant::now());
                 let connection = connect_to_primary(&url.server_url(&named.host), tls, time_left);
                 let connection = connection.map_err(|error| {
-                    let found = describe_connection_error(&error, timeout);
+                    let found = describe_error(&error, timeout);
                     format!("{}, which the Sentinels name: {found}", named.host)
                 })?;
-                Ok(OpenConnection { connection, named: Some(named) })
+                Ok(OpenLink { link: Link::Server(connection), named: Some(named) })
             }
         }
     }
@@ -104,8 +129,8 @@ impl Connector {
     /// Checks what the Sentinels answer. No finding if the address names no Sentinels.
     pub fn check_sentinels(&self, timeout: Duration) -> Vec<Finding> {
         match self {
-            Connector::Server(_) => Vec::new(),
             Connector::Sentinels { sentinels, .. } => sentinels.collect_findings(timeout),
+            Connector::Server(_) | Connector::Cluster { .. } => Vec::new(),
         }
     }
 
@@ -118,14 +143,6 @@ impl Connector {
     }
 }
 
-/// Says why a connection failed. For a timeout, the text of the system says nothing useful.
-fn describe_connection_error(error: &redis::RedisError, timeout: Duration) -> String {
-    match error.is_timeout() {
-        true => format!("no answer within {} ms", timeout.as_millis()),
-        false => error.to_string(),
-    }
-}
-
 /// Says why the connection to a server failed. If there is time to ask, also says whether the
 /// server speaks another protocol.
 fn describe_error_and_protocol(
@@ -133,19 +150,12 @@ fn describe_error_and_protocol(
     client: &Client,
     timeout: Duration,
 ) -> String {
-    let found = describe_connection_error(error, timeout);
+    let found = describe_error(error, timeout);
     let address = client.get_connection_info().addr();
     let is_patient = timeout >= MIN_TIMEOUT_FOR_PROBE && !error.is_connection_refusal();
     match is_patient.then(|| find_other_protocol(address)).flatten() {
         Some(other) => format!("{found}: {other}"),
         None => found,
-    }
-}
-
-fn open_client(url: &str, tls: Option<&TlsCertificates>) -> redis::RedisResult<Client> {
-    match tls {
-        Some(tls) => Client::build_with_tls(url, tls.clone()),
-        None => Client::open(url),
     }
 }
 
@@ -157,8 +167,7 @@ fn connect_to_primary(
     timeout: Duration,
 ) -> redis::RedisResult<Connection> {
     let deadline = Instant::now() + timeout;
-    let client = open_client(url, tls.as_ref())?;
-    let mut connection = client.get_connection_with_timeout(timeout)?;
+    let mut connection = open_client(url, tls)?.get_connection_with_timeout(timeout)?;
     let time_left = deadline.saturating_duration_since(Instant::now());
     connection.set_read_timeout(Some(time_left.max(Duration::from_millis(1))))?;
     let info: String = redis::cmd("INFO").arg("replication").query(&mut connection)?;

@@ -1,10 +1,13 @@
 //! What is wrong with a server before it hurts: `riskgate store check`.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use redis::{Pipeline, ServerErrorKind, Value};
 
 use super::connection::Redis;
+use super::incarnation::MARKS;
+use super::link::Link;
 use super::reply::{error_reply_text, info_field, replica_lines, reply_text_or_empty};
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
@@ -17,7 +20,8 @@ const OLDEST_REDIS: (u32, u32) = (6, 2);
 const LATENCY_SAMPLES: usize = 50;
 /// If the server uses this share of `maxmemory` or more, in percent, the check warns.
 const HIGH_MEMORY_PERCENT: u64 = 80;
-/// A Redis key that the check sets for a few seconds.
+/// A Redis key that the check sets for a few seconds. On a Cluster, the check sets one on each
+/// primary.
 const PROBE_KEY: &str = "riskgate:{check}:probe";
 /// The SHA-1 digest of the script `return 1`.
 const PROBE_SCRIPT_DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
@@ -63,6 +67,12 @@ const COMMANDS_BY_USE: [(&str, &[&[&str]]); 5] = [
     ("rights of store.wait_replicas", &[&["WAIT", "0", "1"]]),
 ];
 
+/// Like [`COMMANDS_BY_USE`], for a gateway whose store is a Cluster.
+const COMMANDS_ON_A_CLUSTER: (&str, &[&[&str]]) = (
+    "rights on a Cluster",
+    &[&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"], &["ASKING"], &["GET", "KEY"]],
+);
+
 impl Redis {
     /// Checks what a gateway relies on. `deadline` is how long a call waits for the store.
     pub(super) fn collect_deployment_findings(
@@ -70,36 +80,68 @@ impl Redis {
         deadline: Duration,
     ) -> Result<Vec<Finding>, StoreError> {
         let mut findings = self.connector.check_sentinels(self.timeout);
-        let info = self.read_info()?;
-        findings.push(check_version(&info));
-        findings.extend(check_memory(&info));
-        findings.push(check_persistence(&info));
-        findings.push(check_replicas(&info, self.wait_replicas));
-        findings.push(self.measure_latency(deadline)?);
+        // The sections of INFO that a server offers: managed services leave some out.
+        let mut read_info = redis::pipe();
+        for section in ["server", "memory", "persistence", "replication"] {
+            read_info.cmd("INFO").arg(section);
+        }
+        let info_of_each = self.send_to_each_server(OPERATION, &read_info, self.timeout)?;
+        let hosts = match &self.link {
+            Some(Link::Cluster(cluster)) => {
+                findings.push(check_cluster(cluster.server_count()));
+                cluster.hosts().map(str::to_owned).collect()
+            }
+            _ => vec![self.location.clone()],
+        };
+        let mut of_servers = Vec::with_capacity(hosts.len());
+        for (server, (host, info)) in hosts.into_iter().zip(info_of_each).enumerate() {
+            let info: Vec<String> = info.into_iter().map(reply_text_or_empty).collect();
+            let of_server = self.check_server(server, &info.concat(), deadline)?;
+            of_servers.push((host, of_server));
+        }
+        findings.extend(merge_findings(of_servers));
+        Ok(findings)
+    }
+
+    /// Checks one server of a Cluster, or the only server of the store.
+    fn check_server(
+        &mut self,
+        server: usize,
+        info: &str,
+        deadline: Duration,
+    ) -> Result<Vec<Finding>, StoreError> {
+        let mut findings = vec![check_version(info)];
+        findings.extend(check_memory(info));
+        findings.push(check_persistence(info));
+        findings.push(check_replicas(info, self.wait_replicas));
+        let link = self.link.as_ref();
+        let Some(probe_key) = link.and_then(|link| find_probe_key(link, server)) else {
+            // The primary has too few slots.
+            return Ok(findings);
+        };
+        findings.push(self.measure_latency(server, &probe_key, deadline)?);
         for (subject, commands) in COMMANDS_BY_USE {
-            findings.push(self.check_rights(subject, commands)?);
+            findings.push(self.check_rights(server, &probe_key, subject, commands)?);
+        }
+        if let Some(Link::Cluster(_)) = self.link {
+            let (subject, commands) = COMMANDS_ON_A_CLUSTER;
+            findings.push(self.check_rights(server, &probe_key, subject, commands)?);
         }
         Ok(findings)
     }
 
-    /// Reads the sections of INFO that the server offers: managed services leave some out.
-    fn read_info(&mut self) -> Result<String, StoreError> {
-        let mut read = redis::pipe();
-        for section in ["server", "memory", "persistence", "replication"] {
-            read.cmd("INFO").arg(section);
-        }
-        self.connect_if_needed()?;
-        let replies = self.send_once_and_read_replies(OPERATION, &read, self.timeout)?;
-        Ok(replies.into_iter().map(reply_text_or_empty).collect::<Vec<_>>().concat())
-    }
-
-    fn measure_latency(&mut self, deadline: Duration) -> Result<Finding, StoreError> {
+    fn measure_latency(
+        &mut self,
+        server: usize,
+        probe_key: &str,
+        deadline: Duration,
+    ) -> Result<Finding, StoreError> {
         let mut ask = Pipeline::new();
-        ask.cmd("PTTL").arg(PROBE_KEY);
+        ask.cmd("PTTL").arg(probe_key);
         let mut times = [Duration::ZERO; LATENCY_SAMPLES];
         for time in &mut times {
             let begun = Instant::now();
-            self.query_with_retry(OPERATION, &ask)?;
+            self.use_server(OPERATION, server, &ask, self.timeout)?;
             *time = begun.elapsed();
         }
         Ok(check_latency(times, deadline))
@@ -109,6 +151,8 @@ impl Redis {
     /// does not run for this user.
     fn check_rights(
         &mut self,
+        server: usize,
+        probe_key: &str,
         subject: &'static str,
         commands: &[&[&str]],
     ) -> Result<Finding, StoreError> {
@@ -116,11 +160,12 @@ impl Redis {
         for command in commands {
             send.cmd(command[0]);
             for word in &command[1..] {
-                send.arg(if *word == "KEY" { PROBE_KEY } else { word });
+                send.arg(if *word == "KEY" { probe_key } else { word });
             }
         }
+        // A replica that refused a write has cost the connection.
         self.connect_if_needed()?;
-        let replies = self.send_once_and_read_replies(OPERATION, &send, self.timeout)?;
+        let replies = self.use_server(OPERATION, server, &send, self.timeout)?;
         let is_refused = |reply: &Value| match reply {
             Value::ServerError(error) => {
                 error.kind() == Some(ServerErrorKind::NoPerm)
@@ -131,6 +176,7 @@ impl Redis {
         let refused = commands.iter().zip(&replies).filter(|(_, reply)| is_refused(reply));
         let name = |command: &&[&str]| match command {
             ["SCRIPT", "LOAD", ..] => "script|load".to_owned(),
+            ["CLUSTER", subcommand, ..] => format!("cluster|{}", subcommand.to_ascii_lowercase()),
             command => command[0].to_ascii_lowercase(),
         };
         let refused: Vec<String> = refused.map(|(command, _)| name(command)).collect();
@@ -140,13 +186,61 @@ impl Redis {
                 let rights: Vec<String> = refused.iter().map(|name| format!("+{name}")).collect();
                 let advice = format!("ACL SETUSER … {}, unless it is renamed", rights.join(" "));
                 let found = format!("the server does not run {}", refused.join(", "));
-                match subject == COMMANDS_BY_USE[0].0 {
+                match [COMMANDS_BY_USE[0].0, COMMANDS_ON_A_CLUSTER.0].contains(&subject) {
                     true => Finding::fault(subject, found, advice),
                     false => Finding::warning(subject, found, advice),
                 }
             }
         })
     }
+}
+
+/// Returns the Redis key that the check sets on a server; `None` if the server has none of the
+/// slots that the check knows keys of.
+fn find_probe_key(link: &Link, server: usize) -> Option<String> {
+    match link {
+        Link::Server(_) => Some(PROBE_KEY.to_owned()),
+        Link::Cluster(cluster) => {
+            // The marks are spread over all slots.
+            let mark = MARKS.iter().find(|mark| cluster.find_server(mark) == server)?;
+            Some(mark.replace(":mark", ":probe"))
+        }
+    }
+}
+
+fn check_cluster(primary_count: usize) -> Finding {
+    let found = format!("{primary_count} primaries have all slots");
+    match primary_count {
+        ..3 => {
+            let advice = "use three primaries or more: fewer can't agree on a failover";
+            Finding::warning("cluster", found, advice)
+        }
+        _ => Finding::good("cluster", found),
+    }
+}
+
+/// Makes one finding of those about the same subject on several servers: the worst. What was found
+/// is told for each server, unless it is the same everywhere.
+fn merge_findings(of_servers: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
+    let subjects: Vec<Cow<'static, str>> = match of_servers.iter().max_by_key(|it| it.1.len()) {
+        Some((_, most)) => most.iter().map(|finding| finding.subject.clone()).collect(),
+        None => Vec::new(),
+    };
+    let about = |subject: &Cow<'static, str>| -> Option<Finding> {
+        let of_subject = of_servers.iter().filter_map(|(host, findings)| {
+            Some((host, findings.iter().find(|finding| finding.subject == *subject)?))
+        });
+        let of_subject: Vec<(&String, &Finding)> = of_subject.collect();
+        let (_, worst) = of_subject.iter().max_by_key(|(_, finding)| finding.level)?;
+        let is_same = of_subject.iter().all(|(_, finding)| finding.found == worst.found);
+        let of_each = of_subject.iter().map(|(host, finding)| format!("{host}: {}", finding.found));
+        let found = match is_same {
+            true => worst.found.clone(),
+            false => of_each.collect::<Vec<_>>().join(", "),
+        };
+        Some(Finding { found, ..(*worst).clone() })
+    };
+    subjects.iter().filter_map(about).collect()
 }
 
 fn check_latency(mut times: [Duration; LATENCY_SAMPLES], deadline: Duration) -> Finding {

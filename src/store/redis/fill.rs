@@ -3,14 +3,20 @@
 //! riskgate stages the contents under temporary Redis keys. At the end, one script gives these
 //! Redis keys their final names. So if a copy is interrupted, the store is as it was before, and
 //! the staged Redis keys expire.
+//!
+//! On a Cluster, one script can't reach the Redis keys of all slots. There, scripts first give each
+//! Redis key outside the slot of the keys its final name: counts, top list, sign-ups and the like.
+//! The last script adds keys and accounts. If the copy is interrupted in between, the Cluster has
+//! counts without keys.
 
-use redis::Pipeline;
+use redis::{Pipeline, Value};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{
-    ACCOUNTS, API_KEYS, AUDIT, CHANGES, DIGESTS, LEDGER_PREFIX, LEDGER_TTL_SECONDS,
+    ACCOUNTS, API_KEYS, AUDIT, CHANGES, DIGESTS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_PREFIX,
     RING_REDIS_KEYS, TOP_ROWS_KEY, ledger_key,
 };
+use super::link::Link;
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use super::top::format_top_row;
@@ -37,6 +43,17 @@ pub(super) enum OnExistingKey {
     MergeSortedSet,
 }
 
+impl OnExistingKey {
+    /// The name in scripts.
+    fn name(self) -> &'static str {
+        match self {
+            OnExistingKey::Fail => "fail",
+            OnExistingKey::MergeHash => "hash",
+            OnExistingKey::MergeSortedSet => "sorted_set",
+        }
+    }
+}
+
 /// The Redis keys that a copy has staged.
 pub(super) struct Staging {
     id: String,
@@ -47,12 +64,32 @@ pub(super) struct Staging {
     /// does with each.
     moves: Vec<(String, String)>,
     move_count: usize,
+    /// On a Cluster: the staged Redis keys outside the slot of the keys.
+    moves_of_other_slots: Option<OtherSlots>,
+}
+
+/// Staged Redis keys outside the slot of the keys and accounts.
+#[derive(Default)]
+struct OtherSlots {
+    moves: Vec<StagedMove>,
+    /// How many of `moves` expire unless the last step comes first.
+    expiring: usize,
+}
+
+/// A staged Redis key, and what the last step does with it.
+#[derive(Clone)]
+struct StagedMove {
+    staged: String,
+    final_name: String,
+    on_existing: OnExistingKey,
+    ttl_seconds: i64,
 }
 
 impl Staging {
-    fn new(id: String) -> Staging {
+    fn new(id: String, is_cluster: bool) -> Staging {
         let moves_key = format!("riskgate:{{ring}}:staged:{id}:moves");
-        Staging { id, moves_key, moves: Vec::new(), move_count: 0 }
+        let moves_of_other_slots = is_cluster.then(OtherSlots::default);
+        Staging { id, moves_key, moves: Vec::new(), move_count: 0, moves_of_other_slots }
     }
 
     /// Returns the temporary name of a Redis key. The temporary and the final name are in the same
@@ -71,12 +108,19 @@ impl Staging {
         ttl_seconds: Option<i64>,
     ) -> String {
         let staged = self.staged_name(final_name);
-        let kind = match on_existing {
-            OnExistingKey::Fail => "fail",
-            OnExistingKey::MergeHash => "hash",
-            OnExistingKey::MergeSortedSet => "sorted_set",
-        };
-        let step = format!("{kind} {} {final_name}", ttl_seconds.unwrap_or(0));
+        let ttl_seconds = ttl_seconds.unwrap_or(0);
+        if let Some(others) = &mut self.moves_of_other_slots
+            && !final_name.starts_with(RING_PREFIX)
+        {
+            others.moves.push(StagedMove {
+                staged: staged.clone(),
+                final_name: final_name.to_owned(),
+                on_existing,
+                ttl_seconds,
+            });
+            return staged;
+        }
+        let step = format!("{} {ttl_seconds} {final_name}", on_existing.name());
         self.moves.push((staged.clone(), step));
         self.move_count += 1;
         staged
@@ -85,6 +129,12 @@ impl Staging {
     /// Lets the staged Redis keys expire, unless the last step comes first, and writes the entries
     /// of `moves_key`.
     fn push_expiry_and_moves(&mut self, staging: &mut Pipeline) {
+        if let Some(others) = &mut self.moves_of_other_slots {
+            for others_move in &others.moves[others.expiring..] {
+                staging.cmd("EXPIRE").arg(&others_move.staged).arg(STAGED_TTL_SECONDS);
+            }
+            others.expiring = others.moves.len();
+        }
         for (staged, step) in self.moves.drain(..) {
             staging.cmd("EXPIRE").arg(&staged).arg(STAGED_TTL_SECONDS);
             staging.cmd("HSET").arg(&self.moves_key).arg(staged).arg(step);
@@ -111,11 +161,10 @@ impl Redis {
             return Err(not_empty);
         };
         for chunk in leftovers.chunks(CHUNK_ROWS) {
-            let mut clear = redis::pipe();
-            clear.cmd("UNLINK").arg(chunk);
-            self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &clear)?;
+            self.delete_redis_keys(OPERATION, "UNLINK", chunk)?;
         }
-        let mut staging = Staging::new(self.random_id()?);
+        let is_cluster = matches!(self.link, Some(Link::Cluster(_)));
+        let mut staging = Staging::new(self.random_id()?, is_cluster);
         self.stage_ledger(&mut staging, contents)?;
         self.stage_top(&mut staging, contents)?;
         self.stage_daily_usage(&mut staging, contents)?;
@@ -126,10 +175,69 @@ impl Redis {
         self.stage_sign_ups(&mut staging, &contents.sign_ups)?;
         self.stage_ring(&mut staging, contents)?;
         let last_own_record = self.stage_audit(&mut staging, contents)?;
-        match self.finish_copy(author, contents, &staging, last_own_record)? {
+        let others = staging.moves_of_other_slots.take().unwrap_or_default().moves;
+        let moved = self.move_to_final_names(&others)?;
+        let version = match moved.len() == others.len() {
+            true => self.finish_copy(author, contents, &staging, last_own_record),
+            // Somebody has written to the store meanwhile.
+            false => Ok(0),
+        };
+        if !matches!(version, Ok(1..)) {
+            self.delete_moved(&moved)?;
+        }
+        match version? {
             0 => Err(not_empty),
             _ => Ok(()),
         }
+    }
+
+    /// On a Cluster: gives staged Redis keys outside the slot of the keys their final names.
+    /// Returns those that have them now. The others have a counterpart in the store already.
+    fn move_to_final_names<'m>(
+        &mut self,
+        moves: &'m [StagedMove],
+    ) -> Result<Vec<&'m StagedMove>, StoreError> {
+        let mut moved = Vec::with_capacity(moves.len());
+        for chunk in moves.chunks(CHUNK_ROWS) {
+            let replies = self.run_scripts(OPERATION, BULK_TIMEOUT, |scripts| {
+                let mut run = redis::pipe();
+                for StagedMove { staged, final_name, on_existing, ttl_seconds } in chunk {
+                    run.cmd("EVALSHA").arg(&scripts[Script::MoveStaged as usize]).arg(2);
+                    run.arg(staged).arg(final_name).arg(on_existing.name()).arg(*ttl_seconds);
+                }
+                run
+            })?;
+            self.check_for_errors(OPERATION, &replies)?;
+            let with_replies = chunk.iter().zip(replies);
+            moved.extend(with_replies.filter(|it| it.1 == Value::Int(1)).map(|it| it.0));
+        }
+        Ok(moved)
+    }
+
+    /// On a Cluster: deletes what a copy that failed has added.
+    fn delete_moved(&mut self, moved: &[&StagedMove]) -> Result<(), StoreError> {
+        let is_new = |it: &&&StagedMove| matches!(it.on_existing, OnExistingKey::Fail);
+        let added: Vec<&String> = moved.iter().filter(is_new).map(|it| &it.final_name).collect();
+        for chunk in added.chunks(CHUNK_ROWS) {
+            self.delete_redis_keys(OPERATION, "UNLINK", chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes Redis keys, of any slots. `command` is DEL or UNLINK; a user may have the right to
+    /// one of them only.
+    pub(super) fn delete_redis_keys<K: redis::ToRedisArgs>(
+        &mut self,
+        operation: &'static str,
+        command: &str,
+        redis_keys: &[K],
+    ) -> Result<(), StoreError> {
+        // A Cluster takes no command for Redis keys of several slots.
+        let mut delete = redis::pipe();
+        for key in redis_keys {
+            delete.cmd(command).arg(key);
+        }
+        self.query_with_retry_within(operation, BULK_TIMEOUT, &delete).map(drop)
     }
 
     /// Sends a chunk of a copy, and lets the Redis keys that it staged expire.

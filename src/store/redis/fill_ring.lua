@@ -75,30 +75,7 @@ end
 -- All changes were staged with the score 1.
 if ARGV[4] ~= '0' then redis.call('ZUNIONSTORE', changes, 1, changes, 'WEIGHTS', version) end
 
-local function merge_hash(staged, name)
-    local cursor = '0'
-    repeat
-        local page = redis.call('HSCAN', staged, cursor, 'COUNT', 1000)
-        cursor = page[1]
-        for at = 1, #page[2], 2 do redis.call('HSET', name, page[2][at], page[2][at + 1]) end
-    until cursor == '0'
-end
-
-local function move(staged, kind, ttl, name)
-    if redis.call('EXISTS', staged) == 0 then return end
-    if kind == 'hash' and redis.call('EXISTS', name) == 1 then
-        merge_hash(staged, name)
-        redis.call('UNLINK', staged)
-    elseif kind == 'sorted_set' and redis.call('EXISTS', name) == 1 then
-        redis.call('ZUNIONSTORE', name, 2, name, staged)
-        redis.call('UNLINK', staged)
-    else
-        redis.call('RENAME', staged, name)
-    end
-    if ttl == '0' then redis.call('PERSIST', name) else redis.call('EXPIRE', name, ttl) end
-end
-
-visit_moves(move)
-move(audit, 'fail', '0', KEYS[7])
+visit_moves(move_staged_key)
+move_staged_key(audit, 'fail', '0', KEYS[7])
 redis.call('UNLINK', moves)
 return version

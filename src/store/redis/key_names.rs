@@ -1,7 +1,9 @@
-//! The names of the Redis keys that several files use. The Redis keys that a script touches share a
-//! hash tag, except those of `fill_ring.lua`.
+//! The names of the Redis keys that several files use.
 
 use crate::model::month::Month;
+
+/// The prefix of the Redis keys that are in the hash slot of the keys and accounts.
+pub(super) const RING_PREFIX: &str = "riskgate:{ring}:";
 
 /// A hash: the rows of API keys by id.
 pub(super) const API_KEYS: &str = "riskgate:{ring}:keys";

@@ -7,13 +7,12 @@ use redis::{Pipeline, Value};
 
 use super::connection::Redis;
 use super::daily_usage::format_usage_field;
+use super::incarnation::ServerStates;
 use super::key_names::{
     ALL_RECOVERING_KEY, DAILY_USAGE_TTL_SECONDS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_META_KEY,
     account_recovering_key, daily_usage_key, ledger_key,
 };
-use super::reply::{
-    error_reply_text, info_field, replica_lines, reply_number_or_zero, reply_text_or_empty,
-};
+use super::reply::{error_reply_text, reply_number_or_zero};
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
@@ -24,27 +23,10 @@ use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
 /// For how long the store recovers after a data loss. In this time the store grants nothing. Nodes
 /// probe the store once a second, so all of them notice the loss and report their totals again.
 const RECOVERY_PERIOD: Duration = Duration::from_secs(3);
-/// Replicas acknowledge their offset once a second. A replica that has acknowledged nothing for
-/// more than this many seconds counts as missing.
-const MAX_REPLICA_LAG_SECONDS: i64 = 2;
 /// For how many seconds a server keeps an account's totals of a month after a report that the node
 /// sends when the month is past. Two months, because that node's clock may be wrong and the month
 /// not over.
 const PAST_MONTH_TTL_SECONDS: i64 = 62 * 86_400;
-
-/// Counts the connected replicas that acknowledged recently, from `INFO replication`.
-fn count_live_replicas(replication_info: &str) -> usize {
-    let is_connected = |line: &&str| {
-        let fields = line.split_once(':').map_or("", |(_, fields)| fields);
-        let field = |name: &str| {
-            fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
-        };
-        let lag = field("lag").and_then(|lag| lag.parse::<i64>().ok());
-        field("state") == Some("online")
-            && lag.is_some_and(|lag| (0..=MAX_REPLICA_LAG_SECONDS).contains(&lag))
-    };
-    replica_lines(replication_info).filter(is_connected).count()
-}
 
 impl LedgerBackend for Redis {
     fn probe(
@@ -53,36 +35,24 @@ impl LedgerBackend for Redis {
         previous_probe: Option<&Probe>,
     ) -> Result<Probe, StoreError> {
         const OPERATION: &str = "probing the server";
-        let mut info = redis::pipe();
-        info.cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
-        let mut replies = self.query_with_retry(OPERATION, &info)?.into_iter();
-        let mut next = || replies.next().unwrap_or(Value::Nil);
-        let (server, replication, time) =
-            (reply_text_or_empty(next()), reply_text_or_empty(next()), next());
-        let (Some(run_id), Some(replication_id)) =
-            (info_field(&server, "run_id"), info_field(&replication, "master_replid"))
-        else {
-            return Err(self.unavailable_error(OPERATION, "no run_id or master_replid in INFO"));
-        };
-        let server_incarnation = format!("{run_id}/{replication_id}");
-        let unix_now: (i64, i64) = self.parse_reply(OPERATION, time)?;
-        // In a probe, the incarnation is `RUN_ID/REPLICATION_ID BEGINNING STORE_ID`. The first
-        // probe of these data has stored BEGINNING.
+        let ServerStates { incarnation: of_servers, new_beginning, unix_now, live_replicas } =
+            self.read_server_states(OPERATION)?;
+        // In a probe, the incarnation is `SERVERS BEGINNING STORE_ID`. The first probe of these
+        // data has stored BEGINNING.
         let known = previous_probe.map_or("", |known| known.incarnation.as_str());
         let known_beginning = known.split(' ').nth(1).unwrap_or("");
-        let new_beginning = format!("{run_id}@{}.{:06}", unix_now.0, unix_now.1);
         let recovery_ms = RECOVERY_PERIOD.as_millis() as u64;
         let script = (Script::Probe, &[RING_META_KEY, ALL_RECOVERING_KEY][..]);
         let reply = self.run_script(OPERATION, self.timeout, script, |arguments| {
-            arguments.arg(&server_incarnation).arg(known_beginning).arg(&new_beginning);
+            arguments.arg(&of_servers).arg(known_beginning).arg(&new_beginning);
             arguments.arg(latest_begun_month.number()).arg(recovery_ms);
         })?;
         let (store_id, began, recovering, refusal): (String, String, u64, String) =
             self.parse_reply(OPERATION, reply)?;
-        self.update_missing_replicas(count_live_replicas(&replication));
+        self.update_missing_replicas(live_replicas);
         Ok(Probe {
-            incarnation: format!("{server_incarnation} {began} {store_id}"),
-            unix_now: Some(unix_now.0),
+            incarnation: format!("{of_servers} {began} {store_id}"),
+            unix_now: Some(unix_now),
             recovery_left: Duration::from_millis(recovering),
             write_refusal: (!refusal.is_empty())
                 .then(|| self.unavailable_error("writing", refusal).to_string()),
@@ -132,7 +102,7 @@ impl LedgerBackend for Redis {
         // whole batch fails.
         let is_server_error = |found: &String| !is_error_of_one_account(found);
         if let Some(found) = replies.iter().filter_map(error_reply_text).find(is_server_error) {
-            self.connection = None;
+            self.link = None;
             return Err(self.unavailable_error(OPERATION, found));
         }
         let mut outcomes = Vec::with_capacity(reports.len());
@@ -143,7 +113,7 @@ impl LedgerBackend for Redis {
             }
             let Some(grant) = parse_grant(report.sequence, reply) else {
                 // The connection may hold more replies to other requests.
-                self.connection = None;
+                self.link = None;
                 return Err(self.unavailable_error(OPERATION, "an answer to another request"));
             };
             outcomes.push(Ok(grant));
@@ -200,7 +170,7 @@ impl LedgerBackend for Redis {
                 let server_error_text =
                     error_reply_text(&reply).filter(|found| !is_error_of_one_account(found));
                 if let Some(found) = server_error_text {
-                    self.connection = None;
+                    self.link = None;
                     return Err(self.unavailable_error(OPERATION, found));
                 }
                 rows.extend(parse_usage_row(account, reply));
@@ -260,10 +230,11 @@ impl Redis {
     }
 }
 
-/// Returns true if an error reply concerns the Redis key of one account only: that Redis key is of
-/// another type, or its contents can't be read.
+/// Returns true if an error reply concerns the Redis keys of one account only: a Redis key is of
+/// another type, or its contents can't be read, or a Cluster has the Redis keys in several slots. A
+/// Cluster does so if the name of the account begins with `}`.
 fn is_error_of_one_account(found: &str) -> bool {
-    found.starts_with("WRONGTYPE") || found.starts_with("DAMAGED")
+    ["WRONGTYPE", "DAMAGED", "CROSSSLOT"].iter().any(|code| found.starts_with(code))
 }
 
 /// Parses the reply about an account's totals. `None` if the account has no totals. If the totals

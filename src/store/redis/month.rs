@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use redis::Value as Reply;
 use serde_json::Value;
 
-use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::connection::{CHUNK_ROWS, Redis};
 use super::key_names::{AUDIT, DAILY_USAGE_PREFIX, LEDGER_PREFIX, RING_META_KEY};
 use super::scripts::Script;
 use crate::model::believed_time::TimeAnchor;
@@ -74,9 +74,7 @@ impl TimeBackend for Redis {
         self.run_write_script(REPAIR_OPERATION, Script::LowerMonth, &keys, &arguments)?;
         self.delete_quota_events_after(REPAIR_OPERATION, month)?;
         for chunk in [totals, usage].concat().chunks(CHUNK_ROWS) {
-            let mut delete = redis::pipe();
-            delete.cmd("DEL").arg(chunk);
-            self.query_with_retry_within(REPAIR_OPERATION, BULK_TIMEOUT, &delete)?;
+            self.delete_redis_keys(REPAIR_OPERATION, "DEL", chunk)?;
         }
         Ok(MonthRepair { latest_month_before: previous, deleted_totals })
     }

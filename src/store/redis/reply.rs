@@ -1,15 +1,16 @@
 //! Reads parts of a server's replies.
 
-use redis::Value;
+use redis::{ServerErrorKind, Value};
 
 /// The code and details of an error reply; `None` for any other reply.
 pub(super) fn error_reply_text(value: &Value) -> Option<String> {
-    match value {
-        Value::ServerError(error) => {
-            Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
-        }
-        _ => None,
-    }
+    let Value::ServerError(error) = value else { return None };
+    // riskgate follows the redirections of a Cluster. So this is a server of one.
+    let advice = match error.kind() {
+        Some(ServerErrorKind::Moved) => "; write redis+cluster:// for a server of a Cluster",
+        _ => "",
+    };
+    Some(format!("{} {}{advice}", error.code(), error.details().unwrap_or_default()))
 }
 
 /// A reply as text; empty if the reply is not a text.

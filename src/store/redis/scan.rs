@@ -2,10 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use redis::{FromRedisValue, Pipeline};
+use redis::{FromRedisValue, Pipeline, Value};
 
-use super::connection::{CHUNK_ROWS, Redis};
+use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::link::Link;
 use crate::store::error::StoreError;
+
+/// How often riskgate scans the servers of a Cluster while slots move.
+const MAX_SCANS: usize = 10;
+
+/// Returns a function that sends a scan command for one Redis key, with a cursor.
+fn scan_of_key<T: FromRedisValue>(
+    operation: &'static str,
+    command: &'static str,
+    redis_key: &str,
+) -> impl Fn(&mut Redis, u64) -> Result<(u64, Vec<T>), StoreError> {
+    move |redis, cursor| {
+        let mut scan = redis::pipe();
+        scan.cmd(command).arg(redis_key).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
+        redis.query_last_reply(operation, &scan)
+    }
+}
 
 impl Redis {
     /// Passes each field of a hash and its value to `visit_pair`. A field may come twice.
@@ -15,10 +32,8 @@ impl Redis {
         hash_key: &str,
         mut visit_pair: impl FnMut(Vec<u8>, Vec<u8>),
     ) -> Result<(), StoreError> {
-        let scan = |scan: &mut Pipeline, cursor| {
-            scan.cmd("HSCAN").arg(hash_key).arg(cursor);
-        };
-        self.scan_elements(operation, scan, |(name, text)| visit_pair(name, text))
+        let scan = scan_of_key(operation, "HSCAN", hash_key);
+        self.scan_elements(scan, |(name, text)| visit_pair(name, text))
     }
 
     /// Passes each member of a set to `visit`. A member may come twice.
@@ -28,40 +43,79 @@ impl Redis {
         set_key: &str,
         visit: impl FnMut(Vec<u8>),
     ) -> Result<(), StoreError> {
-        let scan = |scan: &mut Pipeline, cursor| {
-            scan.cmd("SSCAN").arg(set_key).arg(cursor);
-        };
-        self.scan_elements(operation, scan, visit)
+        self.scan_elements(scan_of_key(operation, "SSCAN", set_key), visit)
     }
 
-    /// Finds the Redis keys whose names match a pattern.
+    /// Finds the Redis keys whose names match a pattern, on all servers. If slots move from one
+    /// server to another meanwhile, or the connection fails once, begins again.
     pub(super) fn find_redis_keys(
         &mut self,
         operation: &'static str,
         pattern: &str,
     ) -> Result<BTreeSet<Vec<u8>>, StoreError> {
-        let scan = |scan: &mut Pipeline, cursor| {
-            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern);
-        };
+        for scans in 1..=MAX_SCANS {
+            match self.scan_servers(operation, pattern) {
+                Ok(Some(found)) => return Ok(found),
+                Err(error) if scans > 1 => return Err(error),
+                _ => {}
+            }
+        }
+        Err(self.unavailable_error(operation, "slots that moved during each scan"))
+    }
+
+    /// Scans each server. `None` if slots have moved during the scan.
+    fn scan_servers(
+        &mut self,
+        operation: &'static str,
+        pattern: &str,
+    ) -> Result<Option<BTreeSet<Vec<u8>>>, StoreError> {
+        self.connect_if_needed()?;
         let mut found = BTreeSet::new();
-        self.scan_elements(operation, scan, |name| found.extend([name]))?;
-        Ok(found)
+        for server in 0..self.link.as_ref().map_or(0, Link::server_count) {
+            let scan = |redis: &mut Redis, cursor: u64| {
+                let mut scan = redis::pipe();
+                scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern);
+                scan.arg("COUNT").arg(CHUNK_ROWS);
+                redis.query_server(operation, server, &scan)
+            };
+            self.scan_elements(scan, |name| found.extend([name]))?;
+        }
+        Ok(self.is_link_current(operation)?.then_some(found))
+    }
+
+    /// Returns false, and drops the link, if slots have moved since it was opened.
+    fn is_link_current(&mut self, operation: &'static str) -> Result<bool, StoreError> {
+        let Some(mut link) = self.link.take() else { return Ok(false) };
+        let is_current = link.is_current(BULK_TIMEOUT);
+        match is_current.map_err(|found| self.unavailable_error(operation, found))? {
+            true => self.link = Some(link),
+            false => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Sends commands to one server without a retry, and parses the last reply as `T`.
+    fn query_server<T: FromRedisValue>(
+        &mut self,
+        operation: &'static str,
+        server: usize,
+        commands: &Pipeline,
+    ) -> Result<T, StoreError> {
+        let mut replies = self.use_server(operation, server, commands, BULK_TIMEOUT)?;
+        self.check_for_errors(operation, &replies)?;
+        self.parse_reply(operation, replies.pop().unwrap_or(Value::Nil))
     }
 
     /// Repeats a scan command until its cursor is 0 again, and passes each element to `visit`.
-    /// `add_command` adds the command with a cursor.
+    /// `scan` sends the command with a cursor.
     fn scan_elements<T: FromRedisValue>(
         &mut self,
-        operation: &'static str,
-        add_command: impl Fn(&mut Pipeline, u64),
+        scan: impl Fn(&mut Redis, u64) -> Result<(u64, Vec<T>), StoreError>,
         mut visit: impl FnMut(T),
     ) -> Result<(), StoreError> {
         let mut cursor = 0;
         loop {
-            let mut scan = redis::pipe();
-            add_command(&mut scan, cursor);
-            scan.arg("COUNT").arg(CHUNK_ROWS);
-            let (next, elements): (u64, Vec<T>) = self.query_last_reply(operation, &scan)?;
+            let (next, elements) = scan(self, cursor)?;
             elements.into_iter().for_each(&mut visit);
             cursor = next;
             if cursor == 0 {

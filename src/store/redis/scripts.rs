@@ -12,6 +12,7 @@ pub(super) enum Script {
     RotateKey,
     RestoreRows,
     FillRing,
+    MoveStaged,
     CreditTop,
     LowerMonth,
     SaveDnsFacts,
@@ -30,7 +31,7 @@ pub(super) enum Script {
 
 impl Script {
     /// All scripts, in the order of their declaration.
-    pub(super) const ALL: [Script; 22] = [
+    pub(super) const ALL: [Script; 23] = [
         Script::ReportLease,
         Script::Probe,
         Script::ChangeRing,
@@ -39,6 +40,7 @@ impl Script {
         Script::RotateKey,
         Script::RestoreRows,
         Script::FillRing,
+        Script::MoveStaged,
         Script::CreditTop,
         Script::LowerMonth,
         Script::SaveDnsFacts,
@@ -72,8 +74,13 @@ impl Script {
             Script::RestoreRows => {
                 concat!(include_str!("ring_common.lua"), include_str!("restore_rows.lua"))
             }
-            Script::FillRing => {
-                concat!(include_str!("ring_common.lua"), include_str!("fill_ring.lua"))
+            Script::FillRing => concat!(
+                include_str!("ring_common.lua"),
+                include_str!("move_common.lua"),
+                include_str!("fill_ring.lua")
+            ),
+            Script::MoveStaged => {
+                concat!(include_str!("move_common.lua"), include_str!("move_staged.lua"))
             }
             Script::RotateKey => {
                 concat!(include_str!("ring_common.lua"), include_str!("rotate_key.lua"))

@@ -73,7 +73,7 @@ impl Redis {
             pipeline
         })?;
         if let Some(found) = replies.iter().find_map(error_reply_text) {
-            self.connection = None;
+            self.link = None;
             return Err(self.unavailable_error(operation, found));
         }
         let reached = if replicas > 0 { replies.pop().map_or(0, reply_number_or_zero) } else { 0 };

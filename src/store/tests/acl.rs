@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::redis_server::RedisServer;
+use super::super::redis_server::{RedisCluster, RedisServer};
 use super::super::{
     AuditOperation, ClaimTimes, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS, MonthlyLimit,
     NewKeyPlan, QuotaEventOutcome, RepeatableRequestRow, ReportBatchContext, SignUpCursor,
@@ -61,6 +61,9 @@ const SIGN_UP_ACL: [&str; 1] = ["+xdel"];
 
 /// What `riskgate store copy` needs beside the permissions above to fill a server.
 const COPY_TARGET_ACL: [&str; 5] = ["+exists", "+unlink", "+rename", "+persist", "+zunionstore"];
+
+/// What every gateway needs beside `GATEWAY_ACL` if its store is a Cluster.
+const CLUSTER_ACL: [&str; 4] = ["+cluster|info", "+cluster|slots", "+asking", "+get"];
 
 /// Creates a Redis user with the permissions of the lists, except `lacking_permission`, and runs
 /// every operation that needs one of them.
@@ -183,6 +186,29 @@ fn gateway_and_writer_permissions_suffice_and_are_needed() {
                 .to_string();
             let refused = ["NOPERM", "can't run this command", "ACL failure in script"];
             assert!(refused.iter().any(|text| error.contains(text)), "{right}: {error}");
+        }
+    }
+}
+
+#[test]
+fn gateway_permissions_on_a_cluster_suffice_and_are_needed() {
+    let cluster = RedisCluster::start(1);
+    let url = cluster.url().replace("://", "://some:pw@");
+    let month = Month::from_number(1_200).unwrap();
+    let rights = [&GATEWAY_ACL[..], &CLUSTER_ACL].concat();
+    // riskgate sends ASKING only while a slot moves.
+    for lacking in ["", "+cluster|info", "+cluster|slots", "+get"] {
+        let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+        user.extend(rights.iter().filter(|right| **right != lacking));
+        cluster.primaries[0].run(&user);
+        let mut store = open(&url);
+        let probed = store.probe(month, None);
+        if lacking.is_empty() {
+            probed.unwrap();
+            store.read_usage(month, None).unwrap();
+        } else {
+            let error = probed.expect_err(lacking).to_string();
+            assert!(error.contains("NOPERM"), "{lacking}: {error}");
         }
     }
 }

@@ -10,7 +10,7 @@ use super::super::{
     AuditOperation, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit, NewKeyPlan,
     RepeatableRequestRow, ReportBatchContext, SourceState, Store, UsageCount,
 };
-use super::{key, on_both_stores, ring_version, rotation, tester};
+use super::{key, on_each_store, ring_version, rotation, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::Month;
 
@@ -40,7 +40,7 @@ fn repair_a_later_month(store: &mut Store) {
 
 #[test]
 fn each_change_of_keys_and_accounts_has_its_record() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let author = tester();
         let mut first = key(1, "acme");
@@ -109,7 +109,7 @@ fn each_change_of_keys_and_accounts_has_its_record() {
 
 #[test]
 fn a_refused_change_leaves_no_record() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
         let mut changes = store.edit_as(&author);
         changes.add_keys(&[(key(1, "acme"), None)], None).unwrap();
@@ -122,7 +122,7 @@ fn a_refused_change_leaves_no_record() {
 
 #[test]
 fn a_change_that_changes_nothing_has_no_record() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
         let mut changes = store.edit_as(&author);
         changes.add_keys(&[(key(1, "acme"), None)], None).unwrap();
@@ -138,7 +138,7 @@ fn a_change_that_changes_nothing_has_no_record() {
 
 #[test]
 fn an_import_of_many_keys_has_one_record() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
         let keys: Vec<_> = (0..2_500).map(|n| (key(n, "acme"), None)).collect();
         store.edit_as(&author).add_keys(&keys, None).unwrap();
@@ -150,7 +150,7 @@ fn an_import_of_many_keys_has_one_record() {
 
 #[test]
 fn records_are_read_in_pages_from_either_end() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         for n in 0..5 {
             super::overrides::set(&mut store, &format!("{n}.com"), "deny").unwrap();
@@ -178,7 +178,7 @@ fn records_are_read_in_pages_from_either_end() {
 
 #[test]
 fn a_source_is_recorded_only_when_it_changes() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
         let state_on = |machine: &str, limit: &str| SourceState {
             subject: format!("config a.toml on {machine}"),
@@ -221,7 +221,7 @@ fn a_source_is_recorded_only_when_it_changes() {
 
 #[test]
 fn a_repeated_request_adds_no_second_key() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
         let request = |key_id: &str| RepeatableRequestRow {
             id: "r1".to_owned(),
@@ -255,7 +255,7 @@ fn a_repeated_request_adds_no_second_key() {
 #[test]
 fn usage_by_day_is_written_with_the_report_and_counts_once() {
     let months = [1_200, 1_201].map(|number| Month::from_number(number).unwrap());
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let count = |month: Month, day, route, key_id: &str, calls| UsageCount {
             month,
@@ -325,7 +325,7 @@ fn usage_by_day_is_written_with_the_report_and_counts_once() {
 
 #[test]
 fn only_a_settled_time_deletes_old_records_and_requests() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
         let start = 1_900_000_000;
         let set_limit = |store: &mut Store, days: i64, trust, limit| {

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use super::super::{AccountRow, MonthlyLimit, NewKeyPlan, Store};
-use super::{account, add_keys, key, on_both_stores, ring_version, rotation, rows};
+use super::{account, add_keys, key, on_each_store, ring_version, rotation, rows};
 
 #[test]
 fn a_ring_version_names_one_store_and_grows_with_every_change() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().mark_as_store().unwrap();
         let first = store.ring_version().unwrap().unwrap();
@@ -38,7 +38,7 @@ fn the_first_write_initializes_an_empty_store() {
             store.changes().set_account("acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
         }];
     for write in writes {
-        on_both_stores(|location| {
+        on_each_store(|location| {
             let mut store = location.open();
             write(&mut store);
             assert_eq!(rows(&mut store).accounts.len(), 1);
@@ -48,7 +48,7 @@ fn the_first_write_initializes_an_empty_store() {
 
 #[test]
 fn keys_and_accounts_are_read_as_written() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let mut unusual = key(2, "odd \" \\ ä / name");
         unusual.label = Some("a \"label\" with 'quotes', ünïcode\nand lines".to_owned());
@@ -78,7 +78,7 @@ fn keys_and_accounts_are_read_as_written() {
 
 #[test]
 fn set_account_keeps_settings_that_are_not_given() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let acme = |store: &mut Store| rows(store).accounts.remove(0);
         let with =
@@ -104,7 +104,7 @@ fn set_account_keeps_settings_that_are_not_given() {
 
 #[test]
 fn keys_are_added_all_or_none() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme")]);
         let before = rows(&mut store);
@@ -148,7 +148,7 @@ fn keys_are_added_all_or_none() {
 
 #[test]
 fn a_key_keeps_its_earliest_expiry_and_first_revocation() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
         let ends = |store: &mut Store| {
@@ -176,7 +176,7 @@ fn a_key_keeps_its_earliest_expiry_and_first_revocation() {
 
 #[test]
 fn a_rotation_is_one_change_and_so_is_its_undo() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
         let before = ring_version(&mut store);
@@ -205,7 +205,7 @@ fn a_rotation_is_one_change_and_so_is_its_undo() {
 
 #[test]
 fn a_key_that_has_ended_is_not_rotated() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let ended =
             |n, expires_at, revoked_at| super::KeyRow { expires_at, revoked_at, ..key(n, "acme") };
@@ -238,7 +238,7 @@ fn a_key_that_has_ended_is_not_rotated() {
 
 #[test]
 fn ring_changes_lists_the_changes_after_any_version() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().mark_as_store().unwrap();
         let mut versions = vec![ring_version(&mut store)];
@@ -276,7 +276,7 @@ fn ring_changes_lists_the_changes_after_any_version() {
 
 #[test]
 fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let keys: Vec<_> = (0..2_501).map(|n| key(n, &format!("account-{}", n % 2_203))).collect();
         add_keys(&mut store, &keys);
@@ -296,7 +296,7 @@ fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
 
 #[test]
 fn concurrent_writers_lose_no_change() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         location.open().changes().mark_as_store().unwrap();
         std::thread::scope(|scope| {
             for writer in 0..4 {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::super::redis_server::RedisCluster;
 use super::super::{
     AuditOperation, ClaimTimes, KeyRow, LeaseReport, MonthlyLimit, NewQuotaEvent,
     QuotaEventOutcome, ReportBatchContext, SignUpCursor, SourceState, Store, StoreContents,
@@ -11,7 +12,7 @@ use super::super::{
 };
 use super::quota_events::quota_event;
 use super::sign_ups::sign_up;
-use super::{TestStore, add_keys, key, on_both_stores, rows, sort_rows};
+use super::{TestStore, add_keys, key, on_each_store, rows, sort_rows};
 use crate::model::month::Month;
 
 /// A future month: the totals of a past month would expire at once.
@@ -138,9 +139,9 @@ fn assert_same_contents(a: &StoreContents, b: &StoreContents) {
 }
 
 #[test]
-fn a_copy_to_redis_and_back_is_the_same() {
-    let (from, server, back) =
-        (TestStore::new_sqlite(), TestStore::new_redis(), TestStore::new_sqlite());
+fn a_copy_to_redis_and_a_cluster_and_back_is_the_same() {
+    let (from, back) = (TestStore::new_sqlite(), TestStore::new_sqlite());
+    let servers = [TestStore::new_redis(), TestStore::Cluster(RedisCluster::start(3))];
     write_rows_of_every_kind(&mut from.open());
     let first = read_contents(&mut from.open());
     assert_eq!((first.usage.len(), first.source_states.len()), (2, 2));
@@ -148,11 +149,39 @@ fn a_copy_to_redis_and_back_is_the_same() {
     assert_eq!(first.overrides.len(), 2);
     let events: Vec<&str> = first.quota_events.iter().map(|event| event.key.as_str()).collect();
     assert_eq!(events, ["delivered", "given-up", "past-pending", "pending"]);
-    server.open().changes().fill_empty_store(&first).unwrap();
-    let second = read_contents(&mut server.open());
-    assert_same_contents(&first, &second);
-    back.open().changes().fill_empty_store(&second).unwrap();
-    assert_same_contents(&first, &read_contents(&mut back.open()));
+    let mut contents = first;
+    for to in servers.iter().chain([&back]) {
+        to.open().changes().fill_empty_store(&contents).unwrap();
+        let copied = read_contents(&mut to.open());
+        assert_same_contents(&contents, &copied);
+        contents = copied;
+    }
+    let TestStore::Cluster(cluster) = &servers[1] else { panic!("a Cluster") };
+    for primary in &cluster.primaries {
+        assert_eq!(primary.matching_keys("*staged*"), [""; 0]);
+        assert_ne!(primary.matching_keys("*"), [""; 0], "each primary has a part");
+    }
+}
+
+#[test]
+fn a_copy_that_fails_leaves_nothing_on_a_cluster() {
+    let (from, cluster) = (TestStore::new_sqlite(), RedisCluster::start(3));
+    write_rows_of_every_kind(&mut from.open());
+    let contents = read_contents(&mut from.open());
+    let to = TestStore::Cluster(cluster);
+    let TestStore::Cluster(cluster) = &to else { panic!("a Cluster") };
+    // The last step refuses the copy, because it looks for digests too.
+    let ring = cluster.primary_of("riskgate:{ring}:meta");
+    ring.run(&["HSET", "riskgate:{ring}:digests", "some", "key"]);
+    let error = to.open().changes().fill_empty_store(&contents).unwrap_err().to_string();
+    assert!(error.contains("expected an empty store"), "{error}");
+    ring.run(&["DEL", "riskgate:{ring}:digests"]);
+    for prefix in ["riskgate:ledger:*", "riskgate:{sign_ups}:*"] {
+        let left = cluster.primaries.iter().map(|primary| primary.matching_keys(prefix).len());
+        assert_eq!(left.sum::<usize>(), 0, "{prefix}");
+    }
+    to.open().changes().fill_empty_store(&contents).unwrap();
+    assert_same_contents(&contents, &read_contents(&mut to.open()));
 }
 
 #[test]
@@ -160,7 +189,7 @@ fn a_copied_store_accepts_changes_and_reports() {
     let from = TestStore::new_redis();
     write_rows_of_every_kind(&mut from.open());
     let held = read_contents(&mut from.open());
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().mark_as_store().unwrap();
         let empty = store.ring_version().unwrap().unwrap();
@@ -204,7 +233,7 @@ fn only_an_empty_store_is_filled() {
         &|store| store.append_sign_ups(&[sign_up(1, 5)]).unwrap(),
     ];
     for change_store in uses {
-        on_both_stores(|location| {
+        on_each_store(|location| {
             let mut store = location.open();
             store.changes().mark_as_store().unwrap();
             store.probe(january_2100(), None).unwrap();
@@ -243,7 +272,7 @@ fn a_copy_replaces_the_inbox_secret_of_an_empty_store() {
     let from = TestStore::new_sqlite();
     write_rows_of_every_kind(&mut from.open());
     let held = read_contents(&mut from.open());
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let older = StoredInboxSecret { secret: [1; 32], created_at: 0 };
         store.keep_inbox_secret(&older).unwrap();
@@ -254,7 +283,7 @@ fn a_copy_replaces_the_inbox_secret_of_an_empty_store() {
 
 #[test]
 fn contents_have_the_totals_of_a_store_whose_month_no_clock_has_confirmed() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme")]);
         // As a node probes a server whose clock it does not believe.
@@ -370,7 +399,7 @@ fn a_redis_key_of_another_type_is_found_before_anything_is_copied() {
 
 #[test]
 fn contents_that_are_read_during_changes_are_of_one_moment() {
-    on_both_stores(|test_store| {
+    on_each_store(|test_store| {
         let is_over = AtomicBool::new(false);
         let mut first = test_store.open();
         add_keys(&mut first, &[key(0, "acme")]);
@@ -413,7 +442,7 @@ fn contents_that_are_read_during_changes_are_of_one_moment() {
 
 #[test]
 fn a_copy_names_the_overrides_that_it_cannot_read() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().mark_as_store().unwrap();
         for domain in ["bad.com", "good.com"] {
@@ -425,7 +454,8 @@ fn a_copy_names_the_overrides_that_it_cannot_read() {
                 let damage = "UPDATE domain_override SET author = 'x' WHERE domain = 'bad.com'";
                 assert_eq!(file.execute(damage, []).unwrap(), 1);
             }
-            TestStore::Server(server) => {
+            TestStore::Server(_) | TestStore::Cluster(_) => {
+                let server = location.server();
                 let overrides = "riskgate:{ring}:overrides";
                 server.run(&["HSET", overrides, "bad.com subtree", "garbage"]);
             }

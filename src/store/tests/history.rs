@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::super::redis_server::RedisServer;
 use super::super::{AccountRow, KeyRow, MonthlyLimit, RedisOptions, RingVersion, Store, StoreUrl};
-use super::{account, add_keys, key, on_both_stores, open, rows};
+use super::{account, add_keys, key, on_each_store, open, rows};
 
 #[test]
 fn a_change_id_identifies_the_history_of_a_version() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().mark_as_store().unwrap();
         let mut known: Vec<RingVersion> = Vec::new();
@@ -45,7 +45,7 @@ fn a_change_id_identifies_the_history_of_a_version() {
 
 #[test]
 fn only_the_latest_thousand_change_ids_are_kept() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme")]);
         let first = store.ring_version().unwrap().unwrap();
@@ -63,7 +63,7 @@ fn only_the_latest_thousand_change_ids_are_kept() {
 
 #[test]
 fn restore_rows_only_adds_rows_and_lowers_ends() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
         store
@@ -113,7 +113,7 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
 
 #[test]
 fn restore_rows_ends_a_key_by_digest_whatever_its_id() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
         // Another key has the id of the first key too.

@@ -1,7 +1,7 @@
 //! Tests of the inbox secret in both stores.
 
 use super::super::{Store, StoredIdMark, StoredInboxSecret};
-use super::{TestStore, on_both_stores};
+use super::{TestStore, on_each_store};
 
 fn secret(byte: u8, created_at: i64) -> StoredInboxSecret {
     StoredInboxSecret { secret: [byte; 32], created_at }
@@ -9,7 +9,7 @@ fn secret(byte: u8, created_at: i64) -> StoredInboxSecret {
 
 #[test]
 fn a_store_keeps_the_oldest_secret() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut one, mut other) = (location.open(), location.open());
         assert_eq!(one.read_inbox_secret().unwrap(), None);
         let mut keep = |store: &mut Store, known: &StoredInboxSecret| {
@@ -31,7 +31,7 @@ fn a_store_keeps_the_oldest_secret() {
 
 #[test]
 fn nodes_that_start_at_once_come_to_know_one_secret() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let kept: Vec<StoredInboxSecret> = std::thread::scope(|scope| {
             let start = |n: u8| {
                 scope.spawn(move || {
@@ -65,7 +65,7 @@ fn an_emptied_server_gets_its_secret_back() {
 
 #[test]
 fn the_mark_of_the_ids_is_replaced() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut one, mut other) = (location.open(), location.open());
         assert_eq!(one.read_inbox_id_mark().unwrap(), None);
         for (mark, confirmation) in [("first", "1"), ("first", "2"), ("second", "3")] {
@@ -83,7 +83,7 @@ fn a_damaged_secret_is_never_replaced() {
     let digits = hex::encode(known.secret);
     let damaged = ["", "5", "5 00", &format!("x {digits}"), &format!("5 {digits}0")];
     for damaged in damaged {
-        on_both_stores(|location| {
+        on_each_store(|location| {
             let mut store = location.open();
             store.keep_inbox_secret(&known).unwrap();
             location.damage_inbox_secret(damaged);
@@ -108,7 +108,8 @@ impl TestStore {
                 let update = "UPDATE meta SET value = ?1 WHERE key = 'inbox_secret'";
                 assert_eq!(file.execute(update, [text]).unwrap(), 1);
             }
-            TestStore::Server(server) => {
+            TestStore::Server(_) | TestStore::Cluster(_) => {
+                let server = self.server();
                 server.run(&["HSET", "riskgate:{inbox}:secret", "secret", text]);
             }
         }

@@ -1,7 +1,7 @@
 //! Tests of DNS facts in both stores.
 
 use super::super::{DnsFactRow, MAX_DNS_FACTS, Store};
-use super::on_both_stores;
+use super::on_each_store;
 
 fn dns_fact(name: &str, mx: &str, until: i64) -> DnsFactRow {
     DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), addresses: vec![], expires_at: until }
@@ -21,7 +21,7 @@ fn read_all_dns_facts(store: &mut Store, mut since: u64) -> (Vec<DnsFactRow>, u6
 
 #[test]
 fn dns_facts_are_read_in_the_order_of_writing() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut one, mut other) = (location.open(), location.open());
         assert_eq!(read_all_dns_facts(&mut other, 0), (vec![], 0));
         assert_eq!(other.find_dns_fact("b.com").unwrap(), None);
@@ -45,7 +45,7 @@ fn dns_facts_are_read_in_the_order_of_writing() {
 
 #[test]
 fn a_dns_fact_keeps_the_addresses_of_its_host() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let mut fact = dns_fact("a.com", "mail.a.com", 5);
         fact.addresses = ["9.9.9.9", "2620:fe::9"].map(|text| text.parse().unwrap()).to_vec();
@@ -74,7 +74,7 @@ fn the_text_of_a_fact_with_addresses_names_no_host_that_a_version_without_them_c
 #[test]
 fn only_the_latest_dns_facts_are_kept() {
     const SURPLUS_ROWS: usize = 2_500;
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let rows: Vec<DnsFactRow> = (0..MAX_DNS_FACTS + SURPLUS_ROWS)
             .map(|number| dns_fact(&format!("name-{number}.com"), "mx.host.com", 5))

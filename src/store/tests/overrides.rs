@@ -3,7 +3,7 @@
 use super::super::{
     OverrideTakeOver, OverrideUpdate, OverridesVersion, Store, StoreError, StoredOverride,
 };
-use super::{TEST_TIME, add_keys, key, on_both_stores, tester};
+use super::{TEST_TIME, add_keys, key, on_each_store, tester};
 
 fn row(domain: &str, is_exact: bool, what: &str) -> StoredOverride {
     StoredOverride {
@@ -51,7 +51,7 @@ fn operations(store: &mut Store) -> Vec<(String, String)> {
 
 #[test]
 fn overrides_are_read_as_written_and_every_change_has_a_version() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().mark_as_store().unwrap();
         let first = version(&mut store);
@@ -77,7 +77,7 @@ fn overrides_are_read_as_written_and_every_change_has_a_version() {
 
 #[test]
 fn the_first_override_initializes_an_empty_store_and_changes_no_key() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         set(&mut store, "a.com", "deny").unwrap();
         let before = store.ring_version().unwrap().expect("a store");
@@ -90,7 +90,7 @@ fn the_first_override_initializes_an_empty_store_and_changes_no_key() {
 
 #[test]
 fn an_override_that_another_node_changed_meanwhile_is_not_overwritten() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         set(&mut store, "a.com", "deny").unwrap();
         let known = store.find_overrides("a.com").unwrap();
@@ -108,7 +108,7 @@ fn an_override_that_another_node_changed_meanwhile_is_not_overwritten() {
 
 #[test]
 fn an_override_of_another_scope_keeps_its_author_and_its_time() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         set(&mut store, "a.com", "deny").unwrap();
         store.set_time(crate::model::believed_time::BelievedTime {
@@ -127,7 +127,7 @@ fn an_override_of_another_scope_keeps_its_author_and_its_time() {
 
 #[test]
 fn each_change_of_an_override_has_its_record() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         set(&mut store, "a.com", "deny").unwrap();
         set(&mut store, "a.com", "allow").unwrap();
@@ -151,7 +151,7 @@ fn each_change_of_an_override_has_its_record() {
 
 #[test]
 fn a_file_is_taken_over_once_and_keeps_what_the_store_has() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         set(&mut store, "b.com", "allow").unwrap();
         let file = [row("a.com", true, "1"), row("b.com", false, "2"), row("b.com", true, "3")];

@@ -1,7 +1,7 @@
 //! Tests that a new key never changes the plan of an account. Both stores keep the same contract.
 
 use super::super::{KeyRow, MonthlyLimit, NewKeyPlan, Store, StoreError};
-use super::{add_keys, key, on_both_stores, rows};
+use super::{add_keys, key, on_each_store, rows};
 
 fn named(plan: &str) -> Option<NewKeyPlan> {
     Some(NewKeyPlan::of_store_account(plan))
@@ -19,7 +19,7 @@ fn declared(n: u32, account: &str, plan: &str, by_key_file: &str) -> (KeyRow, Op
 
 #[test]
 fn a_key_with_another_plan_than_its_account_adds_nothing() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().add_keys(&[(key(1, "acme"), named("pro"))], None).unwrap();
         add_keys(&mut store, &[key(2, "plain")]);
@@ -61,7 +61,7 @@ fn a_key_with_another_plan_than_its_account_adds_nothing() {
 
 #[test]
 fn a_key_may_name_the_present_plan_and_the_plan_of_a_new_account() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let add = |store: &mut Store, keys: &[(KeyRow, Option<NewKeyPlan>)]| {
             store.changes().add_keys(keys, None).unwrap();
@@ -82,7 +82,7 @@ fn a_key_may_name_the_present_plan_and_the_plan_of_a_new_account() {
 
 #[test]
 fn of_two_racing_first_keys_with_two_plans_one_is_refused() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         location.open().changes().mark_as_store().unwrap();
         for pair in 0..30u32 {
             let account = format!("account-{pair}");
@@ -108,7 +108,7 @@ fn of_two_racing_first_keys_with_two_plans_one_is_refused() {
 
 #[test]
 fn a_change_of_a_plan_during_an_import_stays() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().set_account("acme", Some("pro"), None).unwrap();
         for turn in 0..6u32 {

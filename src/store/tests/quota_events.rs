@@ -4,7 +4,7 @@ use super::super::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
     QuotaEventState, Store,
 };
-use super::on_both_stores;
+use super::on_each_store;
 use crate::model::month::Month;
 
 pub(super) fn quota_event(key: &str, month: Month) -> NewQuotaEvent {
@@ -38,7 +38,7 @@ fn keys(events: &[ClaimedQuotaEvent]) -> Vec<&str> {
 
 #[test]
 fn an_event_is_recorded_once_and_claimed_by_one_caller_at_a_time() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut one, mut other) = (location.open(), location.open());
         assert_eq!(one.record_quota_events(&[], 0).unwrap(), 0);
         assert_eq!(claim(&mut one, 999, 9), []);
@@ -72,7 +72,7 @@ fn an_event_is_recorded_once_and_claimed_by_one_caller_at_a_time() {
 
 #[test]
 fn a_finished_event_is_not_recorded_again_until_it_is_forgotten() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let events = [due_event("a", 100), due_event("b", 100)];
         store.record_quota_events(&events, 0).unwrap();
@@ -97,7 +97,7 @@ fn a_finished_event_is_not_recorded_again_until_it_is_forgotten() {
 
 #[test]
 fn a_failed_event_is_due_again_later_and_keeps_its_attempts() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.record_quota_events(&[due_event("a", 100)], 0).unwrap();
         let mut now = 100;
@@ -120,7 +120,7 @@ fn a_failed_event_is_due_again_later_and_keeps_its_attempts() {
 
 #[test]
 fn a_full_store_takes_no_further_events_until_some_are_finished() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let event = |n: usize| due_event(&format!("{n:05}"), 100);
         let events: Vec<NewQuotaEvent> = (0..MAX_PENDING_QUOTA_EVENTS + 3).map(event).collect();
@@ -142,7 +142,7 @@ fn a_full_store_takes_no_further_events_until_some_are_finished() {
 
 #[test]
 fn the_repair_of_the_month_deletes_the_events_of_later_months() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().mark_as_store().unwrap();
         let later = Month::from_number(1_201).unwrap();

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
+use super::super::redis_server::RedisCluster;
 use super::super::{MAX_SIGN_UPS, SignUpCursor, SignUpDeletion, SignUpsOfInboxes, Store};
-use super::{TEST_TIME, TestStore, on_both_stores, tester};
+use super::{TEST_TIME, TestStore, on_each_store, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry, apply_deletions};
 
@@ -52,7 +53,7 @@ fn read_from_start(store: &mut Store) -> Vec<SignUp> {
 
 #[test]
 fn sign_ups_are_read_in_the_order_of_writing() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut one, mut other) = (location.open(), location.open());
         let start = SignUpCursor::default();
         assert_eq!(read_all(&mut other, start), (vec![], start));
@@ -76,7 +77,7 @@ fn sign_ups_are_read_in_the_order_of_writing() {
 
 #[test]
 fn a_store_that_was_set_back_is_read_from_its_oldest_sign_up() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.append_sign_ups(&sign_ups(0..10)).unwrap();
         let (_, cursor) = read_all(&mut store, SignUpCursor::default());
@@ -94,7 +95,7 @@ fn a_store_that_was_set_back_is_read_from_its_oldest_sign_up() {
 
 #[test]
 fn a_sign_up_that_cannot_be_read_is_skipped() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.append_sign_ups(&sign_ups(0..3)).unwrap();
         location.append_damaged_sign_ups();
@@ -108,7 +109,7 @@ fn a_sign_up_that_cannot_be_read_is_skipped() {
 #[test]
 fn old_sign_ups_are_deleted_by_settled_time_alone() {
     let now = TEST_TIME.unix_now;
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let old: Vec<SignUp> = (0..250).map(|n| sign_up(n, now - 31 * DAY)).collect();
         let young = [sign_up(300, now - 30 * DAY), sign_up(301, now - 31 * DAY)];
@@ -139,7 +140,7 @@ fn old_sign_ups_are_deleted_by_settled_time_alone() {
 #[test]
 fn sign_ups_of_a_clock_that_was_ahead_are_deleted_and_keep_no_old_ones() {
     let now = TEST_TIME.unix_now;
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let ahead: Vec<SignUp> = (0..150).map(|n| sign_up(n, now + 365 * DAY)).collect();
         let old: Vec<SignUp> = (150..200).map(|n| sign_up(n, now - 40 * DAY)).collect();
@@ -155,7 +156,7 @@ fn sign_ups_of_a_clock_that_was_ahead_are_deleted_and_keep_no_old_ones() {
 #[test]
 fn a_reader_goes_on_after_the_sign_up_of_its_cursor_was_deleted() {
     let now = TEST_TIME.unix_now;
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.append_sign_ups(&[sign_up(1, now - 40 * DAY), sign_up(2, now - 40 * DAY)]).unwrap();
         let (_, cursor) = read_all(&mut store, SignUpCursor::default());
@@ -168,7 +169,7 @@ fn a_reader_goes_on_after_the_sign_up_of_its_cursor_was_deleted() {
 
 #[test]
 fn only_the_latest_sign_ups_are_kept() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         location.fill_with_sign_ups();
         store.append_sign_ups(&sign_ups(0..3)).unwrap();
@@ -190,7 +191,7 @@ fn entries(store: &mut Store) -> Vec<SignUpEntry> {
 
 #[test]
 fn the_sign_ups_of_an_inbox_are_deleted_and_readers_are_told() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut store, mut reader) = (location.open(), location.open());
         let other_address = SignUp { address: pseudonym(255, 99), ..sign_up(1, 77) };
         store.append_sign_ups(&[&sign_ups(0..4)[..], &[other_address]].concat()).unwrap();
@@ -227,7 +228,7 @@ fn the_sign_ups_of_an_inbox_are_deleted_and_readers_are_told() {
 
 #[test]
 fn an_inbox_with_thousands_of_sign_ups_is_deleted_whole() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let of_inbox = |n| SignUp { inbox: pseudonym(0, 1), ..sign_up(n, 100) };
         let all: Vec<SignUp> =
@@ -245,7 +246,7 @@ fn an_inbox_with_thousands_of_sign_ups_is_deleted_whole() {
 
 #[test]
 fn a_reader_goes_on_after_the_last_sign_up_was_deleted() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.append_sign_ups(&sign_ups(0..2)).unwrap();
         let (_, cursor) = read_all(&mut store, SignUpCursor::default());
@@ -261,7 +262,7 @@ fn a_reader_goes_on_after_the_last_sign_up_was_deleted() {
 #[test]
 fn a_deletion_in_an_empty_store_is_written_and_expires() {
     let now = TEST_TIME.unix_now;
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         assert_eq!(delete(&mut store, &[pseudonym(0, 1)]), 0);
         let deletion = InboxDeletion { at: now, inbox: pseudonym(0, 1) };
@@ -276,7 +277,7 @@ fn a_deletion_in_an_empty_store_is_written_and_expires() {
 
 #[test]
 fn a_copy_has_neither_deletions_nor_what_they_delete() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         store.changes().mark_as_store().unwrap();
         store.append_sign_ups(&sign_ups(0..3)).unwrap();
@@ -323,6 +324,7 @@ impl TestStore {
         match self {
             TestStore::File(_) => TestStore::new_sqlite(),
             TestStore::Server(_) => TestStore::new_redis(),
+            TestStore::Cluster(_) => TestStore::Cluster(RedisCluster::start(1)),
         }
     }
 
@@ -334,7 +336,8 @@ impl TestStore {
                               (5, zeroblob(64)), (5, x'08' || zeroblob(64)), (5, 7)";
                 self.run_sql(insert);
             }
-            TestStore::Server(server) => {
+            TestStore::Server(_) | TestStore::Cluster(_) => {
+                let server = self.server();
                 let add = |id: &str, at: &str, bytes: &str| {
                     let script = format!(
                         "redis.call('XADD', KEYS[1], '{id}', 'at', '{at}', 'pseudonyms', {bytes})"
@@ -359,7 +362,8 @@ impl TestStore {
                 let update = "UPDATE sqlite_sequence SET seq = 1000000 WHERE name = 'sign_up'";
                 self.run_sql(update);
             }
-            TestStore::Server(server) => {
+            TestStore::Server(_) | TestStore::Cluster(_) => {
+                let server = self.server();
                 let fill = "for i = ARGV[1] + 1, ARGV[1] + 100000 do
                     redis.call('XADD', KEYS[1], string.format('%d-0', i), 'at', i,
                         'pseudonyms', string.rep('\\0', 65)) end";

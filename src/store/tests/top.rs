@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::{TopCredit, TopRow};
-use super::on_both_stores;
+use super::on_each_store;
 
 const DAY: i64 = 20_000;
 const NOON: i64 = DAY * 86_400 + 43_200;
@@ -22,7 +22,7 @@ fn assert_same_row(found: &TopRow, expected: &TopRow) {
 
 #[test]
 fn both_stores_count_top_rows_by_the_same_rule() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let base = 1.0 / 3.0;
         let first = credit("a.test", base, NOON, &[(u64::MAX, u64::MAX), (1 << 53, (1 << 53) + 1)]);
@@ -57,7 +57,7 @@ fn both_stores_count_top_rows_by_the_same_rule() {
 
 #[test]
 fn a_dedup_hash_counts_once_a_day_over_all_nodes() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let (mut one, mut other) = (location.open(), location.open());
         let asked = credit("a.test", 0.0, NOON, &[(1, 10), (2, 20)]);
         one.add_credits(std::slice::from_ref(&asked), &[], DAY, HALF_LIFE).unwrap();
@@ -75,7 +75,7 @@ fn a_dedup_hash_counts_once_a_day_over_all_nodes() {
 
 #[test]
 fn evicted_top_rows_are_deleted() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         let many: Vec<TopCredit> =
             (0..3_000).map(|n| credit(&format!("{n}.test"), 0.5, NOON, &[(n, n)])).collect();

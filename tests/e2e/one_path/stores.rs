@@ -5,6 +5,7 @@ mod lost_key_changes;
 mod one_config;
 pub mod redis;
 mod redis_acl;
+mod redis_cluster;
 mod redis_data_loss;
 mod redis_failover;
 mod redis_key_ring;

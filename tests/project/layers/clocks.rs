@@ -38,7 +38,7 @@ const CLOCK_CODE: [(&str, &[&str], &str); 12] = [
     ),
     (
         "cmd(\"TIME\")",
-        &["store/redis/ledger.rs", "store/redis/month.rs"],
+        &["store/redis/incarnation.rs", "store/redis/month.rs"],
         "the calendar judges the server's clock",
     ),
     ("'EX'", &[], "Redis deletes by the server's clock"),
@@ -50,6 +50,7 @@ const CLOCK_CODE: [(&str, &[&str], &str); 12] = [
             "store/redis/credit_top.lua",
             "store/redis/add_keys.lua",
             "store/redis/fill_ring.lua",
+            "store/redis/move_common.lua",
         ],
         "totals outlive a clock that is a year ahead; the others are buckets of rates, marks of a \
          day, an import and what a copy has staged",

@@ -11,7 +11,7 @@ const LIMIT_100: Option<u64> = Some(100);
 
 #[test]
 fn a_lease_is_granted_as_far_as_the_sum_stays_within_the_limit() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let (mut alice, mut bob) = (TestNode::new(ALICE), TestNode::new(BOB));
         assert_eq!(grant_totals(alice.report(&mut store, 60, [0, 0], LIMIT_100)), (60, 0, 0));
@@ -23,7 +23,7 @@ fn a_lease_is_granted_as_far_as_the_sum_stays_within_the_limit() {
 
 #[test]
 fn only_the_floor_is_granted_above_the_limit() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let (mut alice, mut bob) = (TestNode::new(ALICE), TestNode::new(BOB));
         assert_eq!(alice.report(&mut store, 150, [130, 130], LIMIT_100).own_leased, 130);
@@ -35,7 +35,7 @@ fn only_the_floor_is_granted_above_the_limit() {
 
 #[test]
 fn returned_calls_can_be_leased_by_others() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let (mut alice, mut bob) = (TestNode::new(ALICE), TestNode::new(BOB));
         alice.report(&mut store, 100, [0, 0], LIMIT_100);
@@ -47,7 +47,7 @@ fn returned_calls_can_be_leased_by_others() {
 
 #[test]
 fn grants_follow_zero_huge_absent_and_lowered_limits() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let mut alice = TestNode::new(ALICE);
         assert_eq!(alice.report(&mut store, 10, [0, 0], Some(0)).own_leased, 0);
@@ -68,7 +68,7 @@ fn grants_follow_zero_huge_absent_and_lowered_limits() {
 
 #[test]
 fn totals_up_to_2_to_the_53_stay_exact() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let (mut alice, mut bob) = (TestNode::new(ALICE), TestNode::new(BOB));
         let many = (1 << 52) + 1;
@@ -82,7 +82,7 @@ fn totals_up_to_2_to_the_53_stay_exact() {
 
 #[test]
 fn a_report_that_is_not_newer_changes_nothing() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let mut alice = TestNode::new(ALICE);
         let late = alice.next_report(90, [0, 0], LIMIT_100);
@@ -102,7 +102,7 @@ fn a_report_that_is_not_newer_changes_nothing() {
 
 #[test]
 fn a_repeated_report_neither_lowers_nor_raises_a_row() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let (mut alice, mut bob) = (TestNode::new(ALICE), TestNode::new(BOB));
         let raise = alice.next_report(50, [0, 0], LIMIT_100);
@@ -121,7 +121,7 @@ fn a_repeated_report_neither_lowers_nor_raises_a_row() {
 
 #[test]
 fn each_report_of_a_batch_gets_its_grant_in_order() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let mut alice = TestNode::new(ALICE);
         let batch: Vec<LeaseReport> = (0..512u64)
@@ -147,7 +147,7 @@ fn each_report_of_a_batch_gets_its_grant_in_order() {
 
 #[test]
 fn totals_are_separate_for_any_account_name_and_month() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let next_month = Month::from_number(JANUARY_2100_NUMBER + 1).unwrap();
         let names = ["acme", "Acme", "a*", "a?[b]", "{acme}", "a}:2100-02", "grüße", "with space"];
@@ -188,7 +188,7 @@ fn totals_are_separate_for_any_account_name_and_month() {
 
 #[test]
 fn usage_is_the_sum_over_all_nodes() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         assert_eq!(store.read_usage(test_month(), None).unwrap(), []);
         assert_eq!(store.read_usage(test_month(), Some("acme")).unwrap(), []);
@@ -209,7 +209,7 @@ fn usage_is_the_sum_over_all_nodes() {
 
 #[test]
 fn the_latest_month_grows_and_never_falls() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = location.open();
         assert_eq!(store.latest_month().unwrap(), None);
         for (month, expected) in [(1_200, 1_200), (1_199, 1_200), (1_203, 1_203), (0, 1_203)] {
@@ -352,7 +352,7 @@ fn both_stores_answer_any_sequence_of_reports_alike() {
 
 #[test]
 fn repair_month_deletes_totals_of_later_months_only() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let (before, later) =
             (test_month(), Month::from_number(test_month().number() + 3).unwrap());
@@ -393,7 +393,7 @@ fn repair_month_deletes_totals_of_later_months_only() {
 
 #[test]
 fn a_repair_of_the_month_records_only_what_it_changed() {
-    on_both_stores(|location| {
+    on_each_store(|location| {
         let mut store = open_and_probe(location);
         let later = Month::from_number(test_month().number() + 3).unwrap();
         let report_about_later = |store: &mut Store, begun_month: Month| {

@@ -4,7 +4,7 @@ use crate::harness::{Setup, wait_until};
 use crate::redis_server::{RedisServer, Sentinels};
 
 /// The lines of `riskgate store check` that are no `good`.
-fn find_problems(setup: &Setup) -> Vec<String> {
+pub fn find_problems(setup: &Setup) -> Vec<String> {
     let checked = setup.cli(&["store", "check"]);
     let faults = checked.stdout.lines().filter(|line| line.starts_with("fault")).count();
     assert_eq!(checked.exit_code, i32::from(faults > 0), "{}", checked.stdout);

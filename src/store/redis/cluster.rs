@@ -1,0 +1,309 @@
+//! The connections to a Redis Cluster: one to each primary.
+//!
+//! A Cluster spreads 16,384 hash slots over its primaries. riskgate is connected to all of them or
+//! to none, so that a node notices each primary that was replaced: the report of a lease needs a
+//! probe of the servers first. If a slot moves to a primary that riskgate is connected to, riskgate
+//! follows. If a slot moves to another server, riskgate connects again to all primaries.
+
+mod topology;
+mod unit;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use redis::cluster_routing::Slot;
+use redis::{Connection, ConnectionLike, Pipeline, TlsCertificates, Value};
+
+use super::client::connect_to_member;
+use super::exchange::{Exchange, describe_error};
+use super::key_names::RING_META_KEY;
+use crate::store::cluster_url::ClusterUrl;
+use topology::{Topology, read_topology};
+use unit::{Redirection, Target, Unit};
+
+/// How long riskgate waits until it sends a command again whose slot is just moving.
+const MOVING_SLOT_PAUSE: Duration = Duration::from_millis(5);
+/// How often servers may redirect a command. One move of a slot takes two redirections.
+const MAX_REDIRECTIONS: u32 = 16;
+
+/// Connections to all primaries of a Cluster.
+pub(super) struct ClusterLink {
+    servers: Vec<Primary>,
+    /// The index of the primary that has the slot, for every slot.
+    owners: HashMap<Slot, usize>,
+}
+
+struct Primary {
+    /// `HOST:PORT`, as the Cluster names it.
+    host: String,
+    connection: Connection,
+}
+
+/// A unit that is still to send.
+struct Pending {
+    unit: usize,
+    server: usize,
+    /// The slot is moving to this server, which takes the commands only after ASKING.
+    is_asking: bool,
+    redirections: u32,
+}
+
+impl ClusterLink {
+    /// Asks servers of the Cluster for its primaries, one after another until one answers, and
+    /// connects to all primaries. `known` are the primaries of the last link; it is set to those of
+    /// this link. The error says what each server answered.
+    pub fn connect(
+        url: &ClusterUrl,
+        tls: &Option<TlsCertificates>,
+        known: &mut Vec<String>,
+        timeout: Duration,
+    ) -> Result<ClusterLink, String> {
+        let deadline = Instant::now() + timeout;
+        let time_left = || deadline.saturating_duration_since(Instant::now());
+        let mut hosts = known.clone();
+        hosts.extend(url.hosts().iter().filter(|host| !known.contains(host)).cloned());
+        let mut faults = Vec::new();
+        for host in hosts {
+            // A server that hangs leaves time for another.
+            let patience = time_left() / 2;
+            if patience.is_zero() {
+                break;
+            }
+            let answer_due = Instant::now() + patience;
+            let asked = connect_to_member(&url.server_url(&host), tls, patience)
+                .and_then(|mut asked| read_topology(&mut asked, &host, answer_due));
+            match asked {
+                Ok(Ok(topology)) => {
+                    known.clone_from(&topology.hosts);
+                    return ClusterLink::connect_to_all(url, tls, topology, time_left());
+                }
+                Ok(Err(fault)) => faults.push(format!("{host}: {fault}")),
+                Err(error) => faults.push(format!("{host}: {}", describe_error(&error, patience))),
+            }
+        }
+        Err(faults.join("; "))
+    }
+
+    fn connect_to_all(
+        url: &ClusterUrl,
+        tls: &Option<TlsCertificates>,
+        topology: Topology,
+        timeout: Duration,
+    ) -> Result<ClusterLink, String> {
+        let deadline = Instant::now() + timeout;
+        let mut servers = Vec::with_capacity(topology.hosts.len());
+        for host in topology.hosts {
+            let time_left = deadline.saturating_duration_since(Instant::now());
+            let connection = connect_to_member(&url.server_url(&host), tls, time_left);
+            let connection = connection.map_err(|error| {
+                format!("the primary {host}: {}", describe_error(&error, timeout))
+            })?;
+            servers.push(Primary { host, connection });
+        }
+        Ok(ClusterLink { servers, owners: topology.owners })
+    }
+
+    /// Returns false if a connection is known to be closed.
+    pub fn is_open(&self) -> bool {
+        self.servers.iter().all(|server| server.connection.is_open())
+    }
+
+    /// How many primaries have slots.
+    pub fn server_count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// The primaries, each as `HOST:PORT`.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.servers.iter().map(|server| server.host.as_str())
+    }
+
+    /// The primary that has the slot of a Redis key.
+    pub fn find_server(&self, redis_key: &str) -> usize {
+        self.owners.get(&Slot::for_key(redis_key)).copied().unwrap_or_default()
+    }
+
+    /// Asks a primary whether all slots have the owners that this link knows.
+    pub fn is_current(&mut self, timeout: Duration) -> Result<bool, String> {
+        let Primary { host, connection } = &mut self.servers[0];
+        let read = read_topology(connection, host, Instant::now() + timeout);
+        let now = read.map_err(|error| describe_error(&error, timeout))??;
+        let hosts: Vec<&str> = self.hosts().collect();
+        Ok(now.hosts == hosts && now.owners == self.owners)
+    }
+
+    /// See [`Link::exchange`](super::link::Link::exchange). Follows slots that move.
+    pub fn exchange(
+        &mut self,
+        commands: &Pipeline,
+        timeout: Duration,
+    ) -> Result<Vec<Value>, String> {
+        let limit = TimeLimit { deadline: Instant::now() + timeout, timeout };
+        let units = unit::split(commands);
+        let mut results = Results {
+            replies: vec![Value::Nil; commands.len()],
+            written_to: vec![false; self.servers.len()],
+        };
+        let mut pending: Vec<Pending> = Vec::new();
+        for (index, unit) in units.iter().enumerate() {
+            let server = match unit.target {
+                Target::Slot(slot) => self.owners.get(&slot).copied().unwrap_or_default(),
+                Target::Ring => self.find_server(RING_META_KEY),
+                Target::ServersWrittenTo => continue,
+            };
+            pending.push(Pending { unit: index, server, is_asking: false, redirections: 0 });
+        }
+        while !pending.is_empty() {
+            let sent = self.send_units(&units, pending, limit)?;
+            pending = self.receive_units(&units, sent, limit, &mut results)?;
+        }
+        for unit in units.iter().filter(|unit| unit.target == Target::ServersWrittenTo) {
+            let exchange = Exchange::of_commands(&unit.commands, limit.deadline);
+            let servers = (0..self.servers.len()).filter(|server| results.written_to[*server]);
+            let servers: Vec<usize> = servers.collect();
+            // Each server gets the command before a reply is read, so that all wait at once.
+            servers.iter().try_for_each(|server| self.send(*server, &exchange, limit))?;
+            let received = servers.iter().map(|server| self.receive(*server, &exchange, limit));
+            let received: Vec<Vec<Value>> = received.collect::<Result<_, _>>()?;
+            let merged = unit::merge_wait_replies(received.into_iter().flatten());
+            results.replies[unit.first_command] = merged;
+        }
+        Ok(results.replies)
+    }
+
+    /// See [`Link::exchange_with_server`](super::link::Link::exchange_with_server).
+    pub fn exchange_with_server(
+        &mut self,
+        server: usize,
+        commands: &Pipeline,
+        timeout: Duration,
+    ) -> Result<Vec<Value>, String> {
+        let limit = TimeLimit { deadline: Instant::now() + timeout, timeout };
+        let exchange = Exchange::of_pipeline(commands, limit.deadline);
+        self.send(server, &exchange, limit)?;
+        self.receive(server, &exchange, limit)
+    }
+
+    /// Sends units. Returns for each server what it was sent.
+    fn send_units(
+        &mut self,
+        units: &[Unit<'_>],
+        pending: Vec<Pending>,
+        limit: TimeLimit,
+    ) -> Result<Vec<(Vec<Pending>, Exchange)>, String> {
+        let mut sent: Vec<(Vec<Pending>, Exchange)> = Vec::new();
+        sent.resize_with(self.servers.len(), || (Vec::new(), Exchange::empty(limit.deadline)));
+        for it in pending {
+            let (of_server, exchange) = &mut sent[it.server];
+            if it.is_asking {
+                exchange.push(&redis::cmd("ASKING"));
+            }
+            units[it.unit].commands.iter().for_each(|command| exchange.push(command));
+            of_server.push(it);
+        }
+        for (server, (_, exchange)) in sent.iter().enumerate().filter(|it| !it.1.0.is_empty()) {
+            self.send(server, exchange, limit)?;
+        }
+        Ok(sent)
+    }
+
+    /// Reads the replies to units. Returns the units that must be sent again.
+    fn receive_units(
+        &mut self,
+        units: &[Unit<'_>],
+        sent: Vec<(Vec<Pending>, Exchange)>,
+        limit: TimeLimit,
+        results: &mut Results,
+    ) -> Result<Vec<Pending>, String> {
+        let (mut again, mut is_slot_moving) = (Vec::new(), false);
+        for (server, (of_server, exchange)) in sent.into_iter().enumerate() {
+            let mut received = self.receive(server, &exchange, limit)?.into_iter();
+            for it in of_server {
+                let unit = &units[it.unit];
+                if it.is_asking {
+                    // The reply to ASKING.
+                    received.next();
+                }
+                let of_unit: Vec<Value> = received.by_ref().take(unit.commands.len()).collect();
+                match unit::find_redirection(&of_unit) {
+                    Some(redirection) if it.redirections < MAX_REDIRECTIONS => {
+                        again.push(self.follow(it, redirection)?);
+                    }
+                    None if unit::is_slot_moving(&of_unit) && Instant::now() < limit.deadline => {
+                        is_slot_moving = true;
+                        again.push(it);
+                    }
+                    _ => {
+                        results.written_to[server] = true;
+                        for (at, reply) in of_unit.into_iter().enumerate() {
+                            results.replies[unit.first_command + at] = reply;
+                        }
+                    }
+                }
+            }
+        }
+        if is_slot_moving {
+            std::thread::sleep(MOVING_SLOT_PAUSE);
+        }
+        Ok(again)
+    }
+
+    /// Finds the server to which a unit must be sent again.
+    fn follow(&mut self, it: Pending, redirection: Redirection) -> Result<Pending, String> {
+        let Redirection { slot, host, is_asking } = redirection;
+        // A server that does not know its own address leaves the name out.
+        let host = match host.strip_prefix(':') {
+            Some(port) => {
+                let own = &self.servers[it.server].host;
+                format!("{}:{port}", own.rsplit_once(':').map_or("", |(name, _)| name))
+            }
+            None => host,
+        };
+        let Some(server) = self.servers.iter().position(|known| known.host == host) else {
+            return Err(format!("slot {slot} has moved to {host}, which had no slot before"));
+        };
+        if !is_asking && let Some(slot) = Slot::new(slot) {
+            self.owners.insert(slot, server);
+        }
+        Ok(Pending { server, is_asking, redirections: it.redirections + 1, ..it })
+    }
+
+    fn send(&mut self, server: usize, exchange: &Exchange, limit: TimeLimit) -> Result<(), String> {
+        let Primary { host, connection } = &mut self.servers[server];
+        exchange.send(connection).map_err(|error| limit.describe(host, &error))
+    }
+
+    fn receive(
+        &mut self,
+        server: usize,
+        exchange: &Exchange,
+        limit: TimeLimit,
+    ) -> Result<Vec<Value>, String> {
+        let Primary { host, connection } = &mut self.servers[server];
+        exchange.receive(connection).map_err(|error| limit.describe(host, &error))
+    }
+}
+
+/// What has come back from the servers.
+struct Results {
+    /// The replies to the commands, in their order.
+    replies: Vec<Value>,
+    /// Whether each server has run a unit.
+    written_to: Vec<bool>,
+}
+
+/// How long an exchange may take.
+#[derive(Clone, Copy)]
+struct TimeLimit {
+    deadline: Instant,
+    timeout: Duration,
+}
+
+impl TimeLimit {
+    fn describe(self, host: &str, error: &redis::RedisError) -> String {
+        format!("{host}: {}", describe_error(error, self.timeout))
+    }
+}
+
+#[cfg(test)]
+mod tests;

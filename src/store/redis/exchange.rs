@@ -1,0 +1,71 @@
+//! Sends commands over a connection, and reads their replies, by a deadline.
+
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Connection, Pipeline, RedisError, RedisResult, Value};
+
+/// Says why an exchange failed. For a timeout, the text of the system says nothing useful.
+pub(super) fn describe_error(error: &RedisError, timeout: Duration) -> String {
+    match error.is_timeout() {
+        true => format!("no answer within {} ms", timeout.as_millis()),
+        false => error.to_string(),
+    }
+}
+
+/// Packed commands for one connection, and how many replies they have.
+pub(super) struct Exchange {
+    packed: Vec<u8>,
+    reply_count: usize,
+    /// When all replies must have arrived.
+    deadline: Instant,
+}
+
+impl Exchange {
+    pub fn empty(deadline: Instant) -> Exchange {
+        Exchange { packed: Vec::new(), reply_count: 0, deadline }
+    }
+
+    pub fn of_pipeline(commands: &Pipeline, deadline: Instant) -> Exchange {
+        let packed = commands.get_packed_pipeline();
+        Exchange { packed, reply_count: commands.len(), deadline }
+    }
+
+    pub fn of_commands(commands: &[&Cmd], deadline: Instant) -> Exchange {
+        let mut exchange = Exchange::empty(deadline);
+        commands.iter().for_each(|command| exchange.push(command));
+        exchange
+    }
+
+    /// Adds a command.
+    pub fn push(&mut self, command: &Cmd) {
+        command.write_packed_command(&mut self.packed);
+        self.reply_count += 1;
+    }
+
+    /// Sends the commands, and reads the replies.
+    pub fn run(&self, connection: &mut Connection) -> RedisResult<Vec<Value>> {
+        self.send(connection)?;
+        self.receive(connection)
+    }
+
+    pub fn send(&self, connection: &mut Connection) -> RedisResult<()> {
+        connection.set_write_timeout(Some(self.time_left()))?;
+        connection.send_packed_command(&self.packed)
+    }
+
+    pub fn receive(&self, connection: &mut Connection) -> RedisResult<Vec<Value>> {
+        let mut replies = Vec::with_capacity(self.reply_count);
+        for _ in 0..self.reply_count {
+            // The redis crate applies its timeout to each reply, and the deadline is for all
+            // replies.
+            connection.set_read_timeout(Some(self.time_left()))?;
+            replies.push(connection.recv_response()?);
+        }
+        Ok(replies)
+    }
+
+    /// Never zero, because a socket takes zero as no timeout.
+    fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+    }
+}
