@@ -32,8 +32,8 @@ fn assert_all_is_spent(setup: &Setup, gateways: &[Gateway], key: &str) {
     assert!(usage.stdout.contains(&LIMIT.to_string()), "{}", usage.stdout);
 }
 
-#[test]
-fn gateways_follow_a_failover_of_a_cluster_and_admit_exactly_the_limit() {
+/// Three gateways spend a limit, while the primary that has its totals fails.
+fn spend_during_a_failover(fail: impl Fn(&mut RedisServer), come_back: impl Fn(&mut RedisServer)) {
     let mut cluster = RedisCluster::start_with_replicas(3);
     let url = cluster.url();
     let setup = || {
@@ -51,7 +51,7 @@ fn gateways_follow_a_failover_of_a_cluster_and_admit_exactly_the_limit() {
         }
         wait_until("much is spent", || clients.response_counts().admitted > LIMIT / 3);
         let failed = index_of_primary(&cluster, ACME_LEDGER_KEYS);
-        cluster.primaries[failed].kill();
+        fail(&mut cluster.primaries[failed]);
         let begun = Instant::now();
         wait_until("the replica is promoted", || {
             let info = cluster.replicas[failed].run(&["INFO", "replication"]);
@@ -59,12 +59,22 @@ fn gateways_follow_a_failover_of_a_cluster_and_admit_exactly_the_limit() {
         });
         println!("the replica was promoted after {:?}", begun.elapsed());
         // The former primary becomes the replica of the new one.
-        cluster.primaries[failed].restart();
+        come_back(&mut cluster.primaries[failed]);
         wait_until("all is spent", || clients.response_counts().quota_exceeded > 100);
-        println!("all was spent {:?} after the primary was killed", begun.elapsed());
+        println!("all was spent {:?} after the primary failed", begun.elapsed());
     });
     assert_eq!(clients.response_counts().admitted, LIMIT);
     assert_all_is_spent(&setup(), &gateways, &key);
+}
+
+#[test]
+fn gateways_follow_a_failover_of_a_cluster_and_admit_exactly_the_limit() {
+    spend_during_a_failover(RedisServer::kill, RedisServer::restart);
+}
+
+#[test]
+fn a_primary_that_hung_and_wakes_up_admits_nothing_beyond_the_limit() {
+    spend_during_a_failover(|server| server.pause(), |server| server.resume());
 }
 
 #[test]
