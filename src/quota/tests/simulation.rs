@@ -74,3 +74,9 @@ fn no_simulated_run_with_redis_breaks_a_promise() {
     let server = simulated_store::RedisServer::start();
     run_seeds(|| SimulatedStore::redis(&server));
 }
+
+#[test]
+fn no_simulated_run_with_a_cluster_breaks_a_promise() {
+    let cluster = simulated_store::RedisCluster::start(1);
+    run_seeds(|| SimulatedStore::cluster(&cluster));
+}

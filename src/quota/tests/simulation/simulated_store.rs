@@ -7,7 +7,7 @@ use crate::store::{
     LeaseReport, RedisOptions, ReportBatchContext, ReportOutcome, Store, StoreError, StoreUrl,
 };
 
-pub use crate::store::redis_server::RedisServer;
+pub use crate::store::redis_server::{RedisCluster, RedisServer};
 
 /// A shipped store, and a second connection for direct access to the same data.
 pub struct SimulatedStore {
@@ -38,7 +38,16 @@ impl SimulatedStore {
     }
 
     pub fn redis(server: &RedisServer) -> SimulatedStore {
-        let url = StoreUrl::parse(&server.url()).unwrap();
+        SimulatedStore::on_server(&server.url(), server)
+    }
+
+    /// A Cluster of one server.
+    pub fn cluster(cluster: &RedisCluster) -> SimulatedStore {
+        SimulatedStore::on_server(&cluster.url(), &cluster.primaries[0])
+    }
+
+    fn on_server(url: &str, server: &RedisServer) -> SimulatedStore {
+        let url = StoreUrl::parse(url).unwrap();
         let mut store = Store::open(&url, &RedisOptions::default(), TIMEOUT).unwrap();
         store.probe(Month::containing(0), None).unwrap();
         let direct = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
