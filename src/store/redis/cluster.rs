@@ -161,27 +161,33 @@ impl ClusterLink {
             let exchange = Exchange::of_commands(&unit.commands, limit.deadline);
             let servers = (0..self.servers.len()).filter(|server| results.written_to[*server]);
             let servers: Vec<usize> = servers.collect();
-            // Each server gets the command before a reply is read, so that all wait at once.
-            servers.iter().try_for_each(|server| self.send(*server, &exchange, limit))?;
-            let received = servers.iter().map(|server| self.receive(*server, &exchange, limit));
-            let received: Vec<Vec<Value>> = received.collect::<Result<_, _>>()?;
-            let merged = unit::merge_wait_replies(received.into_iter().flatten());
+            let of_each = self.exchange_at_once(&servers, &exchange, limit)?;
+            let merged = unit::merge_wait_replies(of_each.into_iter().flatten());
             results.replies[unit.first_command] = merged;
         }
         Ok(results.replies)
     }
 
-    /// See [`Link::exchange_with_server`](super::link::Link::exchange_with_server).
-    pub fn exchange_with_server(
+    /// See [`Link::exchange_with_servers`](super::link::Link::exchange_with_servers).
+    pub fn exchange_with_servers(
         &mut self,
-        server: usize,
+        servers: &[usize],
         commands: &Pipeline,
         timeout: Duration,
-    ) -> Result<Vec<Value>, String> {
+    ) -> Result<Vec<Vec<Value>>, String> {
         let limit = TimeLimit { deadline: Instant::now() + timeout, timeout };
-        let exchange = Exchange::of_pipeline(commands, limit.deadline);
-        self.send(server, &exchange, limit)?;
-        self.receive(server, &exchange, limit)
+        self.exchange_at_once(servers, &Exchange::of_pipeline(commands, limit.deadline), limit)
+    }
+
+    /// Sends the same commands to several servers, before it reads a reply.
+    fn exchange_at_once(
+        &mut self,
+        servers: &[usize],
+        exchange: &Exchange,
+        limit: TimeLimit,
+    ) -> Result<Vec<Vec<Value>>, String> {
+        servers.iter().try_for_each(|server| self.send(*server, exchange, limit))?;
+        servers.iter().map(|server| self.receive(*server, exchange, limit)).collect()
     }
 
     /// Sends units. Returns for each server what it was sent.
@@ -229,7 +235,7 @@ impl ClusterLink {
                     Some(redirection) if it.redirections < MAX_REDIRECTIONS => {
                         again.push(self.follow(it, redirection)?);
                     }
-                    None if unit::is_slot_moving(&of_unit) && Instant::now() < limit.deadline => {
+                    None if unit::is_slot_moving(&of_unit) && limit.may_wait_for_slot() => {
                         is_slot_moving = true;
                         again.push(it);
                     }
@@ -300,6 +306,11 @@ struct TimeLimit {
 }
 
 impl TimeLimit {
+    /// Only a quarter of the time, because the other commands of the exchange wait as well.
+    fn may_wait_for_slot(self) -> bool {
+        Instant::now() + self.timeout * 3 / 4 < self.deadline
+    }
+
     fn describe(self, host: &str, error: &redis::RedisError) -> String {
         format!("{host}: {}", describe_error(error, self.timeout))
     }

@@ -343,12 +343,13 @@ impl Redis {
         commands: &Pipeline,
         timeout: Duration,
     ) -> Result<Vec<Value>, StoreError> {
-        self.use_link(operation, |link| link.exchange(commands, timeout))
+        let exchanged =
+            self.use_link(operation, |link| Ok(vec![link.exchange(commands, timeout)?]))?;
+        Ok(exchanged.into_iter().flatten().collect())
     }
 
-    /// Sends all commands to one server after another, and reads all replies of each within
-    /// `timeout`, without a retry. Connects first if needed. Returns the replies by server. Any
-    /// failure drops the link.
+    /// Sends all commands to each server, and reads all replies within `timeout`, without a retry.
+    /// Connects first if needed. Returns the replies by server. Any failure drops the link.
     pub(super) fn send_to_each_server(
         &mut self,
         operation: &'static str,
@@ -356,12 +357,10 @@ impl Redis {
         timeout: Duration,
     ) -> Result<Vec<Vec<Value>>, StoreError> {
         self.connect_if_needed()?;
-        let server_count = self.link.as_ref().map_or(0, Link::server_count);
-        let mut of_each = Vec::with_capacity(server_count);
-        for server in 0..server_count {
-            of_each.push(self.use_server(operation, server, commands, timeout)?);
-        }
-        Ok(of_each)
+        self.use_link(operation, |link| {
+            let servers: Vec<usize> = (0..link.server_count()).collect();
+            link.exchange_with_servers(&servers, commands, timeout)
+        })
     }
 
     /// Sends all commands to one server, and reads all replies within `timeout`, without a retry.
@@ -373,15 +372,16 @@ impl Redis {
         commands: &Pipeline,
         timeout: Duration,
     ) -> Result<Vec<Value>, StoreError> {
-        self.use_link(operation, |link| link.exchange_with_server(server, commands, timeout))
+        let exchange = |link: &mut Link| link.exchange_with_servers(&[server], commands, timeout);
+        Ok(self.use_link(operation, exchange)?.into_iter().flatten().collect())
     }
 
     /// Exchanges commands and replies over the link. Any failure drops the link.
     fn use_link(
         &mut self,
         operation: &'static str,
-        exchange: impl FnOnce(&mut Link) -> Result<Vec<Value>, String>,
-    ) -> Result<Vec<Value>, StoreError> {
+        exchange: impl FnOnce(&mut Link) -> Result<Vec<Vec<Value>>, String>,
+    ) -> Result<Vec<Vec<Value>>, StoreError> {
         let Some(mut link) = self.link.take() else {
             return Err(self.unavailable_error(operation, "no connection"));
         };
@@ -393,7 +393,7 @@ impl Redis {
             matches!(value, Value::ServerError(error)
                 if error.kind() == Some(ServerErrorKind::ReadOnly))
         };
-        if !replies.iter().any(is_read_only) {
+        if !replies.iter().flatten().any(is_read_only) {
             self.link = Some(link);
         }
         Ok(replies)

@@ -17,6 +17,7 @@ use super::key_names::{
     RING_REDIS_KEYS, TOP_ROWS_KEY, ledger_key,
 };
 use super::link::Link;
+use super::reply::reply_number_or_zero;
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use super::top::format_top_row;
@@ -182,11 +183,11 @@ impl Redis {
             // Somebody has written to the store meanwhile.
             false => Ok(0),
         };
-        if !matches!(version, Ok(1..)) {
-            self.delete_moved(&moved)?;
-        }
         match version? {
-            0 => Err(not_empty),
+            0 => {
+                self.delete_moved(&moved)?;
+                Err(not_empty)
+            }
             _ => Ok(()),
         }
     }
@@ -198,16 +199,24 @@ impl Redis {
         moves: &'m [StagedMove],
     ) -> Result<Vec<&'m StagedMove>, StoreError> {
         let mut moved = Vec::with_capacity(moves.len());
+        let (replicas, wait_ms) = (self.wait_replicas, BULK_TIMEOUT.as_millis() as u64 / 2);
         for chunk in moves.chunks(CHUNK_ROWS) {
-            let replies = self.run_scripts(OPERATION, BULK_TIMEOUT, |scripts| {
+            let mut replies = self.run_scripts(OPERATION, BULK_TIMEOUT, |scripts| {
                 let mut run = redis::pipe();
                 for StagedMove { staged, final_name, on_existing, ttl_seconds } in chunk {
                     run.cmd("EVALSHA").arg(&scripts[Script::MoveStaged as usize]).arg(2);
                     run.arg(staged).arg(final_name).arg(on_existing.name()).arg(*ttl_seconds);
                 }
+                if replicas > 0 {
+                    run.cmd("WAIT").arg(replicas).arg(wait_ms);
+                }
                 run
             })?;
             self.check_for_errors(OPERATION, &replies)?;
+            if replicas > 0 {
+                let reached = replies.pop().map_or(0, reply_number_or_zero);
+                self.check_replicas_have_it(OPERATION, reached)?;
+            }
             let with_replies = chunk.iter().zip(replies);
             moved.extend(with_replies.filter(|it| it.1 == Value::Int(1)).map(|it| it.0));
         }

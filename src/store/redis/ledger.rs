@@ -230,11 +230,12 @@ impl Redis {
     }
 }
 
-/// Returns true if an error reply concerns the Redis keys of one account only: a Redis key is of
-/// another type, or its contents can't be read, or a Cluster has the Redis keys in several slots. A
-/// Cluster does so if the name of the account begins with `}`.
+/// Returns true if an error reply concerns the Redis keys of one account only:
+/// - a Redis key is of another type, or its contents can't be read;
+/// - the slot of the Redis keys is moving from one server of a Cluster to another;
+/// - a Cluster has the Redis keys in several slots, because the account's name begins with `}`.
 fn is_error_of_one_account(found: &str) -> bool {
-    ["WRONGTYPE", "DAMAGED", "CROSSSLOT"].iter().any(|code| found.starts_with(code))
+    ["WRONGTYPE", "DAMAGED", "TRYAGAIN", "CROSSSLOT"].iter().any(|code| found.starts_with(code))
 }
 
 /// Parses the reply about an account's totals. `None` if the account has no totals. If the totals

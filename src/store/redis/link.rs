@@ -65,17 +65,17 @@ impl Link {
         }
     }
 
-    /// Sends all commands to one server, whatever Redis keys they have. Else like
-    /// [`Link::exchange`].
-    pub fn exchange_with_server(
+    /// Sends all commands to each of these servers, whatever Redis keys they have. Returns the
+    /// replies by server. Else like [`Link::exchange`].
+    pub fn exchange_with_servers(
         &mut self,
-        server: usize,
+        servers: &[usize],
         commands: &Pipeline,
         timeout: Duration,
-    ) -> Result<Vec<Value>, String> {
+    ) -> Result<Vec<Vec<Value>>, String> {
         match self {
-            Link::Server(_) => self.exchange(commands, timeout),
-            Link::Cluster(cluster) => cluster.exchange_with_server(server, commands, timeout),
+            Link::Server(_) => Ok(vec![self.exchange(commands, timeout)?]),
+            Link::Cluster(cluster) => cluster.exchange_with_servers(servers, commands, timeout),
         }
     }
 }

@@ -77,11 +77,26 @@ impl Redis {
             return Err(self.unavailable_error(operation, found));
         }
         let reached = if replicas > 0 { replies.pop().map_or(0, reply_number_or_zero) } else { 0 };
-        if reached < replicas as u64 {
-            let found = format!("it is done, but only {reached} of {replicas} replicas have it");
-            return Err(self.unavailable_error(operation, found));
-        }
+        self.check_replicas_have_it(operation, reached)?;
         Ok(replies.pop().unwrap_or(Value::Nil))
+    }
+
+    /// Fails if fewer than `wait_replicas` replicas have a write that the server has made.
+    /// `reached` is the reply to WAIT.
+    pub(super) fn check_replicas_have_it(
+        &self,
+        operation: &'static str,
+        reached: u64,
+    ) -> Result<(), StoreError> {
+        let replicas = self.wait_replicas;
+        match reached < replicas as u64 {
+            true => {
+                let found =
+                    format!("it is done, but only {reached} of {replicas} replicas have it");
+                Err(self.unavailable_error(operation, found))
+            }
+            false => Ok(()),
+        }
     }
 
     /// The last two arguments of scripts that begin with `ring_common.lua`: the believed time, and

@@ -93,6 +93,26 @@ fn a_report_waits_while_its_slot_is_moving() {
 }
 
 #[test]
+fn a_slot_that_moves_for_long_delays_only_its_account() {
+    let cluster = RedisCluster::start(3);
+    let (mut store, _) = open_probed_cluster(&cluster, 0);
+    let mut alice = TestNode::new(ALICE);
+    alice.report(&mut store, 300, [0, 260], LIMIT_1000);
+    let (from, to) = primaries_with_and_without_acme(&cluster);
+    let [from, to] = [from, to].map(|index| &cluster.primaries[index]);
+    let slot = acme_slot(&cluster);
+    to.run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from.run(&["CLUSTER", "MYID"])]);
+    from.run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to.run(&["CLUSTER", "MYID"])]);
+    let of_acme = alice.next_report(400, [260, 270], LIMIT_1000);
+    let (account, known) = ("other".to_owned(), KnownState::default());
+    let of_other = LeaseReport { account, known, ..alice.next_report(10, [0, 3], LIMIT_1000) };
+    let outcomes = alice.send_reports(&mut store, &[of_acme, of_other]).unwrap();
+    let error = outcomes[0].as_ref().unwrap_err().to_string();
+    assert!(error.contains("TRYAGAIN"), "{error}");
+    assert_eq!(outcomes[1].as_ref().unwrap().own_leased, 10);
+}
+
+#[test]
 fn a_new_primary_gets_reports_only_after_a_probe() {
     let mut cluster = RedisCluster::start(3);
     let (mut store, probe) = open_probed_cluster(&cluster, 0);
