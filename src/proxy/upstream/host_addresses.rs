@@ -6,12 +6,14 @@
 //! must not look like a missing host.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use hickory_resolver::Hosts;
 use hickory_resolver::config::{LookupIpStrategy, ResolveHosts};
 use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::Name;
+use hickory_resolver::proto::op::{Query, ResponseCode};
+use hickory_resolver::proto::rr::{Name, RecordType};
 
 use crate::support::dns_resolver::{DnsResolver, ResolverSettings};
 
@@ -58,6 +60,7 @@ enum FamilyAnswer {
 pub struct HostResolver {
     /// The resolver of IPv4 addresses, and that of IPv6 addresses.
     by_family: [DnsResolver; 2],
+    hosts_file: Arc<Hosts>,
     search: Vec<Name>,
     /// riskgate looks a host with at least this many dots up as it is, before it adds a domain of
     /// the search list.
@@ -77,16 +80,22 @@ impl HostResolver {
         options.attempts = 1;
         // Each round must ask the DNS again, so the resolver has no cache.
         options.cache_size = 0;
-        options.use_hosts_file = ResolveHosts::Always;
+        // riskgate asks the hosts file itself, before it adds a domain of the search list.
+        options.use_hosts_file = ResolveHosts::Never;
         let build = |strategy| {
             let mut options = options.clone();
             options.ip_strategy = strategy;
             settings.build(options)
         };
-        let domain = settings.config.domain().into_iter();
+        // Only without a search list does the domain of this machine count (resolv.conf(5)).
+        let search = match settings.config.search() {
+            [] => settings.config.domain().cloned().into_iter().collect(),
+            listed => listed.to_vec(),
+        };
         Ok(HostResolver {
             by_family: [build(LookupIpStrategy::Ipv4Only)?, build(LookupIpStrategy::Ipv6Only)?],
-            search: domain.chain(settings.config.search()).cloned().collect(),
+            hosts_file: Arc::new(Hosts::from_system().unwrap_or_default()),
+            search,
             ndots: options.ndots,
         })
     }
@@ -102,6 +111,9 @@ impl HostResolver {
         host: String,
         last_good: Option<HostAddresses>,
     ) -> HostQueryResult {
+        if let Some(addresses) = find_in_hosts_file(&self.hosts_file, &host) {
+            return HostQueryResult { addresses: Some(addresses), problem: None };
+        }
         let mut problem = None;
         for complete_name in list_complete_names(&host, &self.search, self.ndots) {
             let [four, six] = &self.by_family;
@@ -122,8 +134,28 @@ impl HostResolver {
     }
 }
 
-/// Lists the complete names for a host, in the order in which riskgate queries them.
+/// Returns the addresses that the hosts file has for a host. If the file has addresses of one
+/// family only, riskgate does not ask the DNS for the other, as the C library does not.
+fn find_in_hosts_file(hosts_file: &Hosts, host: &str) -> Option<HostAddresses> {
+    let name = Name::from_ascii(host).ok()?;
+    let by_family = [RecordType::A, RecordType::AAAA].map(|family| {
+        let found = hosts_file.lookup_static_host(&Query::query(name.clone(), family));
+        let records = found.iter().flat_map(|lookup| lookup.answers());
+        records.filter_map(|record| record.data.ip_addr()).collect::<Vec<IpAddr>>()
+    });
+    let is_known = by_family.iter().any(|addresses| !addresses.is_empty());
+    is_known.then(|| HostAddresses {
+        complete_name: format!("{}.", host.trim_end_matches('.')),
+        by_family,
+    })
+}
+
+/// Lists the complete names for a host, in the order in which riskgate queries them. A host with a
+/// dot at its end is complete.
 fn list_complete_names(host: &str, search: &[Name], ndots: usize) -> Vec<String> {
+    if host.ends_with('.') {
+        return vec![host.to_owned()];
+    }
     let complete = format!("{host}.");
     let mut names: Vec<String> = Vec::new();
     for domain in search {
@@ -260,5 +292,20 @@ mod tests {
         assert_eq!(names("a.d", 1), ["a.d.", "a.d.b.test.", "a.d.c.test."]);
         assert_eq!(names("a.d", 2), ["a.d.b.test.", "a.d.c.test.", "a.d."]);
         assert_eq!(names("localhost", 1)[0], "localhost.");
+        assert_eq!(names("a.", 1), ["a."]);
+        assert_eq!(names("a.d.", 5), ["a.d."]);
+    }
+
+    #[test]
+    fn a_host_of_the_hosts_file_has_only_the_addresses_of_the_file() {
+        let mut file = Hosts::default();
+        file.read_hosts_conf("10.0.0.1 a\n10.0.0.2 A b.test\n::1 b.test\n".as_bytes()).unwrap();
+        let found = |host: &str| {
+            let addresses = find_in_hosts_file(&file, host)?;
+            Some(addresses.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(found("a"), Some(ips(&["10.0.0.1", "10.0.0.2"])));
+        assert_eq!(found("b.test."), Some(ips(&["10.0.0.2", "::1"])));
+        assert_eq!(found("b"), None);
     }
 }

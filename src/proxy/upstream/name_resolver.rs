@@ -40,6 +40,7 @@ struct ServiceRecord {
     priority: u16,
     weight: u16,
     port: u16,
+    /// The target, with a dot at its end.
     host: String,
 }
 
@@ -169,7 +170,11 @@ async fn query_service(resolver: DnsResolver, service: String) -> NameAnswer<Ser
             priority: record.priority,
             weight: record.weight,
             port: record.port,
-            host: record.target.to_ascii().trim_end_matches('.').to_ascii_lowercase(),
+            // RFC 2782: a target is a complete name.
+            host: format!(
+                "{}.",
+                record.target.to_ascii().trim_end_matches('.').to_ascii_lowercase()
+            ),
         }),
         _ => None,
     };
@@ -203,5 +208,6 @@ fn describe_missing_answer(name: &str, why: &str, has_last_good: bool) -> String
         true => "; the last good answer is used",
         false => "",
     };
+    let name = name.trim_end_matches('.');
     format!("{name}: expected its addresses in the DNS, but found {why}{kept}")
 }

@@ -10,7 +10,8 @@ pub enum ServerName {
     Address(SocketAddr),
     /// A host and a port, such as `check.internal:9000`: one server for each address of the host.
     Host {
-        /// The host, without a dot at its end.
+        /// The host in lower case. A dot at its end says that the name is complete: the search list
+        /// of the system does not apply to it.
         host: String,
         /// The port of each address.
         port: u16,
@@ -28,7 +29,10 @@ impl ServerName {
                 let ip = address.ip().to_canonical();
                 ip.is_loopback() || ip.is_unspecified()
             }
-            ServerName::Host { host, .. } => host == "localhost" || host.ends_with(".localhost"),
+            ServerName::Host { .. } => {
+                let host = self.host().unwrap_or_default();
+                host == "localhost" || host.ends_with(".localhost")
+            }
             ServerName::Service(_) => false,
         }
     }
@@ -59,10 +63,9 @@ impl ServerName {
             return Some(ServerName::Address(address));
         }
         match text.rsplit_once(':') {
-            Some((host, port)) if is_host_name(host, false) => Some(ServerName::Host {
-                host: host.trim_end_matches('.').to_ascii_lowercase(),
-                port: port.parse().ok()?,
-            }),
+            Some((host, port)) if is_host_name(host, false) => {
+                Some(ServerName::Host { host: host.to_ascii_lowercase(), port: port.parse().ok()? })
+            }
             None if text.starts_with('_') && text.contains('.') && is_host_name(text, true) => {
                 Some(ServerName::Service(text.trim_end_matches('.').to_ascii_lowercase()))
             }
@@ -70,11 +73,12 @@ impl ServerName {
         }
     }
 
-    /// The host without the port; `None` for a service, whose hosts are in the DNS.
+    /// The host without the port and without a dot at its end, as certificates name it. `None` for
+    /// a service, whose hosts are in the DNS.
     pub fn host(&self) -> Option<String> {
         match self {
             ServerName::Address(address) => Some(address.ip().to_string()),
-            ServerName::Host { host, .. } => Some(host.clone()),
+            ServerName::Host { host, .. } => Some(host.trim_end_matches('.').to_owned()),
             ServerName::Service(_) => None,
         }
     }
@@ -113,12 +117,15 @@ mod tests {
             ("127.0.0.1:9000", Some(ServerName::Address("127.0.0.1:9000".parse().unwrap()))),
             ("[::1]:9000", Some(ServerName::Address("[::1]:9000".parse().unwrap()))),
             ("localhost:80", host("localhost", 80)),
-            ("Check_1.Internal.:9000", host("check_1.internal", 9000)),
+            ("Check_1.Internal.:9000", host("check_1.internal.", 9000)),
             ("_check._tcp.Internal", Some(ServerName::Service("_check._tcp.internal".into()))),
         ] {
             assert_eq!(ServerName::parse(text), expected, "{text}");
             assert_eq!(ServerName::parse(&expected.clone().unwrap().to_string()), expected);
         }
+        let complete = ServerName::parse("a.localhost.:80").unwrap();
+        assert_eq!(complete.host().as_deref(), Some("a.localhost"));
+        assert!(complete.is_on_loopback());
         for text in [
             "",
             ":80",

@@ -302,14 +302,84 @@ mount --bind "$1/resolv.conf" /etc/resolv.conf
 "$2" check -c "$1/riskgate.toml"
 "#;
 
+/// Builds the command that runs a script of a shell with network and mounts of its own. The script
+/// gets the folder of the setup and the program.
+fn command_with_own_network(setup: &Setup, script: &str) -> Command {
+    let is_root = run_command(Command::new("id").arg("-u")).expect(0).stdout.trim() == "0";
+    let mut command = Command::new("unshare");
+    command.arg(if is_root { "-nm" } else { "-rnm" }).args(["sh", "-c", script]);
+    command.arg("sh").arg(setup.path("")).arg(BINARY);
+    command
+}
+
 #[test]
 fn a_link_local_resolver_is_asked_through_the_interface_that_resolv_conf_names() {
     let setup = Setup::new().set("upstream.servers", "[\"name.test:9000\"]");
     setup.write_config();
     std::fs::write(setup.path("dns.py"), LINK_LOCAL_DNS_SERVER).unwrap();
-    let is_root = run_command(Command::new("id").arg("-u")).expect(0).stdout.trim() == "0";
-    let mut command = Command::new("unshare");
-    command.arg(if is_root { "-nm" } else { "-rnm" }).args(["sh", "-c", IN_A_NETWORK_OF_ITS_OWN]);
-    let ran = run_command(command.arg("sh").arg(setup.path("")).arg(BINARY)).expect(0);
+    let ran = run_command(&mut command_with_own_network(&setup, IN_A_NETWORK_OF_ITS_OWN)).expect(0);
     assert!(!ran.stderr.contains("upstream.servers"), "{}", ran.stderr);
+}
+
+/// A DNS server with a wildcard in the domain `wild.test`.
+const DNS_SERVER_WITH_A_WILDCARD: &str = r#"
+import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+open(sys.argv[1], "w").close()
+def encode(name):
+    return b"".join(bytes([len(it)]) + it.encode() for it in name.split(".")) + b"\0"
+SERVICE, ADDRESSES = 33, {"complete": "127.0.0.2", "target": "127.0.0.3", "two.dots.test": "127.0.0.4"}
+while True:
+    query, client = server.recvfrom(4096)
+    end = query.index(b"\0", 12) + 5
+    labels, at = [], 12
+    while query[at]:
+        labels.append(query[at + 1:at + 1 + query[at]].decode().lower())
+        at += 1 + query[at]
+    name, kind = ".".join(labels), int.from_bytes(query[end - 4:end - 2], "big")
+    address = "127.0.0.66" if name.endswith(".wild.test") else ADDRESSES.get(name)
+    data = None
+    if kind == SERVICE and name == "_check._tcp.test":
+        data = b"\0\0\0\0" + (9000).to_bytes(2, "big") + encode("target")
+    elif kind == 1 and address:
+        data = socket.inet_aton(address)
+    answer = data and b"\xc0\x0c" + query[end - 4:end] + b"\0\0\0\1" + len(data).to_bytes(2, "big") + data
+    head = query[:2] + b"\x81\x80\0\1" + (b"\0\1" if data else b"\0\0") + b"\0\0\0\0"
+    server.sendto(head + query[12:end] + (answer or b""), client)
+"#;
+
+/// Runs `riskgate doctor` where the system has a search list, options and a hosts file.
+const WITH_A_SEARCH_LIST: &str = r#"
+set -e
+ip link set lo up
+python3 "$1/dns.py" "$1/ready" &
+dns=$!
+trap 'kill $dns' EXIT
+until [ -e "$1/ready" ]; do kill -0 $dns; sleep 0.02; done
+printf 'search wild.test\nnameserver 127.0.0.1\noptions ndots:2\n' > "$1/resolv.conf"
+printf '127.0.0.5 listed\n' > "$1/hosts"
+mount --bind "$1/resolv.conf" /etc/resolv.conf
+mount --bind "$1/hosts" /etc/hosts
+"$2" doctor -c "$1/riskgate.toml"
+"#;
+
+#[test]
+fn the_search_list_applies_to_names_that_are_not_complete_and_not_in_the_hosts_file() {
+    for (server, expected) in [
+        ("complete.:9000", "127.0.0.2:9000"),
+        ("_check._tcp.test", "127.0.0.3:9000"),
+        ("two.dots.test:9000", "127.0.0.4:9000"),
+        ("listed:9000", "127.0.0.5:9000"),
+        ("short:9000", "127.0.0.66:9000"),
+        ("one.dot:9000", "127.0.0.66:9000"),
+    ] {
+        let setup = Setup::new().set("upstream.servers", &format!("[{server:?}]"));
+        setup.write_config();
+        std::fs::write(setup.path("dns.py"), DNS_SERVER_WITH_A_WILDCARD).unwrap();
+        let ran = run_command(&mut command_with_own_network(&setup, WITH_A_SEARCH_LIST)).expect(1);
+        let refused = format!("{expected}: Connection refused");
+        assert!(ran.stdout.contains(&refused), "{server}: {}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.stdout.matches(":9000: ").count(), 1, "{server}: {}", ran.stdout);
+    }
 }
