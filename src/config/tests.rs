@@ -602,6 +602,42 @@ fn shared_rates_without_a_rate_are_told() {
     assert!(!told(&format!("{shared}[keys]\nmax_per_client = \"5/s\"\n")));
 }
 
+#[test]
+fn the_name_of_upstream_tls_is_one_that_riskgate_verifies() {
+    let name_of = |settings: &str| {
+        let config = read_config_text(&format!("[upstream]\ntls = true\n{settings}"));
+        config.map(|config| config.startup.upstream.tls.unwrap().server_name)
+    };
+    for (settings, expected) in [
+        ("host = \"[::1]\"\n", "::1"),
+        ("host = \"[::1]:9443\"\n", "::1"),
+        ("host = \"10.0.0.1\"\n", "10.0.0.1"),
+        ("host = \"a.test:9443\"\n", "a.test"),
+        ("servers = [\"a.test.:9443\", \"a.test:9444\"]\n", "a.test"),
+        ("servers = [\"[::1]:9443\"]\n", "::1"),
+        ("servers = [\"a_b.test:9443\"]\n", "a_b.test"),
+        ("servers = [\"a.b_c.test:9443\"]\n", "a.b_c.test"),
+        ("tls_name = \"a_b.c.test\"\ntls_verify = false\n", "a_b.c.test"),
+    ] {
+        assert_eq!(name_of(settings).as_deref(), Ok(expected), "{settings}");
+    }
+    let other = "riskgate would verify a-b.c.test";
+    for (settings, expected) in [
+        ("tls_name = \"a b\"\n", "3:12: upstream.tls_name: expected a name in a certificate"),
+        ("tls_name = \"a.test:443\"\n", "without a port, but found \"a.test:443\""),
+        ("tls_name = \"[::1]\"\n", "3:12: upstream.tls_name: expected a name in a certificate"),
+        ("tls_name = \"a_b.c.test\"\n", other),
+        ("servers = [\"a_b.c.test:9443\"]\n", other),
+        ("host = \"a_b.c.test\"\n", other),
+        ("host = \"a!b.test\"\n", "since neither upstream.host nor upstream.servers says one"),
+    ] {
+        let faults = name_of(settings).unwrap_err();
+        assert_eq!(faults.len(), 1, "{settings}: {faults:?}");
+        assert!(faults[0].contains(expected), "{settings}: {faults:?}");
+        assert_eq!(faults[0].contains("write tls_name = \"a-b.c.test\""), expected == other);
+    }
+}
+
 /// Where another program replaces variables, riskgate would use their names as values.
 #[test]
 fn a_variable_in_a_text_is_a_fault_of_any_setting() {

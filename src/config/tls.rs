@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use super::description::toml_text;
 use super::raw_value::RawValue;
 use super::settings::Settings;
-use crate::proxy::upstream::{ServerName, UpstreamTls};
+use crate::proxy::upstream::{ServerName, UpstreamTls, find_other_verified_name};
+use crate::support::certificate_probe::is_certificate_name;
 use crate::support::certificates::{CertificateFiles, read_authorities};
 
 impl Settings {
@@ -57,19 +59,25 @@ impl Settings {
     }
 
     /// Reads the settings of TLS to the upstream servers. Returns None if `upstream.tls` is off. If
-    /// no setting says which name the servers' certificate must have, reports a fault and returns
-    /// None.
+    /// no setting says which name the servers' certificate must have, or if riskgate would verify
+    /// another name, reports a fault and returns None.
     pub fn read_upstream_tls(
         &mut self,
         servers: &[ServerName],
         host: Option<&str>,
     ) -> Option<UpstreamTls> {
         let is_on = self.read_boolean("upstream.tls", false);
-        let (name, authorities) =
-            (self.read_text("upstream.tls_name"), self.read_path("upstream.tls_ca"));
+        let read_name = |raw: &RawValue| {
+            let name = raw.as_text().filter(|text| text.is_empty() || is_certificate_name(text));
+            name.map(str::to_owned)
+        };
+        let name = self.parse_setting("upstream.tls_name", TLS_NAME_FORMAT, read_name);
+        let is_faulty = name.is_none() && self.values.contains_key("upstream.tls_name");
+        let name = name.filter(|name| !name.is_empty());
+        let authorities = self.read_path("upstream.tls_ca");
         let authorities = authorities.map(|path| path.display().to_string());
         let verify = self.read_boolean("upstream.tls_verify", true);
-        if !is_on {
+        if !is_on || is_faulty {
             return None;
         }
         let name = name.or_else(|| default_tls_name(servers, host));
@@ -78,16 +86,31 @@ impl Settings {
                             upstream.servers says one";
             self.report_required("upstream.tls_name", expected);
         }
+        if verify && let Some(other) = name.as_deref().and_then(find_other_verified_name) {
+            let name = name.unwrap_or_default();
+            let expected = format!(
+                "the name of the servers' certificate, since in place of {name}, which has an \
+                 underscore in its first label, riskgate would verify {other}"
+            );
+            let hint = format!("write tls_name = {}", toml_text(&other));
+            self.report_required_with_hint("upstream.tls_name", &expected, Some(hint));
+            return None;
+        }
         Some(UpstreamTls { server_name: name?, ca_file: authorities, verify_certificate: verify })
     }
 }
+
+/// What `upstream.tls_name` takes.
+const TLS_NAME_FORMAT: &str =
+    "a name in a certificate, such as check.internal, or an IP address, without a port";
 
 /// Returns the host in `upstream.host` without its port, else the host that all servers share. None
 /// if the servers have different hosts.
 fn default_tls_name(servers: &[ServerName], host: Option<&str>) -> Option<String> {
     if let Some(host) = host {
-        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-        return Some(name.trim_matches(['[', ']']).to_owned());
+        let authority: http::uri::Authority = host.parse().ok()?;
+        let name = authority.host().trim_matches(['[', ']']);
+        return is_certificate_name(name).then(|| name.to_owned());
     }
     let first = servers.first()?.host();
     servers.iter().all(|server| server.host() == first).then_some(first)?

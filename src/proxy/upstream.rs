@@ -51,7 +51,10 @@ pub use response::{
 pub use server_health::{ServerFailure, ServerStatus};
 pub use server_name::ServerName;
 use server_set::ServerSet;
-pub use tls::{UpstreamTls, check_connector_authorities, connector_ca_file, connector_options};
+pub use tls::{
+    UpstreamTls, check_connector_authorities, connector_ca_file, connector_options,
+    find_other_verified_name,
+};
 
 /// The most idle upstream connections that the fast path keeps. Pingora's own pool, for the Pingora
 /// path, keeps as many.

@@ -28,6 +28,12 @@ pub struct ShownCertificate {
     pub distrust: Option<String>,
 }
 
+/// Returns true if a certificate can be valid for this name: a name of the DNS in ASCII, or an IP
+/// address without brackets.
+pub fn is_certificate_name(name: &str) -> bool {
+    ServerName::try_from(name).is_ok()
+}
+
 /// Performs the TLS handshake with a server, and returns its certificate.
 ///
 /// # Errors

@@ -28,6 +28,15 @@ pub fn connector_ca_file(tls: Option<&UpstreamTls>) -> Option<String> {
     }
 }
 
+/// Returns the name for which Pingora verifies a certificate in place of this name, if it is
+/// another name: Pingora's connector replaces underscores in the first of at least three labels by
+/// hyphens.
+pub fn find_other_verified_name(name: &str) -> Option<String> {
+    let (first, rest) = name.split_once('.')?;
+    let is_replaced = first.contains('_') && rest.contains('.');
+    is_replaced.then(|| format!("{}.{rest}", first.replace('_', "-")))
+}
+
 /// Loads the authorities as a connector of Pingora does.
 ///
 /// # Errors
