@@ -30,7 +30,7 @@ impl ServerSet {
     /// Creates the set and resolves the names. A name that does not resolve adds no server.
     ///
     /// # Errors
-    /// If the runtime that resolves the names can't start.
+    /// If the thread or the runtime that resolves the names can't start.
     pub fn new(resolver: NameResolver, eject_for: Duration) -> std::io::Result<ServerSet> {
         let servers = ServerSet {
             servers: SnapshotCell::new(Vec::new()),
@@ -48,12 +48,13 @@ impl ServerSet {
     /// time was too short: the servers are then the same as before.
     ///
     /// # Errors
-    /// If the runtime that resolves the names can't start.
+    /// If the thread or the runtime that resolves the names can't start.
     pub fn block_on_resolve(&self, max_wait: Option<Duration>) -> std::io::Result<bool> {
         // The caller may be in a runtime of Tokio, where another runtime can't block. So a thread
         // of its own resolves the names.
         std::thread::scope(|scope| {
-            let resolving = scope.spawn(|| {
+            let thread = std::thread::Builder::new().name("resolve".to_owned());
+            let resolving = thread.spawn_scoped(scope, || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 Ok(runtime.block_on(async {
                     let Some(max_wait) = max_wait else {
@@ -62,7 +63,7 @@ impl ServerSet {
                     };
                     tokio::time::timeout(max_wait, self.resolve()).await.is_ok()
                 }))
-            });
+            })?;
             resolving.join().unwrap_or_else(|_| Err(std::io::Error::other("a panic")))
         })
     }

@@ -383,3 +383,12 @@ fn the_search_list_applies_to_names_that_are_not_complete_and_not_in_the_hosts_f
         assert_eq!(ran.stdout.matches(":9000: ").count(), 1, "{server}: {}", ran.stdout);
     }
 }
+
+#[test]
+fn a_system_that_gives_no_thread_to_resolve_names_is_a_fault() {
+    // No address space has a stack of this size.
+    let setup = Setup::new().env("RUST_MIN_STACK", &(1_u64 << 47).to_string());
+    let found = "upstream: expected to resolve names, but found Resource temporarily unavailable";
+    let stderr = setup.cli(&["check"]).expect(78).stderr;
+    assert!(stderr.contains(found) && !stderr.contains("panicked"), "{stderr}");
+}
