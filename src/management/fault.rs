@@ -24,6 +24,9 @@ pub enum ManagementFault {
     /// The present state does not allow the operation. The text says why.
     #[error("{0}")]
     Conflict(String),
+    /// The operator must say that the operation is meant even so, by `force`. The text says why.
+    #[error("{0}")]
+    ForceRequired(String),
     /// A file that riskgate reads is faulty; one line for each fault.
     #[error("{}", .0.join("\n"))]
     File(Vec<String>),

@@ -144,13 +144,13 @@ fn check_lists_do_not_protect(
 ) -> Result<(), ManagementFault> {
     let lists = TableInputs { overrides_path: None, stored_overrides: None, ..inputs.clone() };
     let table = Table::build(&lists, now).map_err(|faults| {
-        ManagementFault::Conflict(format!(
+        ManagementFault::ForceRequired(format!(
             "{name}: expected lists that tell whether they protect it; to deny it even so, use \
              force; {faults}"
         ))
     })?;
     match find_protected_name(&table, name, is_exact, now) {
-        Some(protected) => Err(ManagementFault::Conflict(format!(
+        Some(protected) => Err(ManagementFault::ForceRequired(format!(
             "{name}: the lists protect {protected}; to deny it too, use force"
         ))),
         None => Ok(()),

@@ -240,6 +240,11 @@ impl ApiError {
         ApiError::new(StatusCode::CONFLICT, "conflict", message).with_detail(detail)
     }
 
+    pub(super) fn force_required(detail: impl Into<String>) -> ApiError {
+        let message = "The present state allows this only by force.";
+        ApiError::new(StatusCode::CONFLICT, "force_required", message).with_detail(detail)
+    }
+
     /// A 422, with what was expected and found.
     pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
@@ -352,6 +357,7 @@ impl From<ManagementFault> for ApiError {
             ManagementFault::Invalid { .. } => ApiError::invalid(detail),
             ManagementFault::NotFound(_) => ApiError::not_found("There is none.", Some(detail)),
             ManagementFault::Conflict(_) => ApiError::conflict(detail),
+            ManagementFault::ForceRequired(_) => ApiError::force_required(detail),
             ManagementFault::File(_) | ManagementFault::NoRandomBits(_) => {
                 ApiError::internal(detail)
             }

@@ -11,9 +11,10 @@ const SESSION_AGE_MS = 1000;
 export const NO_ANSWER = "The gateway does not answer.";
 
 export class ApiError extends Error {
-  constructor(status, message, detail) {
+  /** `code` is the member `error` of an answer of the admin API. */
+  constructor(status, message, detail, code) {
     super(message);
-    Object.assign(this, { status, detail: detail ?? null });
+    Object.assign(this, { status, detail: detail ?? null, code: code ?? null });
   }
 }
 
@@ -153,7 +154,7 @@ function readAnswer(answer, text, path) {
     throw new ApiError(status, message, `${path}: expected JSON, but found ${type}`);
   }
   if (ok) return value;
-  if (value.error) throw new ApiError(status, value.message, value.detail);
+  if (value.error) throw new ApiError(status, value.message, value.detail, value.error);
   // POST /reload answers 422 with the outcome of each part instead of an error.
   const parts = Object.entries(value).map((pair) => pair.join(": "));
   throw new ApiError(status, message, parts.join("\n"));

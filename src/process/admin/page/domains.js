@@ -169,18 +169,19 @@ function createOverrideForm(ctx, onChange) {
   };
 }
 
+/** The admin API's error of an override that needs `force`. */
+const FORCE_REQUIRED = "force_required";
+
 async function putOverride(name, body, askForForce, signal) {
   try {
     // The look-up tells before the request whether riskgate would refuse it.
     const mayBeRefused = body.action === "deny" && !body.force && name.includes(".");
     if (mayBeRefused && (await lookUp(name, signal)).rule === "protected") {
-      throw new ApiError(409, `The lists protect ${name}.`);
+      throw new ApiError(409, `The lists protect ${name}.`, null, FORCE_REQUIRED);
     }
     return await send("PUT", `/overrides/${encodeURIComponent(name)}`, body);
   } catch (error) {
-    const text = `${error.message} ${error.detail ?? ""}`;
-    const mayBeForced = text.includes("ists protect") || text.includes("use force");
-    if (error.status !== 409 || !mayBeForced) throw error;
+    if (error.code !== FORCE_REQUIRED) throw error;
     askForForce();
     const advice = "If you still want to deny it, tick the box above, and press Deny again.";
     throw new ApiError(409, error.message, [error.detail, advice].filter(Boolean).join("\n"));

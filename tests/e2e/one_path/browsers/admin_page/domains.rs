@@ -108,6 +108,23 @@ fn a_protected_domain_is_denied_only_after_a_second_consent() {
 }
 
 #[test]
+fn a_domain_that_faulty_lists_may_protect_is_denied_only_after_a_second_consent() {
+    let (gateway, page) = start_signed_in(setup());
+    // The lists are kept within a moment after they were read.
+    std::thread::sleep(EFFECT_TIME);
+    gateway.lists().replace_by_rename("manifest.toml", "not a manifest");
+    wait_until("the table is refused", || gateway.readyz().text().contains("\"table\""));
+    page.go_to("domains", "Look-up and overrides");
+    page.fill("override-domain", "other.example.com");
+    page.click("override-deny");
+    page.expect_console_fault("/overrides/other.example.com");
+    page.wait_for_text("error", "The present state allows this only by force.");
+    page.click("override-force");
+    page.click("override-deny");
+    page.wait_for_text("override-done", "other.example.com is denied.");
+}
+
+#[test]
 fn the_audit_shows_each_change_of_the_page_with_the_name_of_the_token() {
     let (gateway, page) = start_signed_in(setup());
     page.go_to("keys", "Keys");

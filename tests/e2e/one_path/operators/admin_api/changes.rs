@@ -60,6 +60,7 @@ fn an_override_is_in_effect_while_the_lists_are_refused() {
         // Without force, nobody can tell whether faulty lists protect the name.
         let denied = change("PUT", "other.example.com", &json!({ "action": "deny" }));
         assert_eq!(denied.status, if is_faulty { 409 } else { 200 }, "{}", denied.text());
+        assert_eq!(denied.json()["error"] == "force_required", is_faulty, "{}", denied.text());
     }
 }
 
@@ -78,6 +79,17 @@ fn an_override_is_in_effect_with_the_answer() {
         call_api(&gateway, "DELETE", &path, &tokens.write, &Value::Null).expect(200);
         assert_eq!(reason(&name), "safe");
     }
+}
+
+#[test]
+fn a_denial_that_needs_force_has_its_own_error() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::with_bundled_table());
+    let gateway = setup.start();
+    let deny =
+        |body: Value| call_api(&gateway, "PUT", "/overrides/gmail.com", &tokens.write, &body);
+    let refused = deny(json!({ "action": "deny" })).expect(409).json();
+    assert_eq!(refused["error"], "force_required");
+    deny(json!({ "action": "deny", "force": true })).expect(200);
 }
 
 #[test]
