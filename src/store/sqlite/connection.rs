@@ -109,7 +109,10 @@ impl Sqlite {
         busy_timeout: Duration,
     ) -> Result<Option<Sqlite>, StoreError> {
         match open::store_file_exists(path)? {
-            true => Sqlite::open_unmigrated(path, busy_timeout).map(Some),
+            true => {
+                let is_older = open::is_of_older_version(path);
+                Sqlite::open_unmigrated(path, is_older, busy_timeout).map(Some)
+            }
             false => open::check_store_can_be_created(path).map(|()| None),
         }
     }
@@ -121,8 +124,9 @@ impl Sqlite {
         busy_timeout: Duration,
     ) -> Result<Sqlite, StoreError> {
         check_file_exists(path)?;
-        let store = Sqlite::open_unmigrated(path, busy_timeout)?;
-        if !open::is_of_older_version(path) {
+        let is_older = open::is_of_older_version(path);
+        let store = Sqlite::open_unmigrated(path, is_older, busy_timeout)?;
+        if !is_older {
             open::remove_others_read_permission(path);
         }
         Ok(store)
@@ -136,14 +140,18 @@ impl Sqlite {
     ) -> Result<Sqlite, StoreError> {
         check_file_exists(path)?;
         match is_writable(path) {
-            true => Sqlite::open_unmigrated(path, busy_timeout),
+            true => Sqlite::open_unmigrated(path, open::is_of_older_version(path), busy_timeout),
             false => Sqlite::open_copy_in_memory(path, busy_timeout),
         }
     }
 
     /// Opens an existing store. If it has an earlier version, opens a migrated copy in memory.
-    fn open_unmigrated(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
-        match open::is_of_older_version(path) {
+    fn open_unmigrated(
+        path: &Path,
+        is_of_older_version: bool,
+        busy_timeout: Duration,
+    ) -> Result<Sqlite, StoreError> {
+        match is_of_older_version {
             true if is_writable(path) => Sqlite::open_copy_in_memory(path, busy_timeout),
             true => Err(open::read_only_error(path)),
             false => Sqlite::open_with_retry(path, busy_timeout),
