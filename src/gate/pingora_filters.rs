@@ -28,7 +28,7 @@ use super::state::Gate;
 /// Tells Pingora to send nothing more: the client has left, or it has a part of a response.
 const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
 
-/// An exchange without a whole response, at the end of its last attempt.
+/// An exchange that has failed, at the end of its last attempt.
 pub(crate) struct FailedExchange {
     /// What failed.
     pub failure: Failure,
@@ -36,6 +36,9 @@ pub(crate) struct FailedExchange {
     pub attempts: Attempts,
     /// Whether the deadline of the exchange has passed.
     pub is_past_deadline: bool,
+    /// Whether the client has got the whole response of the server. Only the rest of the client's
+    /// body is missing then.
+    pub is_response_sent: bool,
 }
 
 impl Gate {
@@ -181,6 +184,7 @@ impl Gate {
             failure: classify_error(error),
             attempts: Attempts::with_connected_last_attempt(),
             is_past_deadline: false,
+            is_response_sent: false,
         };
         self.answer_failure(session, error, ctx, failed).await
     }
@@ -193,8 +197,11 @@ impl Gate {
         ctx: &mut RequestContext,
         failed: FailedExchange,
     ) -> FailToProxy {
-        let FailedExchange { failure, attempts, is_past_deadline } = failed;
+        let FailedExchange { failure, attempts, is_past_deadline, is_response_sent } = failed;
         let has_started = has_final_response_started(session);
+        if has_started && is_response_sent {
+            return NO_RESPONSE;
+        }
         let refusal = match attempts.end_after(failure, is_past_deadline, has_started) {
             FailedEnd::Refuse(refusal) => refusal,
             FailedEnd::Abort => {

@@ -453,10 +453,14 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> FailToProxy {
         ctx.connection_guard = None;
+        let failure = ctx.failure.unwrap_or_else(|| classify_error(error));
         let failed = FailedExchange {
-            failure: ctx.failure.unwrap_or_else(|| classify_error(error)),
+            failure,
             attempts: ctx.attempts.attempts(),
             is_past_deadline: ctx.is_past_deadline(),
+            is_response_sent: matches!(failure, Failure::Client | Failure::RequestBody(_))
+                && ctx.is_upstream_response_complete
+                && session.body_bytes_sent() as u64 == ctx.passed_response_bytes,
         };
         self.gate.answer_failure(session, error, &mut ctx.request_context, failed).await
     }

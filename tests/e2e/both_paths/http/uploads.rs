@@ -11,7 +11,7 @@ use crate::harness::{
 };
 
 const MEGABYTE: usize = 1_000_000;
-const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
+pub const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
 
 /// Starts a gateway that accepts uploads with a key; nothing listens on its upstream address.
 pub fn start_with_upstream_down(setup: Setup) -> (Gateway, String) {

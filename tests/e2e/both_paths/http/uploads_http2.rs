@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::both_paths::http::uploads::start_with_upstream_down;
+use crate::both_paths::http::uploads::{ROUTES, start_with_upstream_down};
 use crate::harness::http2_frames::{
     DATA, END_HEADERS, END_STREAM, FrameClient, GOAWAY, HEADERS, RST_STREAM, encode_frame,
 };
-use crate::harness::{Setup, wait_until};
+use crate::harness::{MockUpstream, Setup, wait_until};
 
 const WINDOW_UPDATE: u8 = 8;
 
@@ -145,6 +145,31 @@ fn over_http2_a_stream_that_sends_on_after_a_refusal_is_reset_with_no_error() {
             return;
         }
     }
+}
+
+#[test]
+fn over_http2_the_log_has_the_status_of_an_early_whole_response() {
+    let early = MockUpstream::answering_early(413, "too large for me");
+    let setup = Setup::new().append_toml(ROUTES).set("listen.h2c", "true");
+    let gateway = setup.with_upstreams(&[early.address]).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut frames = FrameClient::open(gateway.http);
+    assert!(frames.try_send(&encode_upload_header(1, "/v1/signup", &key)));
+    assert!(frames.try_send(&encode_data_frames(1, 16_384)));
+    assert_eq!(read_stream_outcome(&mut frames, 1), (413, None));
+    // With its answer in hand, the client gives up the rest of its body: CANCEL.
+    assert!(frames.try_send(&encode_frame(RST_STREAM, 0, 1, &8_u32.to_be_bytes())));
+    let find_line = || {
+        let log = gateway.read_access_log();
+        log.into_iter().find(|line| line["path"].as_str().is_some_and(|it| it == "/v1/signup"))
+    };
+    wait_until("the request is logged", || find_line().is_some());
+    let line = find_line().unwrap();
+    assert_eq!(
+        (&line["status"], &line["outcome"]),
+        (&413.into(), &"upstream_4xx".into()),
+        "{line}"
+    );
 }
 
 /// Frames of an unknown type, which a receiver must ignore (RFC 9113 section 4.1).
