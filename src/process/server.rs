@@ -123,7 +123,7 @@ pub fn run(
         signal_streams: Mutex::new(signal_streams),
     };
     server.run(RunArgs { shutdown_signal: Box::new(signals) });
-    exit_tasks.run();
+    exit_tasks.run_and_exit_if_failed();
     Ok(())
 }
 

@@ -220,10 +220,18 @@ fn check_logged_client(id: &str, config: &Config, own_address: Option<IpAddr>) -
     const SUBJECT: &str = "client address";
     let path = config.startup.log_target.path.as_ref();
     let path = path.filter(|_| config.reloadable.access_log.is_enabled)?;
-    let Some(line) = find_log_line(path, id) else {
-        let found = format!("{} has no line of this request", path.display());
-        let advice = "see whether another node, or another program, has answered";
-        return Some(Finding::warning(SUBJECT, found, advice));
+    let line = match find_log_line(path, id) {
+        Ok(Some(line)) => line,
+        Ok(None) => {
+            let found = format!("{} has no line of this request", path.display());
+            let advice = "see whether another node, or another program, has answered";
+            return Some(Finding::warning(SUBJECT, found, advice));
+        }
+        Err(error) => {
+            let found = format!("{}: {error}", path.display());
+            let advice = "call doctor as a user who may read the access log";
+            return Some(Finding::warning(SUBJECT, found, advice));
+        }
     };
     let client: IpAddr = line["client"].as_str()?.parse().ok()?;
     let rule = &config.startup.startup_rules.client_address;
@@ -264,15 +272,17 @@ fn read_log_end(path: &Path) -> io::Result<String> {
 
 /// Finds the line of a request in the access log. The gateway writes the line some time after the
 /// answer, so this function reads the log again until it has the line.
-fn find_log_line(path: &Path, id: &str) -> Option<Value> {
+///
+/// # Errors
+/// If this user can't read the log.
+fn find_log_line(path: &Path, id: &str) -> io::Result<Option<Value>> {
     for _ in 0..MAX_LOG_READS {
-        // This user may not be allowed to read the log.
-        let text = read_log_end(path).ok()?;
+        let text = read_log_end(path)?;
         let line = text.lines().rev().find(|line| line.contains(id));
         if let Some(line) = line {
-            return serde_json::from_str(line).ok();
+            return Ok(serde_json::from_str(line).ok());
         }
         sleep(LOG_READ_PAUSE);
     }
-    None
+    Ok(None)
 }

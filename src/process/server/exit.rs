@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::downstream::ConnectionTracker;
@@ -24,6 +24,8 @@ pub(super) struct ExitTasks {
     connection_tracker: Arc<ConnectionTracker>,
     /// How many requests had no whole response just before the end of `drain.grace`.
     pub cut_requests: AtomicUsize,
+    /// Whether this process should have replaced another process, which keeps serving.
+    pub has_upgrade_failed: AtomicBool,
     exit_hook: Mutex<Option<ExitHook>>,
     pub upgrade_state: Arc<Mutex<UpgradeState>>,
     process_log: Arc<ProcessLog>,
@@ -42,6 +44,7 @@ impl ExitTasks {
             gate,
             connection_tracker: Arc::clone(connection_tracker),
             cut_requests: AtomicUsize::new(0),
+            has_upgrade_failed: AtomicBool::new(false),
             exit_hook: Mutex::new(exit_hook),
             upgrade_state: Arc::new(Mutex::new(upgrade_state)),
             process_log: Arc::clone(process_log),
@@ -53,6 +56,19 @@ impl ExitTasks {
     /// this; a further call waits until the first one is done.
     pub fn run(&self) {
         self.once.call_once(|| self.run_once());
+    }
+
+    /// Runs the tasks. If the exit code is not 0, ends the process.
+    pub fn run_and_exit_if_failed(&self) {
+        self.run();
+        if self.exit_code() != 0 {
+            std::process::exit(self.exit_code());
+        }
+    }
+
+    /// The exit code of the process, whoever ends its drain.
+    pub fn exit_code(&self) -> i32 {
+        i32::from(self.has_upgrade_failed.load(Ordering::Relaxed))
     }
 
     fn run_once(&self) {

@@ -113,8 +113,9 @@ impl ShutdownSignalWatch for SignalHandler {
         let SignalStreams { mut hangup, mut quit, mut terminate, mut interrupt } =
             signal_streams.unwrap_or_default();
         if !self.take_over_from_predecessor().await {
+            self.exit_tasks.has_upgrade_failed.store(true, Ordering::Relaxed);
             self.start_drain(DRAIN_KEEPALIVE, "the upgrade failed: drains", Duration::ZERO);
-            return self.drain(interrupt, 1).await;
+            return self.drain(interrupt).await;
         }
         systemd::warn_if_unsupported_address();
         systemd::notify_ready();
@@ -140,7 +141,7 @@ impl ShutdownSignalWatch for SignalHandler {
                         let cause = "SIGQUIT: drains";
                         self.start_drain(UPGRADE_DRAIN_KEEPALIVE, cause, Duration::ZERO);
                         systemd::notify_stopping();
-                        return self.drain(interrupt, 0).await;
+                        return self.drain(interrupt).await;
                     }
                     if terminated {
                         break;
@@ -156,7 +157,7 @@ impl ShutdownSignalWatch for SignalHandler {
             () = tokio::time::sleep(self.drain_delay) => {}
             () = wait_for_signal(&mut interrupt) => return self.stop(),
         }
-        self.drain(interrupt, 0).await
+        self.drain(interrupt).await
     }
 }
 
@@ -257,9 +258,9 @@ impl SignalHandler {
         });
     }
 
-    /// Stops accepting. As soon as no connection is open, or at SIGINT, a task ends the process
-    /// with `exit_code`. Without this task, Pingora would always wait for all of `drain_grace`.
-    async fn drain(&self, mut interrupt: Option<Signal>, exit_code: i32) -> ShutdownSignal {
+    /// Stops accepting. As soon as no connection is open, or at SIGINT, a task ends the process.
+    /// Without this task, Pingora would always wait for all of `drain_grace`.
+    async fn drain(&self, mut interrupt: Option<Signal>) -> ShutdownSignal {
         lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets_and_release_dir();
         let (connections, exit_tasks) =
             (Arc::clone(&self.connection_tracker), Arc::clone(&self.exit_tasks));
@@ -281,8 +282,11 @@ impl SignalHandler {
                 () = drained => {}
                 () = wait_for_signal(&mut interrupt) => {}
             }
-            let finished = spawn_blocking(move || exit_tasks.run()).await;
-            std::process::exit(if finished.is_err() { 1 } else { exit_code });
+            let finish = move || {
+                exit_tasks.run();
+                exit_tasks.exit_code()
+            };
+            std::process::exit(spawn_blocking(finish).await.unwrap_or(1));
         });
         ShutdownSignal::GracefulTerminate
     }

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::harness::{Connection, MockUpstream, SetOnDrop, Setup, get, wait_until};
+use crate::harness::{Connection, MockUpstream, SetOnDrop, Setup, get, run_command, wait_until};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -183,4 +183,44 @@ fn a_kept_connection_gets_one_more_response_from_the_old_process() {
     assert!(kept.ends_without_more_bytes());
     gateway.replace_process(successor);
     assert_eq!(gateway.get_month_count(&key), 2);
+}
+
+/// Gives a successor listening sockets of its own with the names of the gateway's, lets it accept a
+/// connection with half a request, and leaves without the final message. Ends with the connection.
+const PREDECESSOR_THAT_LEAVES: &str = r#"
+import socket, sys
+path, key, *names = sys.argv[1:]
+listeners = [socket.create_server(("127.0.0.1", 0)) for _ in names]
+successor = socket.socket(socket.AF_UNIX)
+successor.connect(path)
+text = "".join(name + "\n" for name in names).encode()
+socket.send_fds(successor, [text], [it.fileno() for it in listeners])
+assert successor.recv(100) == b"accepting\n"
+client = socket.create_connection(listeners[0].getsockname())
+head = "POST /v1/public/domains HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nContent-Length: 9\r\n\r\n["
+client.sendall((head % key).encode())
+successor.close()
+[it.close() for it in listeners]
+try:
+    while client.recv(100): pass
+except ConnectionResetError:
+    pass
+"#;
+
+#[test]
+fn a_successor_that_does_not_take_over_exits_with_1_however_its_drain_ends() {
+    let gateway = Setup::new().set_text("drain.grace", "1s").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    let names = [format!("http {}", gateway.http), format!("admin {}", gateway.admin)];
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", PREDECESSOR_THAT_LEAVES]).arg(gateway.path("run/successor.sock"));
+    run_command(python.arg(&key).args(names)).expect(0);
+    wait_until("the successor has ended", || successor.exit_status().is_some());
+    let (status, told) = (successor.exit_status().unwrap(), successor.stderr());
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("the upgrade failed: drains: 1 request left"), "{told}");
+    assert!(told.contains("1 request was cut"), "{told}");
+    gateway.get_domain("first.test", &key).expect(200);
 }

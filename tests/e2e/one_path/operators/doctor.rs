@@ -247,3 +247,17 @@ fn doctor_says_whose_error_an_answer_of_502_is() {
                     does; start the servers of upstream.servers";
     assert!(has_line(&checked, expected), "{}", checked.stdout);
 }
+
+#[test]
+fn doctor_says_that_it_can_not_read_the_access_log() {
+    let site = MockUpstream::start();
+    let gateway = setup_of_site(site.address).start();
+    let log = gateway.path("access.log");
+    std::fs::rename(&log, gateway.path("access.log.1")).unwrap();
+    // Nobody can read a directory as a file, not even root.
+    std::fs::create_dir(&log).unwrap();
+    let checked = gateway.cli(&["doctor", "--url", &format!("http://{}/", gateway.http)]);
+    let problems = find_problems(&checked);
+    let expected = format!("warning  client address: {}: Is a directory", log.display());
+    assert!(problems.iter().any(|it| it.starts_with(&expected)), "{problems:?}");
+}
