@@ -149,6 +149,10 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     Ok(())
 }
 
+/// What `store repair-month` says about the believed time, which it deletes in any case.
+const FORGOTTEN_TIME: &str =
+    "the time that gateways believed is deleted: the next gateway believes the clock at its start";
+
 fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
     check_no_gateway_runs(&config)?;
@@ -167,7 +171,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
         store.edit_as(&find_command_author()).repair_month(month)?;
     let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
-    let done = match previous {
+    let repaired = match previous {
         _ if changed && !is_later => format!("{dropped} numbers of later months dropped"),
         Some(previous) if changed => {
             format!(
@@ -176,6 +180,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
         }
         _ => format!("nothing to repair: the store counts in no later month than {month}"),
     };
+    let done = format!("{repaired}; {FORGOTTEN_TIME}");
     let object = json!({
         "month": month.to_string(), "was": previous.map(|month| month.to_string()),
         "changed": changed, "dropped": dropped,

@@ -300,6 +300,10 @@ fn assert_month_can_be_repaired(gateway: Gateway, key: &str, store: &str) {
         "month": "2031-04", "was": "2031-05", "changed": true, "dropped": 1,
     });
     assert_eq!(done, expected);
+    let told = setup.cli(&words[..3]).expect(0).stderr;
+    let expected = "nothing to repair: the store counts in no later month than 2031-04; the time that \
+                    gateways believed is deleted: the next gateway believes the clock at its start\n";
+    assert_eq!(told, expected);
     let again = setup.cli(&words).expect(0).json();
     assert_eq!((&again["changed"], &again["dropped"]), (&false.into(), &0.into()));
     let gateway = setup.start();
