@@ -20,6 +20,7 @@ use super::store_access::{
 use crate::config::{Config, guess_text};
 use crate::model::month::Month;
 use crate::store::{MonthRepair, RedisOptions, StoreContents, StoreUrl};
+use crate::support::counted::CountedNoun;
 use crate::support::machine_clock::machine_unix_now;
 
 pub use check::check_store;
@@ -171,12 +172,11 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
         store.edit_as(&find_command_author()).repair_month(month)?;
     let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
+    let counts = CountedNoun(usize::try_from(dropped).unwrap_or(usize::MAX), "count");
     let repaired = match previous {
-        _ if changed && !is_later => format!("{dropped} numbers of later months dropped"),
+        _ if changed && !is_later => format!("{counts} of later months deleted"),
         Some(previous) if changed => {
-            format!(
-                "the store counts in {month} again, and not in {previous}; {dropped} numbers dropped"
-            )
+            format!("the store counts in {month} again, and not in {previous}; {counts} deleted")
         }
         _ => format!("nothing to repair: the store counts in no later month than {month}"),
     };

@@ -125,6 +125,9 @@ fn repair_month(server: &RedisServer, setup: &Setup) {
     let month = jiff::Timestamp::now().to_string()[..7].to_owned();
     let repaired = setup.cli(&["store", "repair-month", &month, "--json"]).expect(0).json();
     assert_eq!((&repaired["changed"], &repaired["dropped"]), (&true.into(), &1.into()));
+    server.run(&["EVAL", script, "0"]);
+    let told = setup.cli(&["store", "repair-month", &month]).expect(0).stderr;
+    assert!(told.contains("; 1 count deleted; the time"), "{told}");
 }
 
 /// Copies the store to another server, where the user first lacks the additional rules.
