@@ -39,7 +39,7 @@ pub(crate) use body_to_forward::BodyToForward;
 pub use client_address::{ClientAddressRule, ClientAddressSource};
 pub use email_verdict::EmailVerdict;
 pub(crate) use ending::LoggedHead;
-pub use held_bytes::{BodyOptions, HeldBytes, HeldBytesGuard};
+pub use held_bytes::{BodyOptions, HeldBytes, HeldBytesGuard, NO_MEMORY_REFUSAL};
 pub(crate) use judge::{AfterGates, Judgement, MatchedRoute, UnchargedRoute};
 pub(crate) use pingora_filters::{FailedExchange, classify_error};
 pub use request_context::RequestContext;

@@ -12,7 +12,7 @@ use crate::exchange::BodyFault;
 use crate::model::refusal::Refusal;
 
 use super::admission::OriginHeader;
-use super::held_bytes::HeldBytesGuard;
+use super::held_bytes::{HeldBytesGuard, NO_MEMORY_REFUSAL};
 use super::request_context::RequestContext;
 use super::route::{Route, match_builtin_path, split_path_and_query};
 use super::session::send_continue_if_awaited;
@@ -116,7 +116,7 @@ impl Gate {
                     return Ok(Err(post.refusal(format!("expected at most {max_bytes} bytes"))));
                 }
                 if !held.grow_to(body.len() + bytes.len()) {
-                    return Ok(Err(Refusal::Internal));
+                    return Ok(Err(NO_MEMORY_REFUSAL));
                 }
                 body.extend_from_slice(&bytes);
             }

@@ -15,7 +15,7 @@ use crate::model::refusal::Refusal;
 use crate::table::Table;
 
 use super::answers::look_up_and_count;
-use super::held_bytes::HeldBytesGuard;
+use super::held_bytes::{HeldBytesGuard, NO_MEMORY_REFUSAL};
 use super::json_body::parse_json_object;
 use super::request_context::RequestContext;
 use super::state::Gate;
@@ -47,7 +47,7 @@ impl Gate {
     ) -> Result<Reply, Refusal> {
         let names = parse_names(body).map_err(Refusal::InvalidBatch)?;
         if !held.grow_to(3 * body.len() + names.len() * RESULT_BYTES_ESTIMATE) {
-            return Err(Refusal::Internal);
+            return Err(NO_MEMORY_REFUSAL);
         }
         self.charge(names.len() as u64, ctx).await?;
         let table = self.state.table.snapshot();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::model::network::Networks;
+use crate::model::refusal::Refusal;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 
 /// The limits of request bodies.
@@ -22,6 +23,9 @@ pub struct BodyOptions {
 
 /// One client may use the memory divided by this number.
 const CLIENT_SHARE_DIVISOR: usize = 16;
+
+/// The refusal of a body that riskgate has no memory to hold: no server is to blame.
+pub const NO_MEMORY_REFUSAL: Refusal = Refusal::Internal;
 
 /// Counts the bytes of bodies that riskgate holds while it waits for a client to send or to read,
 /// against `listen.max_held_bytes`.

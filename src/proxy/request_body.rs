@@ -20,7 +20,7 @@ use pingora::protocols::http::ServerSession;
 use tokio::time::timeout;
 
 use crate::exchange::BodyFault;
-use crate::gate::{BodyOptions, HeldBytesGuard};
+use crate::gate::{BodyOptions, HeldBytesGuard, NO_MEMORY_REFUSAL};
 use crate::message::request_head::{expects_continue, parse_content_length};
 use crate::model::refusal::Refusal;
 
@@ -66,7 +66,7 @@ impl HoldError {
     pub fn into_refusal(self) -> Result<Refusal, Box<Error>> {
         match self {
             HoldError::Fault(fault) => Ok(fault.refusal()),
-            HoldError::TooManyHeld => Ok(Refusal::UpstreamUnavailable),
+            HoldError::TooManyHeld => Ok(NO_MEMORY_REFUSAL),
             HoldError::ContinueNotSent => Ok(Refusal::ExpectationFailed),
             HoldError::Gone(error) => Err(error),
         }

@@ -180,7 +180,7 @@ fn the_rest_of_a_body_that_is_refused_is_never_read_as_a_request() {
     body.resize(9_000, b'b');
     let mut second = open(&body);
     let refused = second.read_response().expect("an answer").expect(500);
-    assert_eq!(refused.json()["error"], "upstream_unavailable");
+    assert_eq!(refused.json()["error"], "internal_error");
     assert_eq!(refused.header("connection"), Some("close"));
     assert!(second.read_response().is_none(), "the connection is closed");
     assert_eq!(upstream.request_count(), 0);
@@ -207,7 +207,7 @@ fn slow_bodies_of_one_client_take_its_share_and_no_more() {
         gateway.sum_of_samples("riskgate_held_body_bytes", &[]) >= 60_000.0
     });
     let refused = open("127.0.0.2").read_response().expect("an answer").expect(500);
-    assert_eq!(refused.json()["error"], "upstream_unavailable");
+    assert_eq!(refused.json()["error"], "internal_error");
     // No exchange is under way, and other clients wait for nobody.
     let mut other = open("127.0.0.3");
     other.send(b"b");
