@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::raw_value::span_in_list;
 use crate::support::excerpt::Excerpt;
+use crate::support::line_index::LineIndex;
 
 /// A fault of the config, or of a file that the config names.
 ///
@@ -229,15 +230,13 @@ impl ConfigText {
         self.fault_with_excerpt(span.start, format!("{before}{shown}{behind}"), marked, problem)
     }
 
-    /// The file, the line and the column of a byte. Lines and columns count from 1. A column is a
-    /// character.
+    /// The file, the line and the column of a byte.
     fn place(&self, offset: usize) -> String {
-        let before = self.text.get(self.line_of(offset).start..offset).unwrap_or_default();
-        format!("{}:{}", self.file_and_line(offset), before.chars().count() + 1)
+        LineIndex::new(&self.text).format_place(&self.name, offset)
     }
 
     fn line_number(&self, offset: usize) -> usize {
-        self.text.get(..offset).unwrap_or_default().matches('\n').count() + 1
+        LineIndex::new(&self.text).line_and_text_before(offset).0
     }
 
     /// The bytes of the line with this byte, without its end.

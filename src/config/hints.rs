@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::description::{toml_duration, toml_list, toml_text};
 use super::raw_value::{RawValue, parse_duration, redact_urls_and_long_words};
+use crate::support::url_authority::split_authority;
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
 const OTHER_NAMES: [(&str, &[&str]); 154] = [
@@ -621,7 +622,7 @@ fn interval_of_cron(text: &str) -> Option<String> {
 /// Returns `127.0.0.1:9000` for `http://127.0.0.1:9000/path`.
 fn without_scheme_and_path(text: &str) -> Option<String> {
     let rest = text.split_once("://")?.1;
-    Some(rest.split(['/', '?', '#']).next()?.to_owned())
+    Some(split_authority(rest).0.to_owned())
 }
 
 /// Returns `backend:80` for `http://backend`.

@@ -18,6 +18,7 @@ use crate::support::certificates::CertificateFault;
 use crate::support::memory;
 use crate::support::regular_file::read_regular_file;
 use crate::support::trusted_authorities::{client_tls_config, is_authority_unknown};
+use crate::support::url_authority::{find_host, split_authority, without_user};
 
 /// How long one fetch may take, from the DNS look-up to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
@@ -50,7 +51,7 @@ impl FeedLocation {
             return (!text.is_empty()).then(|| FeedLocation::File(PathBuf::from(text)));
         };
         let is_ascii_graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
-        let host = find_url_host(rest).filter(|_| is_ascii_graphic)?;
+        let host = find_host(split_authority(rest).0).filter(|_| is_ascii_graphic)?;
         let is_loopback = host == "localhost"
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         let is_safe = scheme == "https" || (scheme == "http" && is_loopback);
@@ -79,17 +80,6 @@ impl FeedLocation {
     }
 }
 
-/// The host in a URL whose `scheme://` was removed (RFC 3986 section 3.2). `None` if there is none.
-fn find_url_host(url_after_scheme: &str) -> Option<&str> {
-    let authority = url_after_scheme.split(['/', '?', '#']).next()?;
-    let host_and_port = authority.rsplit('@').next()?;
-    let host = match host_and_port.strip_prefix('[') {
-        Some(address) => address.split_once(']')?.0,
-        None => host_and_port.split(':').next()?,
-    };
-    (!host.is_empty()).then_some(host)
-}
-
 impl fmt::Display for FeedLocation {
     /// Omits the user and the query, which may contain a password or token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,10 +87,9 @@ impl fmt::Display for FeedLocation {
             FeedLocation::File(path) => write!(f, "{}", path.display()),
             FeedLocation::Web(url) => {
                 let (scheme, rest) = url.split_once("://").unwrap_or_default();
-                let without_query = rest.split(['?', '#']).next().unwrap_or_default();
-                let end = without_query.find('/').unwrap_or(without_query.len());
-                let host = without_query[..end].rsplit('@').next().unwrap_or_default();
-                write!(f, "{scheme}://{host}{}", &without_query[end..])
+                let (authority, rest) = split_authority(rest);
+                let path = rest.split(['?', '#']).next().unwrap_or_default();
+                write!(f, "{scheme}://{}{path}", without_user(authority))
             }
         }
     }

@@ -16,8 +16,10 @@ use crate::model::month::parse_rfc3339;
 use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
 use crate::support::excerpt::Excerpt;
+use crate::support::line_index::LineIndex;
 use crate::support::memory;
 use crate::support::regular_file::{ReadError, read_regular_text};
+use crate::support::url_authority::split_authority;
 
 /// The fields of a key.
 const KEY_FIELDS: [&str; 11] = [
@@ -170,8 +172,8 @@ pub fn read_key_file(
         let message = "expected keys, but found an empty file".to_owned();
         return Err(vec![KeyFileError::in_content(name, message)]);
     }
-    let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
-    let reader = KeyFileReader { path_text: &name, text: &text, line_ends, env_var };
+    let lines = LineIndex::new(&text);
+    let reader = KeyFileReader { path_text: &name, text: &text, lines, env_var };
     let raw: RawKeyFile = toml::from_str(&text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         vec![reader.syntax_fault(at, redact_keys(error.message()))]
@@ -212,8 +214,8 @@ pub fn locate_plan_fault(path: &Path, error: &RingError) -> Option<KeyFileError>
         keys.filter(|key| key.account.get_ref() == account).filter_map(|it| it.plan.as_ref());
     let place = plans.find(|it| it.get_ref() == plan)?;
     let name = path.display().to_string();
-    let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
-    let reader = KeyFileReader { path_text: &name, text: &text, line_ends, env_var: &|_| None };
+    let lines = LineIndex::new(&text);
+    let reader = KeyFileReader { path_text: &name, text: &text, lines, env_var: &|_| None };
     let shown = quote_unless_key(plan);
     let fault = reader.fault_at_value("plan", place.span().start, &shown, error.to_string());
     Some(KeyFileError { hint: Some(hint.to_owned()), ..fault })
@@ -222,20 +224,11 @@ pub fn locate_plan_fault(path: &Path, error: &RingError) -> Option<KeyFileError>
 struct KeyFileReader<'a> {
     path_text: &'a str,
     text: &'a str,
-    /// The offsets at which lines end. Without this list, each key would count the lines before it,
-    /// which would take minutes in a file with a hundred thousand keys.
-    line_ends: Vec<usize>,
+    lines: LineIndex<'a>,
     env_var: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl KeyFileReader<'_> {
-    /// Returns the number of a byte's line, and the text of the line before the byte.
-    fn line_and_text_before(&self, offset: usize) -> (usize, &str) {
-        let line = self.line_ends.partition_point(|end| *end < offset);
-        let start = if line == 0 { 0 } else { self.line_ends[line - 1] + 1 };
-        (line + 1, self.text.get(start..offset).unwrap_or_default())
-    }
-
     /// Whether the file begins as a file of JSON or YAML does.
     fn is_other_format(&self) -> bool {
         let lines = self.text.lines().map(str::trim);
@@ -246,8 +239,7 @@ impl KeyFileReader<'_> {
     }
 
     fn format_location(&self, offset: usize) -> String {
-        let (line, before) = self.line_and_text_before(offset);
-        format!("{}:{line}:{}", self.path_text, before.chars().count() + 1)
+        self.lines.format_place(self.path_text, offset)
     }
 
     /// Makes the fault of a field. `shown` is the value of the field as a fault may show it.
@@ -258,7 +250,7 @@ impl KeyFileReader<'_> {
         shown: &str,
         message: String,
     ) -> KeyFileError {
-        let (line, before) = self.line_and_text_before(offset);
+        let (line, before) = self.lines.line_and_text_before(offset);
         // If the value stands in a list, the excerpt leaves out the items before it.
         let name = before.split('=').next().unwrap_or_default().trim_end();
         let name = if name.trim() == field { name } else { field };
@@ -272,7 +264,7 @@ impl KeyFileReader<'_> {
     /// Makes the fault of a line that the parser refuses. Of this line, shows only a short header,
     /// or a name that is a field or stands in [`FIELD_SYNONYMS`].
     fn syntax_fault(&self, offset: usize, message: String) -> KeyFileError {
-        let (line, before) = self.line_and_text_before(offset);
+        let (line, before) = self.lines.line_and_text_before(offset);
         let start = offset - before.len();
         let whole = self.text.get(start..).unwrap_or_default().lines().next().unwrap_or_default();
         let is_header = whole.starts_with('[')
@@ -445,7 +437,7 @@ impl KeyFileReader<'_> {
             (_, Some(first)) => ("this key", first, "leave one of both out"),
             (Some(first), None) => ("this id", first, "give each key an id of its own"),
         };
-        let line = self.line_and_text_before(first).0;
+        let line = self.lines.line_and_text_before(first).0;
         let message = format!("key {id}: expected {what} once, but line {line} has it already");
         let fault = KeyFileError::in_content(self.format_location(start), message);
         Err(KeyFileError { hint: Some(hint.to_owned()), ..fault })
@@ -491,7 +483,7 @@ fn hint_for_origin(text: &str) -> Option<String> {
         return Some("leave origins out: a key without them is for all origins".to_owned());
     }
     let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
-    let host = rest.split(['/', '?', '#']).next()?;
+    let host = split_authority(rest).0;
     let origin = format!("{scheme}://{host}");
     let is_origin = OriginPattern::parse(&origin).is_ok() && host.contains('.');
     (is_origin && can_be_shown(&origin)).then(|| format!("write {origin:?}"))

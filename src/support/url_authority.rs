@@ -1,0 +1,45 @@
+//! The authority of a URL, such as `user@host:port` (RFC 3986 section 3.2).
+
+/// Splits a URL whose `scheme://` was removed: the authority, and what follows it.
+pub fn split_authority(url_after_scheme: &str) -> (&str, &str) {
+    let end = url_after_scheme.find(['/', '?', '#']).unwrap_or(url_after_scheme.len());
+    url_after_scheme.split_at(end)
+}
+
+/// Returns the host and the port in an authority, without the user.
+pub fn without_user(authority: &str) -> &str {
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
+/// Returns the host in an authority, without the brackets of an IPv6 address. `None` if there is
+/// none.
+pub fn find_host(authority: &str) -> Option<&str> {
+    let host_and_port = without_user(authority);
+    let host = match host_and_port.strip_prefix('[') {
+        Some(address) => address.split_once(']')?.0,
+        None => host_and_port.split(':').next()?,
+    };
+    (!host.is_empty()).then_some(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_what_a_client_connects_to() {
+        for (url_after_scheme, host, rest) in [
+            ("a.test", Some("a.test"), ""),
+            ("a.test:80/b@c", Some("a.test"), "/b@c"),
+            ("localhost@a.test/x", Some("a.test"), "/x"),
+            ("u:p@q@[::1]:80?@b/", Some("::1"), "?@b/"),
+            ("a.test#@b", Some("a.test"), "#@b"),
+            ("[::1", None, ""),
+            ("u@:80/", None, "/"),
+            ("/a", None, "/a"),
+        ] {
+            let (authority, behind) = split_authority(url_after_scheme);
+            assert_eq!((find_host(authority), behind), (host, rest), "{url_after_scheme}");
+        }
+    }
+}
