@@ -181,6 +181,10 @@ impl Table {
             return Some(provider);
         }
         let domain = apparent.as_ref().unwrap_or(domain);
+        let provider = self.unlisted_rules.find_provider_with_repeated_suffix(domain.as_str());
+        if provider.is_some() {
+            return provider;
+        }
         let typed = self.split_typed_name(domain.as_str(), domain.registrable_start())?;
         self.unlisted_rules.suggest_provider(&typed)
     }

@@ -128,6 +128,24 @@ impl MistypedProviderFinder {
         Some(&same.find(is_clear)?.providers.first()?.name)
     }
 
+    /// Finds the large provider that a word means by a slip: its label with two letters swapped or
+    /// a doubled letter (`gmial`), or its whole name without a dot and with a slip in `com`
+    /// (`gmailcon`). Other slips lead to words: `mail`.
+    pub(super) fn find_by_mistyped_word(&self, name: &str) -> Option<&str> {
+        const COM: &str = "com";
+        let is_slip_of_com = |end: &str| {
+            let cost = edit_cost(end.as_bytes(), COM.as_bytes());
+            (1..=NEAR_SLIP_COST + FIRST_LETTER_EXTRA_COST).contains(&cost)
+        };
+        let means = |label: &&ProviderLabel| {
+            edit_cost(name.as_bytes(), label.label.as_bytes()) == SWAP_COST
+                || name.strip_prefix(&label.label).is_some_and(is_slip_of_com)
+        };
+        let label = self.large_labels.iter().find(means)?;
+        let is_com = |it: &&Provider| it.name[it.suffix_start..] == *COM;
+        Some(&label.providers.iter().find(is_com)?.name)
+    }
+
     /// Whether slips may lead from one of the largest providers to a name that begins with this
     /// label. Quick, and false for nearly all names.
     pub(super) fn may_be_slip_of_largest(&self, label: &str) -> bool {
@@ -264,8 +282,9 @@ impl ProviderLabel {
             };
             return (cost <= limit).then_some(cost);
         }
-        let is_one_letter_short =
-            matches!((suffix, typed.suffix), ("com", "cm" | "co" | "om") | ("net", "ne"));
+        // Nearly every name of two letters is a real one.
+        let is_one_letter_short = self.label.len() > 2
+            && matches!((suffix, typed.suffix), ("com", "cm" | "co" | "om") | ("net", "ne"));
         if is_one_letter_short && (self.is_large || is_same_label) {
             return Some(NEAR_SLIP_COST);
         }

@@ -5,12 +5,15 @@ use crate::model::domain::Domain;
 
 /// The longest text that riskgate repairs, in bytes.
 const MAX_SLIP_BYTES: usize = 64;
+/// What people copy with an address: brackets and quotes around it.
+const ENCLOSING_CHARACTERS: [char; 14] =
+    ['<', '>', '(', ')', '[', ']', '{', '}', '"', '\'', '`', '\u{201c}', '\u{201d}', '\u{2019}'];
 
 impl Table {
     /// Returns the provider that the user of an address clearly meant, such as `gmail.com` for
-    /// `jane@gmail,com`, `jane@gmail..com`, `jane@gmailcom` and `jane@@gmail.com`. `text` is the
-    /// text behind the first `@`. `None` for a text that needs no repair, and for a text that
-    /// riskgate can't repair.
+    /// `jane@gmail,com`, `jane@gmail..com`, `jane@gmailcom`, `jane@gmial`, `jane@@gmail.com` and
+    /// `<jane@gmail.com>`. `text` is the text behind the first `@`. `None` for a text that needs no
+    /// repair, and for a text that riskgate can't repair.
     pub fn suggest_provider_for_slip(&self, text: &str, unix_now: i64) -> Option<String> {
         if text.len() > MAX_SLIP_BYTES {
             return None;
@@ -26,7 +29,7 @@ impl Table {
         }
     }
 
-    /// Finds the provider of a name without dots: `gmailcom`, `gmail`.
+    /// Finds the provider of a name without dots: `gmailcom`, `gmailcon`, `gmail`, `gmial`.
     fn find_provider_in_one_word(&self, name: &str, unix_now: i64) -> Option<String> {
         let compared = self.unlisted_rules.find_provider_without_dots(name);
         compared.map(str::to_owned).or_else(|| {
@@ -54,11 +57,13 @@ impl Table {
     }
 }
 
-/// Replaces characters that people type in place of a dot, and removes blanks and needless dots.
+/// Replaces characters that people type in place of a dot, and removes blanks, needless dots, and
+/// brackets and quotes around the text.
 fn repair_dots(text: &str) -> String {
     let to_dot =
         |c: char| if matches!(c, ',' | ';' | ':' | '/' | '。' | '，' | '．') { '.' } else { c };
-    let dotted: String = text.chars().filter(|c| !c.is_whitespace()).map(to_dot).collect();
+    let bare = text.trim_matches(|c: char| c.is_whitespace() || ENCLOSING_CHARACTERS.contains(&c));
+    let dotted: String = bare.chars().filter(|c| !c.is_whitespace()).map(to_dot).collect();
     let labels: Vec<&str> = dotted.split('.').filter(|label| !label.is_empty()).collect();
     labels.join(".").to_lowercase()
 }

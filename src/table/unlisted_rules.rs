@@ -115,17 +115,28 @@ impl UnlistedRules {
         self.find_provider(name).is_some()
     }
 
-    /// Finds the provider that this name without dots means: the provider's whole name, or its
-    /// first label if that means nothing else.
+    /// Finds the provider that this name without dots means: the provider's whole name, its first
+    /// label if that means nothing else, or one of both with a slip that means nothing else.
     pub(super) fn find_provider_without_dots(&self, name: &str) -> Option<&str> {
         let mut providers = self.similar_names.providers();
         let whole = providers.find(|provider| provider.replace('.', "") == name);
-        whole.or_else(|| self.similar_names.find_by_bare_label(name))
+        let label = || self.similar_names.find_by_bare_label(name);
+        whole.or_else(label).or_else(|| self.similar_names.find_by_mistyped_word(name))
     }
 
     /// The provider that the user probably meant by a name with slips of the finger.
     pub(super) fn suggest_provider(&self, typed: &TypedName<'_>) -> Option<&str> {
         self.similar_names.find_meant_provider(typed)
+    }
+
+    /// Finds the provider whose suffix, or a part of it, stands twice: `gmail.com.com`.
+    pub(super) fn find_provider_with_repeated_suffix(&self, name: &str) -> Option<&str> {
+        let has_repeated_suffix = |provider: &&str| {
+            let behind = name.strip_prefix(provider).and_then(|behind| behind.strip_prefix('.'));
+            let before = behind.and_then(|behind| provider.strip_suffix(behind));
+            before.is_some_and(|before| before.ends_with('.'))
+        };
+        self.similar_names.providers().find(has_repeated_suffix)
     }
 
     /// Finds the provider with this name, among those that names are compared with. Returns the

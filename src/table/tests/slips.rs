@@ -29,6 +29,17 @@ fn a_slip_suggests_the_provider_that_was_meant() {
         ("aolcom", "aol.com"),
         ("gmx,de", "gmx.de"),
         ("outlook。com", "outlook.com"),
+        ("gmail.com>", "gmail.com"),
+        ("<gmail.com>", "gmail.com"),
+        ("gmial.com\"", "gmail.com"),
+        ("gmailcon", "gmail.com"),
+        ("yahoocmo", "yahoo.com"),
+        ("hotmailco", "hotmail.com"),
+        ("qqcom", "qq.com"),
+        ("gmial", "gmail.com"),
+        ("gmaill", "gmail.com"),
+        ("yaho", "yahoo.com"),
+        ("outlok", "outlook.com"),
     ] {
         assert_eq!(suggest(text).as_deref(), Some(provider), "{text}");
     }
@@ -55,6 +66,18 @@ fn a_domain_without_a_slip_and_an_unknown_one_suggest_nothing() {
         "alice",
         "mailinatorcom",
         "x.gmail,com",
+        "example.com>",
+        "gmail.com> x",
+        "gmal",
+        "gail",
+        "cloud",
+        "fmail",
+        "hotel",
+        "outlooks",
+        "gmailing",
+        "yahooligan",
+        "livecon",
+        "qq",
     ] {
         assert_eq!(suggest(text), None, "{text}");
     }

@@ -68,6 +68,12 @@ fn each_kind_of_slip_leads_to_the_provider() {
         ("yahoo.con.br", "yahoo.com.br"),
         ("laposte.ner", "laposte.net"),
         ("comcastt.net", "comcast.net"),
+        ("gmail.com.com", "gmail.com"),
+        ("yahoo.co.uk.uk", "yahoo.co.uk"),
+        ("yahoo.co.uk.co.uk", "yahoo.co.uk"),
+        ("qq.con", "qq.com"),
+        ("qq.cim", "qq.com"),
+        ("qq.c", "qq.com"),
     ] {
         assert_eq!(suggest(&BUNDLED_TABLE, name).as_deref(), Some(provider), "{name}");
     }
@@ -93,6 +99,12 @@ fn real_names_near_a_provider_get_no_suggestion() {
         "love.fr",
         "dive.com",
         "co.uk",
+        "example.com.com",
+        "gmail.com.mail.com",
+        "gmail.com.example.com",
+        "qq.co",
+        "me.co",
+        "aq.com",
     ] {
         assert_eq!(suggest(&BUNDLED_TABLE, name), None, "{name}");
     }
