@@ -91,7 +91,8 @@ fn open_with_options(url: &str, options: &RedisOptions) -> Store {
 }
 
 /// The time of the changes of tests.
-const TEST_TIME: BelievedTime = BelievedTime { unix_now: 1_790_000_000, trust: TimeTrust::Known };
+pub(super) const TEST_TIME: BelievedTime =
+    BelievedTime { unix_now: 1_790_000_000, trust: TimeTrust::Known };
 
 fn with_time(mut store: Store) -> Store {
     store.set_time(TEST_TIME);
@@ -99,7 +100,7 @@ fn with_time(mut store: Store) -> Store {
 }
 
 /// The n-th test key, of the given account.
-fn key(n: u32, account: &str) -> KeyRow {
+pub(super) fn key(n: u32, account: &str) -> KeyRow {
     let mut digest = [7; 32];
     digest[..4].copy_from_slice(&n.to_le_bytes());
     KeyRow {

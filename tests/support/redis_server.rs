@@ -266,9 +266,19 @@ impl RedisCluster {
     /// Like [`RedisCluster::start`], with a replica of each primary.
     #[track_caller]
     pub fn start_with_replicas(primary_count: usize) -> RedisCluster {
-        let mut cluster = RedisCluster::start(primary_count);
+        RedisCluster::start_with_replicas_and_arguments(primary_count, &[])
+    }
+
+    /// Like [`RedisCluster::start_with_replicas`], with further settings of each server.
+    #[track_caller]
+    pub fn start_with_replicas_and_arguments(
+        primary_count: usize,
+        further_arguments: &[&str],
+    ) -> RedisCluster {
+        let mut cluster = RedisCluster::begin_start(primary_count, further_arguments);
+        cluster.wait_until_ready();
         for index in 0..primary_count {
-            let replica = RedisCluster::start_member(&[]);
+            let replica = RedisCluster::start_member(further_arguments);
             cluster.meet(&replica);
             let primary = cluster.primaries[index].run(&["CLUSTER", "MYID"]);
             wait_for("the replica knows its primary", || {
@@ -360,8 +370,12 @@ impl RedisCluster {
             }
         }
         let others = self.primaries.iter().filter(|it| ![from.port, to.port].contains(&it.port));
-        for server in [to, from].into_iter().chain(others) {
-            server.run(&["CLUSTER", "SETSLOT", slot, "NODE", &to_id]);
+        to.run(&["CLUSTER", "SETSLOT", slot, "NODE", &to_id]);
+        for server in [from].into_iter().chain(others) {
+            // A primary that has lost its last slot may be a replica already.
+            if let Err(error) = server.try_run(&["CLUSTER", "SETSLOT", slot, "NODE", &to_id]) {
+                assert!(error.contains("only with masters"), "{error}");
+            }
         }
     }
 }

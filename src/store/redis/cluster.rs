@@ -3,12 +3,14 @@
 //! A Cluster spreads 16,384 hash slots over its primaries. riskgate is connected to all of them or
 //! to none, so that a node notices each primary that was replaced: the report of a lease needs a
 //! probe of the servers first. If a slot moves to a primary that riskgate is connected to, riskgate
-//! follows. If a slot moves to another server, riskgate connects again to all primaries.
+//! follows. If a slot moves to another server, or a probe finds other primaries, riskgate connects
+//! again to all primaries.
 
 mod topology;
 mod unit;
 
 use std::collections::HashMap;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use redis::cluster_routing::Slot;
@@ -31,12 +33,24 @@ pub(super) struct ClusterLink {
     servers: Vec<Primary>,
     /// The index of the primary that has the slot, for every slot.
     owners: HashMap<Slot, usize>,
+    /// How often a server has redirected a command.
+    redirections: u64,
 }
 
 struct Primary {
     /// `HOST:PORT`, as the Cluster names it.
     host: String,
     connection: Connection,
+}
+
+/// What has changed in a Cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TopologyChange {
+    None,
+    /// Slots have moved between the primaries of the link.
+    Owners,
+    /// The Cluster has other primaries than the link.
+    Primaries,
 }
 
 /// A unit that is still to send.
@@ -50,18 +64,19 @@ struct Pending {
 
 impl ClusterLink {
     /// Asks servers of the Cluster for its primaries, one after another until one answers, and
-    /// connects to all primaries. `known` are the primaries of the last link; it is set to those of
-    /// this link. The error says what each server answered.
+    /// connects to all primaries. Asks the servers of the address first: the addresses of
+    /// `last_primaries` may belong to another Cluster by now. Sets `last_primaries` to the primaries
+    /// of this link. The error says what each server answered.
     pub fn connect(
         url: &ClusterUrl,
         tls: &Option<TlsCertificates>,
-        known: &mut Vec<String>,
+        last_primaries: &mut Vec<String>,
         timeout: Duration,
     ) -> Result<ClusterLink, String> {
         let deadline = Instant::now() + timeout;
         let time_left = || deadline.saturating_duration_since(Instant::now());
-        let mut hosts = known.clone();
-        hosts.extend(url.hosts().iter().filter(|host| !known.contains(host)).cloned());
+        let mut hosts = url.hosts().to_vec();
+        hosts.extend(last_primaries.iter().filter(|host| !url.hosts().contains(host)).cloned());
         let mut faults = Vec::new();
         for host in hosts {
             // A server that hangs leaves time for another.
@@ -74,7 +89,7 @@ impl ClusterLink {
                 .and_then(|mut asked| read_topology(&mut asked, &host, answer_due));
             match asked {
                 Ok(Ok(topology)) => {
-                    known.clone_from(&topology.hosts);
+                    last_primaries.clone_from(&topology.hosts);
                     return ClusterLink::connect_to_all(url, tls, topology, time_left());
                 }
                 Ok(Err(fault)) => faults.push(format!("{host}: {fault}")),
@@ -91,16 +106,31 @@ impl ClusterLink {
         timeout: Duration,
     ) -> Result<ClusterLink, String> {
         let deadline = Instant::now() + timeout;
-        let mut servers = Vec::with_capacity(topology.hosts.len());
-        for host in topology.hosts {
+        let connect = |host: &String| {
             let time_left = deadline.saturating_duration_since(Instant::now());
-            let connection = connect_to_member(&url.server_url(&host), tls, time_left);
-            let connection = connection.map_err(|error| {
-                format!("the primary {host}: {}", describe_error(&error, timeout))
-            })?;
-            servers.push(Primary { host, connection });
+            let connection = connect_to_member(&url.server_url(host), tls, time_left);
+            connection
+                .map_err(|error| format!("the primary {host}: {}", describe_error(&error, timeout)))
+        };
+        // All at once: a handshake of TLS takes long, and so does a server that hangs.
+        let connections: Vec<Result<Connection, String>> = std::thread::scope(|scope| {
+            let begin = |host| {
+                let thread = std::thread::Builder::new();
+                thread.spawn_scoped(scope, move || connect(host)).map_err(|_| host)
+            };
+            let begun: Vec<_> = topology.hosts.iter().map(begin).collect();
+            let end = |thread: Result<ScopedJoinHandle<'_, _>, &String>| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|_| Err("a panic".to_owned())),
+                // The system gives no thread.
+                Err(host) => connect(host),
+            };
+            begun.into_iter().map(end).collect()
+        });
+        let mut servers = Vec::with_capacity(connections.len());
+        for (host, connection) in topology.hosts.into_iter().zip(connections) {
+            servers.push(Primary { host, connection: connection? });
         }
-        Ok(ClusterLink { servers, owners: topology.owners })
+        Ok(ClusterLink { servers, owners: topology.owners, redirections: 0 })
     }
 
     /// Returns false if a connection is known to be closed.
@@ -123,13 +153,26 @@ impl ClusterLink {
         self.owners.get(&Slot::for_key(redis_key)).copied().unwrap_or_default()
     }
 
-    /// Asks a primary whether all slots have the owners that this link knows.
-    pub fn is_current(&mut self, timeout: Duration) -> Result<bool, String> {
+    /// How often a server has redirected a command.
+    pub fn redirections(&self) -> u64 {
+        self.redirections
+    }
+
+    /// Asks a primary for the slots, and notes their owners. Returns what has changed since this
+    /// link knew them.
+    pub fn update_owners(&mut self, timeout: Duration) -> Result<TopologyChange, String> {
         let Primary { host, connection } = &mut self.servers[0];
         let read = read_topology(connection, host, Instant::now() + timeout);
         let now = read.map_err(|error| describe_error(&error, timeout))??;
-        let hosts: Vec<&str> = self.hosts().collect();
-        Ok(now.hosts == hosts && now.owners == self.owners)
+        let is_same_primaries = self.hosts().eq(now.hosts.iter().map(String::as_str));
+        Ok(match is_same_primaries {
+            false => TopologyChange::Primaries,
+            true if now.owners == self.owners => TopologyChange::None,
+            true => {
+                self.owners = now.owners;
+                TopologyChange::Owners
+            }
+        })
     }
 
     /// See [`Link::exchange`](super::link::Link::exchange). Follows slots that move.
@@ -142,14 +185,14 @@ impl ClusterLink {
         let units = unit::split(commands);
         let mut results = Results {
             replies: vec![Value::Nil; commands.len()],
-            written_to: vec![false; self.servers.len()],
+            has_run_unit: vec![false; self.servers.len()],
         };
         let mut pending: Vec<Pending> = Vec::new();
         for (index, unit) in units.iter().enumerate() {
             let server = match unit.target {
                 Target::Slot(slot) => self.owners.get(&slot).copied().unwrap_or_default(),
                 Target::Ring => self.find_server(RING_META_KEY),
-                Target::ServersWrittenTo => continue,
+                Target::ServersOfUnits => continue,
             };
             pending.push(Pending { unit: index, server, is_asking: false, redirections: 0 });
         }
@@ -157,9 +200,9 @@ impl ClusterLink {
             let sent = self.send_units(&units, pending, limit)?;
             pending = self.receive_units(&units, sent, limit, &mut results)?;
         }
-        for unit in units.iter().filter(|unit| unit.target == Target::ServersWrittenTo) {
+        for unit in units.iter().filter(|unit| unit.target == Target::ServersOfUnits) {
             let exchange = Exchange::of_commands(&unit.commands, limit.deadline);
-            let servers = (0..self.servers.len()).filter(|server| results.written_to[*server]);
+            let servers = (0..self.servers.len()).filter(|server| results.has_run_unit[*server]);
             let servers: Vec<usize> = servers.collect();
             let of_each = self.exchange_at_once(&servers, &exchange, limit)?;
             let merged = unit::merge_wait_replies(of_each.into_iter().flatten());
@@ -232,15 +275,13 @@ impl ClusterLink {
                 }
                 let of_unit: Vec<Value> = received.by_ref().take(unit.commands.len()).collect();
                 match unit::find_redirection(&of_unit) {
-                    Some(redirection) if it.redirections < MAX_REDIRECTIONS => {
-                        again.push(self.follow(it, redirection)?);
-                    }
-                    None if unit::is_slot_moving(&of_unit) && limit.may_wait_for_slot() => {
+                    Some(redirection) => again.push(self.follow(it, redirection)?),
+                    None if unit::must_try_again(&of_unit) && limit.may_wait_for_slot() => {
                         is_slot_moving = true;
                         again.push(it);
                     }
-                    _ => {
-                        results.written_to[server] = true;
+                    None => {
+                        results.has_run_unit[server] = true;
                         for (at, reply) in of_unit.into_iter().enumerate() {
                             results.replies[unit.first_command + at] = reply;
                         }
@@ -257,6 +298,10 @@ impl ClusterLink {
     /// Finds the server to which a unit must be sent again.
     fn follow(&mut self, it: Pending, redirection: Redirection) -> Result<Pending, String> {
         let Redirection { slot, host, is_asking } = redirection;
+        if it.redirections == MAX_REDIRECTIONS {
+            return Err(format!("slot {slot} was redirected {MAX_REDIRECTIONS} times"));
+        }
+        self.redirections += 1;
         // A server that does not know its own address leaves the name out.
         let host = match host.strip_prefix(':') {
             Some(port) => {
@@ -275,7 +320,7 @@ impl ClusterLink {
     }
 
     fn send(&mut self, server: usize, exchange: &Exchange, limit: TimeLimit) -> Result<(), String> {
-        let Primary { host, connection } = &mut self.servers[server];
+        let Primary { host, connection } = self.server(server)?;
         exchange.send(connection).map_err(|error| limit.describe(host, &error))
     }
 
@@ -285,8 +330,13 @@ impl ClusterLink {
         exchange: &Exchange,
         limit: TimeLimit,
     ) -> Result<Vec<Value>, String> {
-        let Primary { host, connection } = &mut self.servers[server];
+        let Primary { host, connection } = self.server(server)?;
         exchange.receive(connection).map_err(|error| limit.describe(host, &error))
+    }
+
+    /// Fails if the Cluster had more primaries when the caller counted them.
+    fn server(&mut self, index: usize) -> Result<&mut Primary, String> {
+        self.servers.get_mut(index).ok_or_else(|| "fewer primaries than before".to_owned())
     }
 }
 
@@ -295,7 +345,7 @@ struct Results {
     /// The replies to the commands, in their order.
     replies: Vec<Value>,
     /// Whether each server has run a unit.
-    written_to: Vec<bool>,
+    has_run_unit: Vec<bool>,
 }
 
 /// How long an exchange may take.

@@ -45,6 +45,10 @@ pub struct Redis {
     pub(super) wait_replicas: usize,
     /// `None` until the first operation, and after a failure.
     pub(super) link: Option<Link>,
+    /// How many links there were. A cursor of a scan, and what a probe has found, belong to a link.
+    pub(super) link_number: u64,
+    /// The number of the link over which the last probe was made, if it has succeeded.
+    pub(super) probed_link: Option<u64>,
     /// The server that Sentinels named for the link.
     connected_to: Option<NamedServer>,
     /// The SHA-1 digests of the scripts for EVALSHA, indexed by `Script`; empty until loaded.
@@ -120,6 +124,8 @@ impl Redis {
             timeout,
             wait_replicas: options.wait_replicas,
             link: None,
+            link_number: 0,
+            probed_link: None,
             connected_to: None,
             script_digests: Vec::new(),
             missing_replicas: 0,
@@ -155,6 +161,7 @@ impl Redis {
             self.script_digests.clear();
         }
         (self.link, self.connected_to) = (Some(link), named);
+        self.link_number += 1;
         Ok(())
     }
 

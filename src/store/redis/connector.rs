@@ -35,8 +35,8 @@ pub(super) enum Connector {
     Cluster {
         url: ClusterUrl,
         tls: Option<TlsCertificates>,
-        /// The primaries that the Cluster named at the last connection, each as `HOST:PORT`.
-        known: Vec<String>,
+        /// The primaries of the last link, each as `HOST:PORT`.
+        last_primaries: Vec<String>,
     },
 }
 
@@ -75,7 +75,11 @@ impl Connector {
                 for host in cluster.hosts() {
                     open_client(cluster.server_url(host).as_str(), &tls).map_err(unusable)?;
                 }
-                return Ok(Connector::Cluster { url: cluster.clone(), tls, known: Vec::new() });
+                return Ok(Connector::Cluster {
+                    url: cluster.clone(),
+                    tls,
+                    last_primaries: Vec::new(),
+                });
             }
             RedisUrlParts::Sentinels(sentinel_url) => sentinel_url,
         };
@@ -108,8 +112,8 @@ impl Connector {
                 Ok(connection) => Ok(OpenLink { link: Link::Server(connection), named: None }),
                 Err(error) => Err(describe_error_and_protocol(&error, client, timeout)),
             },
-            Connector::Cluster { url, tls, known } => {
-                let cluster = ClusterLink::connect(url, tls, known, timeout)?;
+            Connector::Cluster { url, tls, last_primaries } => {
+                let cluster = ClusterLink::connect(url, tls, last_primaries, timeout)?;
                 Ok(OpenLink { link: Link::Cluster(cluster), named: None })
             }
             Connector::Sentinels { url, tls, sentinels } => {

@@ -113,21 +113,37 @@ impl Redis {
         let mut findings = vec![check_version(info)];
         findings.extend(check_memory(info));
         findings.push(check_persistence(info));
-        findings.push(check_replicas(info, self.wait_replicas));
+        let is_primary_of_cluster = matches!(self.link, Some(Link::Cluster(_)));
+        findings.push(check_replicas(info, self.wait_replicas, is_primary_of_cluster));
         let link = self.link.as_ref();
         let Some(probe_key) = link.and_then(|link| find_probe_key(link, server)) else {
-            // The primary has too few slots.
+            let advice = "give it 512 slots in a row: else riskgate may not notice that it has lost \
+                          its data, and can't check the rights on it";
+            findings.push(Finding::warning("slots", "too few or scattered", advice));
             return Ok(findings);
         };
+        findings.push(self.check_writes(server, &probe_key)?);
         findings.push(self.measure_latency(server, &probe_key, deadline)?);
         for (subject, commands) in COMMANDS_BY_USE {
             findings.push(self.check_rights(server, &probe_key, subject, commands)?);
         }
-        if let Some(Link::Cluster(_)) = self.link {
+        if is_primary_of_cluster {
             let (subject, commands) = COMMANDS_ON_A_CLUSTER;
             findings.push(self.check_rights(server, &probe_key, subject, commands)?);
         }
         Ok(findings)
+    }
+
+    fn check_writes(&mut self, server: usize, probe_key: &str) -> Result<Finding, StoreError> {
+        const SUBJECT: &str = "writes";
+        let mut write = Pipeline::new();
+        write.cmd("SET").arg(probe_key).arg(1).arg("EX").arg(10);
+        let replies = self.use_server(OPERATION, server, &write, self.timeout)?;
+        let refusal = replies.iter().filter(|reply| !is_unpermitted(reply));
+        Ok(match refusal.filter_map(error_reply_text).next() {
+            Some(error) => Finding::fault(SUBJECT, error, "look into the log of the server"),
+            None => Finding::good(SUBJECT, "taken"),
+        })
     }
 
     fn measure_latency(
@@ -139,6 +155,8 @@ impl Redis {
         let mut ask = Pipeline::new();
         ask.cmd("PTTL").arg(probe_key);
         let mut times = [Duration::ZERO; LATENCY_SAMPLES];
+        // A replica that refused a write has cost the connection.
+        self.connect_if_needed()?;
         for time in &mut times {
             let begun = Instant::now();
             self.use_server(OPERATION, server, &ask, self.timeout)?;
@@ -166,14 +184,7 @@ impl Redis {
         // A replica that refused a write has cost the connection.
         self.connect_if_needed()?;
         let replies = self.use_server(OPERATION, server, &send, self.timeout)?;
-        let is_refused = |reply: &Value| match reply {
-            Value::ServerError(error) => {
-                error.kind() == Some(ServerErrorKind::NoPerm)
-                    || error_reply_text(reply).is_some_and(|text| text.contains("unknown command"))
-            }
-            _ => false,
-        };
-        let refused = commands.iter().zip(&replies).filter(|(_, reply)| is_refused(reply));
+        let refused = commands.iter().zip(&replies).filter(|(_, reply)| is_unpermitted(reply));
         let name = |command: &&[&str]| match command {
             ["SCRIPT", "LOAD", ..] => "script|load".to_owned(),
             ["CLUSTER", subcommand, ..] => format!("cluster|{}", subcommand.to_ascii_lowercase()),
@@ -328,7 +339,7 @@ fn check_persistence(info: &str) -> Finding {
     }
 }
 
-fn check_replicas(info: &str, wait_replicas: usize) -> Finding {
+fn check_replicas(info: &str, wait_replicas: usize, is_primary_of_cluster: bool) -> Finding {
     const SUBJECT: &str = "replicas";
     let role = info_field(info, "role");
     if role.is_none() {
@@ -351,8 +362,20 @@ fn check_replicas(info: &str, wait_replicas: usize) -> Finding {
             found,
             "store.wait_replicas = 1: else a failover loses the last writes",
         ),
+        (false, false) if is_primary_of_cluster && online == 0 => {
+            let advice = "add a replica: without it, the store is down while this primary is down";
+            Finding::warning(SUBJECT, found, advice)
+        }
         (false, false) => Finding::good(SUBJECT, found),
     }
+}
+
+/// Returns true for an error reply to a user without the right to the command, or of a server that
+/// does not have the command.
+fn is_unpermitted(reply: &Value) -> bool {
+    let Value::ServerError(error) = reply else { return false };
+    error.kind() == Some(ServerErrorKind::NoPerm)
+        || error_reply_text(reply).is_some_and(|text| text.contains("unknown command"))
 }
 
 #[cfg(test)]

@@ -144,6 +144,13 @@ impl Staging {
     }
 }
 
+/// Finds an account whose Redis keys have no common hash tag.
+fn find_account_of_several_slots(contents: &StoreContents) -> Option<&str> {
+    let of_totals = contents.usage.iter().map(|row| &row.account);
+    let of_days = contents.daily_usage.iter().flat_map(|(_, rows)| rows).map(|row| &row.account);
+    of_totals.chain(of_days).map(String::as_str).find(|account| account.starts_with('}'))
+}
+
 impl Redis {
     pub(super) fn fill_server(
         &mut self,
@@ -165,6 +172,12 @@ impl Redis {
             self.delete_redis_keys(OPERATION, "UNLINK", chunk)?;
         }
         let is_cluster = matches!(self.link, Some(Link::Cluster(_)));
+        if is_cluster && let Some(account) = find_account_of_several_slots(contents) {
+            return Err(StoreError::Conflict(format!(
+                "account {account}: expected a name that does not begin with }}, because a Cluster \
+                 would spread its counts over several slots; rename or leave out this account"
+            )));
+        }
         let mut staging = Staging::new(self.random_id()?, is_cluster);
         self.stage_ledger(&mut staging, contents)?;
         self.stage_top(&mut staging, contents)?;
@@ -177,13 +190,18 @@ impl Redis {
         self.stage_ring(&mut staging, contents)?;
         let last_own_record = self.stage_audit(&mut staging, contents)?;
         let others = staging.moves_of_other_slots.take().unwrap_or_default().moves;
-        let moved = self.move_to_final_names(&others)?;
-        let version = match moved.len() == others.len() {
-            true => self.finish_copy(author, contents, &staging, last_own_record),
-            // Somebody has written to the store meanwhile.
-            false => Ok(0),
+        let mut moved = Vec::with_capacity(others.len());
+        let is_moved = self.move_to_final_names(&others, &mut moved);
+        let version = match is_moved {
+            Ok(true) => self.finish_copy(author, contents, &staging, last_own_record)?,
+            Ok(false) => 0,
+            Err(error) => {
+                self.delete_moved(&moved)?;
+                return Err(error);
+            }
         };
-        match version? {
+        match version {
+            // Somebody has written to the store meanwhile.
             0 => {
                 self.delete_moved(&moved)?;
                 Err(not_empty)
@@ -192,38 +210,46 @@ impl Redis {
         }
     }
 
-    /// On a Cluster: gives staged Redis keys outside the slot of the keys their final names.
-    /// Returns those that have them now. The others have a counterpart in the store already.
+    /// On a Cluster: gives staged Redis keys outside the slot of the keys their final names, and
+    /// adds those that have them to `moved`. Returns false if another Redis key has a final name
+    /// already.
     fn move_to_final_names<'m>(
         &mut self,
         moves: &'m [StagedMove],
-    ) -> Result<Vec<&'m StagedMove>, StoreError> {
-        let mut moved = Vec::with_capacity(moves.len());
+        moved: &mut Vec<&'m StagedMove>,
+    ) -> Result<bool, StoreError> {
+        if moves.is_empty() {
+            return Ok(true);
+        }
+        // A server that does not have the script fails: what ran already must not run again.
+        self.load_scripts(BULK_TIMEOUT)?;
         let (replicas, wait_ms) = (self.wait_replicas, BULK_TIMEOUT.as_millis() as u64 / 2);
         for chunk in moves.chunks(CHUNK_ROWS) {
-            let mut replies = self.run_scripts(OPERATION, BULK_TIMEOUT, |scripts| {
-                let mut run = redis::pipe();
-                for StagedMove { staged, final_name, on_existing, ttl_seconds } in chunk {
-                    run.cmd("EVALSHA").arg(&scripts[Script::MoveStaged as usize]).arg(2);
-                    run.arg(staged).arg(final_name).arg(on_existing.name()).arg(*ttl_seconds);
-                }
-                if replicas > 0 {
-                    run.cmd("WAIT").arg(replicas).arg(wait_ms);
-                }
-                run
-            })?;
+            let mut run = redis::pipe();
+            for StagedMove { staged, final_name, on_existing, ttl_seconds } in chunk {
+                run.cmd("EVALSHA").arg(&self.script_digests[Script::MoveStaged as usize]).arg(2);
+                run.arg(staged).arg(final_name).arg(on_existing.name()).arg(*ttl_seconds);
+            }
+            if replicas > 0 {
+                run.cmd("WAIT").arg(replicas).arg(wait_ms);
+            }
+            let replies = self.send_once_and_read_replies(OPERATION, &run, BULK_TIMEOUT)?;
+            let with_replies = chunk.iter().zip(&replies);
+            moved.extend(with_replies.filter(|it| *it.1 == Value::Int(1)).map(|it| it.0));
             self.check_for_errors(OPERATION, &replies)?;
             if replicas > 0 {
-                let reached = replies.pop().map_or(0, reply_number_or_zero);
+                let reached = replies.last().cloned().map_or(0, reply_number_or_zero);
                 self.check_replicas_have_it(OPERATION, reached)?;
             }
-            let with_replies = chunk.iter().zip(replies);
-            moved.extend(with_replies.filter(|it| it.1 == Value::Int(1)).map(|it| it.0));
+            if replies.contains(&Value::Int(0)) {
+                return Ok(false);
+            }
         }
-        Ok(moved)
+        Ok(true)
     }
 
-    /// On a Cluster: deletes what a copy that failed has added.
+    /// On a Cluster: deletes what a copy that failed has added. What the copy has merged into Redis
+    /// keys of the store stays: numbers of the top list and of usage, which a further copy replaces.
     fn delete_moved(&mut self, moved: &[&StagedMove]) -> Result<(), StoreError> {
         let is_new = |it: &&&StagedMove| matches!(it.on_existing, OnExistingKey::Fail);
         let added: Vec<&String> = moved.iter().filter(is_new).map(|it| &it.final_name).collect();
@@ -265,9 +291,8 @@ impl Redis {
     fn find_leftover_ledger_keys(&mut self) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         let leftovers = self.find_redis_keys(OPERATION, &format!("{LEDGER_PREFIX}*"))?;
         for key in &leftovers {
-            let mut read = redis::pipe();
-            read.cmd("HKEYS").arg(key);
-            let fields: Vec<Vec<u8>> = self.query_last_reply(OPERATION, &read)?;
+            let mut fields = Vec::new();
+            self.scan_hash_fields(OPERATION, key, |field, _| fields.push(field))?;
             let copy_id = COPY_NODE_ID.as_bytes();
             if fields.iter().any(|field| field.len() == copy_id.len() && field != copy_id) {
                 return Ok(None);

@@ -7,10 +7,11 @@ use redis::cluster_routing::Slot;
 use redis::{Pipeline, Value};
 use sha2::{Digest, Sha256};
 
+use super::cluster::TopologyChange;
 use super::connection::Redis;
 use super::key_names::RING_META_KEY;
 use super::link::Link;
-use super::reply::{info_field, replica_lines, reply_text_or_empty};
+use super::reply::{error_reply_text, info_field, replica_lines, reply_text_or_empty};
 use crate::store::error::StoreError;
 
 /// How many Redis keys mark the data of a Cluster, spread evenly over its slots. A primary that has
@@ -54,6 +55,10 @@ pub(super) struct ServerStates {
     pub unix_now: i64,
     /// How many replicas of each server have acknowledged recently: the fewest of a server.
     pub live_replicas: usize,
+    /// Which primary of a Cluster refuses writes, and why.
+    pub write_refusal: Option<String>,
+    /// The number of the link over which all of this was read.
+    pub link_number: u64,
 }
 
 impl Redis {
@@ -61,9 +66,12 @@ impl Redis {
         &mut self,
         operation: &'static str,
     ) -> Result<ServerStates, StoreError> {
+        self.connect_if_needed()?;
+        self.leave_outdated_primaries(operation)?;
         let mut ask = redis::pipe();
         ask.cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
         let of_each = self.query_each_server_with_retry(operation, &ask)?;
+        let link_number = self.link_number;
         let ring_server = self.link.as_ref().map_or(0, |link| link.find_server(RING_META_KEY));
         let mut incarnations = Vec::with_capacity(of_each.len());
         let (mut ring_state, mut live_replicas) = (None, usize::MAX);
@@ -85,15 +93,57 @@ impl Redis {
         let Some((new_beginning, unix_now)) = ring_state else {
             return Err(self.unavailable_error(operation, "no reply"));
         };
+        let mut write_refusal = None;
         let incarnation = match self.link {
             Some(Link::Cluster(_)) => {
                 incarnations.sort_unstable();
                 incarnations.extend(self.read_marks(operation, &new_beginning)?);
+                write_refusal = self.find_write_refusal(operation)?;
                 hex::encode(&Sha256::digest(incarnations.join(" "))[..16])
             }
             _ => incarnations.concat(),
         };
-        Ok(ServerStates { incarnation, new_beginning, unix_now, live_replicas })
+        Ok(ServerStates {
+            incarnation,
+            new_beginning,
+            unix_now,
+            live_replicas,
+            write_refusal,
+            link_number,
+        })
+    }
+
+    /// Connects again if the Cluster has other primaries now: a primary that has lost its last slot
+    /// must not count, and one that has got its first slot must.
+    fn leave_outdated_primaries(&mut self, operation: &'static str) -> Result<(), StoreError> {
+        let Some(mut link) = self.link.take() else { return Ok(()) };
+        let change = link.update_owners(self.timeout);
+        // If the server that was asked does not answer, another may.
+        if matches!(change, Ok(TopologyChange::None | TopologyChange::Owners)) {
+            self.link = Some(link);
+            return Ok(());
+        }
+        log::debug!("{operation}: connecting again to the primaries: {change:?}");
+        self.connect_if_needed()
+    }
+
+    /// Tries on each primary of a Cluster to set a mark that exists, which changes nothing.
+    fn find_write_refusal(
+        &mut self,
+        operation: &'static str,
+    ) -> Result<Option<String>, StoreError> {
+        let Some(Link::Cluster(cluster)) = &self.link else { return Ok(None) };
+        let (mut write, mut hosts) = (Pipeline::new(), Vec::new());
+        for (server, host) in cluster.hosts().enumerate() {
+            if let Some(mark) = MARKS.iter().find(|mark| cluster.find_server(mark) == server) {
+                write.cmd("SET").arg(mark).arg("").arg("NX");
+                hosts.push(host.to_owned());
+            }
+        }
+        let replies = self.send_once_and_read_replies(operation, &write, self.timeout)?;
+        let refused = hosts.iter().zip(&replies);
+        let refused = refused.filter_map(|(host, reply)| Some((host, error_reply_text(reply)?)));
+        Ok(refused.map(|(host, error)| format!("{host}: {error}")).next())
     }
 
     /// Reads the marks of a Cluster, and sets those that are missing to `new_mark`.

@@ -7,7 +7,6 @@ use redis::{Pipeline, Value};
 
 use super::connection::Redis;
 use super::daily_usage::format_usage_field;
-use super::incarnation::ServerStates;
 use super::key_names::{
     ALL_RECOVERING_KEY, DAILY_USAGE_TTL_SECONDS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_META_KEY,
     account_recovering_key, daily_usage_key, ledger_key,
@@ -35,8 +34,9 @@ impl LedgerBackend for Redis {
         previous_probe: Option<&Probe>,
     ) -> Result<Probe, StoreError> {
         const OPERATION: &str = "probing the server";
-        let ServerStates { incarnation: of_servers, new_beginning, unix_now, live_replicas } =
-            self.read_server_states(OPERATION)?;
+        self.probed_link = None;
+        let states = self.read_server_states(OPERATION)?;
+        let (of_servers, unix_now) = (states.incarnation, states.unix_now);
         // In a probe, the incarnation is `SERVERS BEGINNING STORE_ID`. The first probe of these
         // data has stored BEGINNING.
         let known = previous_probe.map_or("", |known| known.incarnation.as_str());
@@ -44,12 +44,18 @@ impl LedgerBackend for Redis {
         let recovery_ms = RECOVERY_PERIOD.as_millis() as u64;
         let script = (Script::Probe, &[RING_META_KEY, ALL_RECOVERING_KEY][..]);
         let reply = self.run_script(OPERATION, self.timeout, script, |arguments| {
-            arguments.arg(&of_servers).arg(known_beginning).arg(&new_beginning);
+            arguments.arg(&of_servers).arg(known_beginning).arg(&states.new_beginning);
             arguments.arg(latest_begun_month.number()).arg(recovery_ms);
         })?;
         let (store_id, began, recovering, refusal): (String, String, u64, String) =
             self.parse_reply(OPERATION, reply)?;
-        self.update_missing_replicas(live_replicas);
+        if self.link_number != states.link_number {
+            let found = "another connection than at the beginning of the probe";
+            return Err(self.unavailable_error(OPERATION, found));
+        }
+        self.probed_link = Some(self.link_number);
+        let refusal = states.write_refusal.unwrap_or(refusal);
+        self.update_missing_replicas(states.live_replicas);
         Ok(Probe {
             incarnation: format!("{of_servers} {began} {store_id}"),
             unix_now: Some(unix_now),
@@ -65,7 +71,7 @@ impl LedgerBackend for Redis {
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError> {
         const OPERATION: &str = "reporting leases";
-        if !self.is_connected() {
+        if !self.is_connected() || self.probed_link != Some(self.link_number) {
             // The caller must probe first, because another server may answer on a new connection.
             return Err(self.unavailable_error(OPERATION, "no connection"));
         }

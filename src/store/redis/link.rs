@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, ConnectionLike, Pipeline, Value};
 
-use super::cluster::ClusterLink;
+use super::cluster::{ClusterLink, TopologyChange};
 use super::exchange::{Exchange, describe_error};
 
 /// The open connections to a store.
@@ -32,12 +32,19 @@ impl Link {
         }
     }
 
-    /// Reads again which servers hold the store. Returns false if slots have moved since the link
-    /// was opened.
-    pub fn is_current(&mut self, timeout: Duration) -> Result<bool, String> {
+    /// Reads again which servers hold the store. Returns what has changed since the link knew them.
+    pub fn update_owners(&mut self, timeout: Duration) -> Result<TopologyChange, String> {
         match self {
-            Link::Server(_) => Ok(true),
-            Link::Cluster(cluster) => cluster.is_current(timeout),
+            Link::Server(_) => Ok(TopologyChange::None),
+            Link::Cluster(cluster) => cluster.update_owners(timeout),
+        }
+    }
+
+    /// How often a server of a Cluster has redirected a command.
+    pub fn redirections(&self) -> u64 {
+        match self {
+            Link::Server(_) => 0,
+            Link::Cluster(cluster) => cluster.redirections(),
         }
     }
 

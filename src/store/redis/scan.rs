@@ -2,38 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use redis::{FromRedisValue, Pipeline, Value};
+use redis::{FromRedisValue, Pipeline, ToRedisArgs, Value};
 
+use super::cluster::TopologyChange;
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::link::Link;
 use crate::store::error::StoreError;
 
-/// How often riskgate scans the servers of a Cluster while slots move.
+/// How often riskgate begins a scan again because slots have moved or the connection has failed.
 const MAX_SCANS: usize = 10;
-
-/// Returns a function that sends a scan command for one Redis key, with a cursor.
-fn scan_of_key<T: FromRedisValue>(
-    operation: &'static str,
-    command: &'static str,
-    redis_key: &str,
-) -> impl Fn(&mut Redis, u64) -> Result<(u64, Vec<T>), StoreError> {
-    move |redis, cursor| {
-        let mut scan = redis::pipe();
-        scan.cmd(command).arg(redis_key).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
-        redis.query_last_reply(operation, &scan)
-    }
-}
 
 impl Redis {
     /// Passes each field of a hash and its value to `visit_pair`. A field may come twice.
     pub(super) fn scan_hash_fields(
         &mut self,
         operation: &'static str,
-        hash_key: &str,
+        hash_key: impl ToRedisArgs + Copy,
         mut visit_pair: impl FnMut(Vec<u8>, Vec<u8>),
     ) -> Result<(), StoreError> {
-        let scan = scan_of_key(operation, "HSCAN", hash_key);
-        self.scan_elements(scan, |(name, text)| visit_pair(name, text))
+        let visit = |(name, text)| visit_pair(name, text);
+        self.scan_redis_key(operation, "HSCAN", hash_key, visit)
     }
 
     /// Passes each member of a set to `visit`. A member may come twice.
@@ -43,7 +31,37 @@ impl Redis {
         set_key: &str,
         visit: impl FnMut(Vec<u8>),
     ) -> Result<(), StoreError> {
-        self.scan_elements(scan_of_key(operation, "SSCAN", set_key), visit)
+        self.scan_redis_key(operation, "SSCAN", set_key, visit)
+    }
+
+    /// Scans one Redis key. Begins again if another server may have answered meanwhile: a cursor
+    /// is of use only to the server that has given it.
+    fn scan_redis_key<T: FromRedisValue>(
+        &mut self,
+        operation: &'static str,
+        command: &'static str,
+        redis_key: impl ToRedisArgs + Copy,
+        mut visit: impl FnMut(T),
+    ) -> Result<(), StoreError> {
+        for _ in 0..MAX_SCANS {
+            self.connect_if_needed()?;
+            let route = self.route();
+            let scan = |redis: &mut Redis, cursor: u64| {
+                let mut scan = redis::pipe();
+                scan.cmd(command).arg(redis_key).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
+                redis.query_last_reply(operation, &scan)
+            };
+            self.scan_elements(scan, &mut visit)?;
+            if self.route() == route {
+                return Ok(());
+            }
+        }
+        Err(self.unavailable_error(operation, "slots that moved during each scan"))
+    }
+
+    /// Changes if commands may go to other servers than before.
+    fn route(&self) -> (u64, u64) {
+        (self.link_number, self.link.as_ref().map_or(0, Link::redirections))
     }
 
     /// Finds the Redis keys whose names match a pattern, on all servers. If slots move from one
@@ -71,7 +89,11 @@ impl Redis {
     ) -> Result<Option<BTreeSet<Vec<u8>>>, StoreError> {
         self.connect_if_needed()?;
         let mut found = BTreeSet::new();
-        for server in 0..self.link.as_ref().map_or(0, Link::server_count) {
+        let servers = 0..self.link.as_ref().map_or(0, Link::server_count);
+        // While a slot is moving, its Redis keys move one after another. What moves to a server that
+        // was scanned already is found on the way back.
+        let way_back = servers.clone().rev().skip(1);
+        for server in servers.chain(way_back) {
             let scan = |redis: &mut Redis, cursor: u64| {
                 let mut scan = redis::pipe();
                 scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern);
@@ -86,10 +108,10 @@ impl Redis {
     /// Returns false, and drops the link, if slots have moved since it was opened.
     fn is_link_current(&mut self, operation: &'static str) -> Result<bool, StoreError> {
         let Some(mut link) = self.link.take() else { return Ok(false) };
-        let is_current = link.is_current(BULK_TIMEOUT);
-        match is_current.map_err(|found| self.unavailable_error(operation, found))? {
-            true => self.link = Some(link),
-            false => return Ok(false),
+        let change = link.update_owners(BULK_TIMEOUT);
+        match change.map_err(|found| self.unavailable_error(operation, found))? {
+            TopologyChange::None => self.link = Some(link),
+            TopologyChange::Owners | TopologyChange::Primaries => return Ok(false),
         }
         Ok(true)
     }

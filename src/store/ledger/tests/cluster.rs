@@ -126,6 +126,8 @@ fn a_new_primary_gets_reports_only_after_a_probe() {
         let is_ready = new.run(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
         cluster.primaries.iter().all(known) && known(&new) && is_ready
     });
+    // The other node has nothing to do with the slot.
+    let (mut other, _) = open_probed_cluster(&cluster, 0);
     cluster.move_slot(&acme_slot(&cluster), &cluster.primaries[from], &new);
     cluster.primaries.push(new);
     let report = alice.next_report(400, [260, 270], LIMIT_1000);
@@ -140,6 +142,40 @@ fn a_new_primary_gets_reports_only_after_a_probe() {
     alice.recovery_left = after.recovery_left;
     let grant = alice.send_report(&mut store, &report).unwrap();
     assert_eq!((grant.own_leased, grant.is_recovering), (260, true), "nothing new is leased");
+    assert_same_incarnation(&mut store, &mut other);
+    // The new server loses its only slot again.
+    cluster.move_slot(&acme_slot(&cluster), &cluster.primaries[3], &cluster.primaries[from]);
+    let new = cluster.primaries.pop();
+    cluster.wait_until_ready();
+    assert_same_incarnation(&mut store, &mut other);
+    drop(new);
+    assert_same_incarnation(&mut store, &mut other);
+}
+
+/// Nodes that see different servers would make the store recover again and again.
+#[track_caller]
+fn assert_same_incarnation(store: &mut Store, other: &mut Store) {
+    let [one, two] = [store, other].map(|store| {
+        let mut latest = store.probe(test_month(), None);
+        wait_until("the probe succeeds", || {
+            latest = store.probe(test_month(), None);
+            latest.is_ok()
+        });
+        latest.unwrap().incarnation
+    });
+    assert_eq!(one, two);
+}
+
+#[test]
+fn a_primary_that_refuses_writes_is_named() {
+    let cluster = RedisCluster::start(3);
+    let (mut store, probe) = open_probed_cluster(&cluster, 0);
+    assert_eq!(probe.write_refusal, None);
+    let (_, other) = primaries_with_and_without_acme(&cluster);
+    let other = &cluster.primaries[other];
+    other.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let refusal = store.probe(test_month(), None).unwrap().write_refusal.unwrap();
+    assert!(refusal.contains(&format!("127.0.0.1:{}: NOREPLICAS", other.port())), "{refusal}");
 }
 
 #[test]

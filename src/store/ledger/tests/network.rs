@@ -125,6 +125,21 @@ fn a_server_clock_set_back_during_recovery_does_not_prolong_it() {
 }
 
 #[test]
+fn a_connection_that_a_read_has_opened_gets_no_report_before_a_probe() {
+    let server = RedisServer::start();
+    let mut store = open_probed_server(&server);
+    let mut alice = TestNode::new(ALICE);
+    alice.report(&mut store, 64, [0, 0], Some(1_000));
+    server.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    store.read_usage(test_month(), None).unwrap();
+    let report = alice.next_report(128, [0, 64], Some(1_000));
+    let error = alice.send_report(&mut store, &report).unwrap_err().to_string();
+    assert!(error.ends_with("no connection"), "{error}");
+    store.probe(test_month(), None).unwrap();
+    assert_eq!(alice.send_report(&mut store, &report).unwrap().own_leased, 128);
+}
+
+#[test]
 fn reads_reconnect_after_the_server_closed_the_connection() {
     let server = RedisServer::start();
     let mut store = open_probed_server(&server);

@@ -1,6 +1,7 @@
 //! Tests of the link to a real Cluster: TLS, servers that are no Cluster, servers that are gone.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::store::redis_server::{RedisCluster, RedisServer};
 use crate::store::{ClientCertificatePaths, RedisOptions, Store, StoreUrl};
@@ -56,11 +57,44 @@ fn a_cluster_may_demand_tls_and_a_certificate() {
         ..RedisOptions::default()
     };
     let mut store = open_with_options(&url, &options);
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     while let Err(error) = store.ring_version() {
         assert!(began.elapsed() < TIMEOUT, "{error}");
         std::thread::sleep(Duration::from_millis(50));
     }
     let without = RedisOptions { client_certificate: None, ..options };
     open_with_options(&url, &without).ring_version().unwrap_err();
+}
+
+#[test]
+fn a_scan_during_moves_of_its_slot_misses_nothing() {
+    let cluster = RedisCluster::start(2);
+    let mut store = open(&cluster.url());
+    store.set_time(crate::store::tests::TEST_TIME);
+    let keys: Vec<_> = (0..5_000).map(|n| (crate::store::tests::key(n, "acme"), None)).collect();
+    store.changes().add_keys(&keys, None).unwrap();
+    let slot = cluster.primaries[0].run(&["CLUSTER", "KEYSLOT", "riskgate:{ring}:keys"]);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut from =
+                usize::from(cluster.primaries[0].try_run(&["EXISTS", "{ring}"]).is_err());
+            while !is_done.load(Ordering::Relaxed) {
+                let to = 1 - from;
+                cluster.move_slot(&slot, &cluster.primaries[from], &cluster.primaries[to]);
+                from = to;
+                // The servers tell each other.
+                std::thread::sleep(Duration::from_millis(40));
+            }
+        });
+        let (mut key_counts, began) = (Vec::new(), Instant::now());
+        while key_counts.len() < 40 && began.elapsed() < Duration::from_secs(20) {
+            // While a part of the ring has moved, the store may be unreadable for a moment.
+            if let Ok(Some(rows)) = store.ring_rows() {
+                key_counts.push(rows.keys.len());
+            }
+        }
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(key_counts, [5_000; 40]);
+    });
 }

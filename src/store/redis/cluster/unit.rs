@@ -13,8 +13,8 @@ pub(super) enum Target {
     Slot(Slot),
     /// The primary that has the keys and accounts: the command names no Redis key.
     Ring,
-    /// All primaries that got a unit before: the command is WAIT.
-    ServersWrittenTo,
+    /// All primaries that have run the other units: the command is WAIT.
+    ServersOfUnits,
 }
 
 /// A command, or the commands of a transaction.
@@ -33,7 +33,7 @@ pub(super) fn split(pipeline: &Pipeline) -> Vec<Unit<'_>> {
         let name = word(command, 0);
         let target = match find_redis_key(command) {
             Some(key) => Target::Slot(Slot::for_key(key)),
-            None if name == b"WAIT" => Target::ServersWrittenTo,
+            None if name == b"WAIT" => Target::ServersOfUnits,
             None => Target::Ring,
         };
         match units.last_mut().filter(|_| is_in_transaction) {
@@ -98,7 +98,7 @@ pub(super) fn find_redirection(replies: &[Value]) -> Option<Redirection> {
 
 /// Returns true if the slot is moving and some of the Redis keys have moved. The server has not run
 /// the unit then.
-pub(super) fn is_slot_moving(replies: &[Value]) -> bool {
+pub(super) fn must_try_again(replies: &[Value]) -> bool {
     replies.iter().any(|reply| {
         matches!(reply, Value::ServerError(error)
             if error.kind() == Some(ServerErrorKind::TryAgain))
@@ -140,7 +140,7 @@ mod tests {
                 (3, 1, slot("acme")),
                 (4, 1, slot("other")),
                 (5, 1, Target::Ring),
-                (6, 1, Target::ServersWrittenTo),
+                (6, 1, Target::ServersOfUnits),
             ]
         );
     }
@@ -161,7 +161,7 @@ mod tests {
         for reply in ["-MOVED x\r\n", "-ERR MOVED 1 a:1\r\n", "+MOVED 1 a:1\r\n"] {
             assert_eq!(find_redirection(&read(reply)), None, "{reply}");
         }
-        assert!(is_slot_moving(&read("-TRYAGAIN Multiple keys request during rehashing\r\n")));
+        assert!(must_try_again(&read("-TRYAGAIN Multiple keys request during rehashing\r\n")));
     }
 
     #[test]

@@ -136,9 +136,11 @@ fn a_gateway_tells_why_a_cluster_is_down() {
 #[test]
 fn store_check_checks_each_primary() {
     let on_disk = ["--appendonly", "yes"];
-    let cluster = RedisCluster::begin_start(3, &on_disk);
-    cluster.wait_until_ready();
-    let with = |url: &str| Setup::new().set_text("store.url", url).set_text("store.deadline", "5s");
+    let mut cluster = RedisCluster::start_with_replicas_and_arguments(3, &on_disk);
+    let with = |url: &str| {
+        let setup = Setup::new().set_text("store.url", url).set_text("store.deadline", "5s");
+        setup.set("store.wait_replicas", "1")
+    };
     let setup = with(&cluster.url());
     assert_eq!(find_problems(&setup), [""; 0]);
     cluster.primaries[1].run(&["CONFIG", "SET", "appendonly", "no"]);
@@ -157,10 +159,22 @@ fn store_check_checks_each_primary() {
     assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
     let told = format!("127.0.0.1:{}: the server does not run asking", cluster.primaries[2].port());
     assert!(problems[0].contains(&told), "{problems:?}");
-    let cluster = RedisCluster::begin_start(1, &on_disk);
-    cluster.wait_until_ready();
-    let problems = find_problems(&with(&cluster.url()));
-    assert!(problems.len() == 1 && problems[0].starts_with("warning  cluster: "), "{problems:?}");
+    acl(&cluster.primaries[2], "+@all");
+    cluster.primaries[0].run(&["CONFIG", "SET", "min-replicas-to-write", "2"]);
+    cluster.replicas[1].kill();
+    let expect = |setup: &Setup, level_and_subject: &str, server: usize, words: &str| {
+        let told = format!("127.0.0.1:{}: {words}", cluster.primaries[server].port());
+        wait_until("it is told", || {
+            let problems = find_problems(setup);
+            println!("{problems:?}");
+            let is_told = |it: &String| it.starts_with(level_and_subject) && it.contains(&told);
+            problems.iter().any(is_told)
+        });
+    };
+    expect(&setup, "fault    writes: ", 0, "NOREPLICAS");
+    expect(&setup, "fault    replicas: ", 1, "0 in sync");
+    let without_wait = Setup::new().set_text("store.url", &cluster.url());
+    expect(&without_wait, "warning  replicas: ", 1, "0 in sync");
 }
 
 #[test]
