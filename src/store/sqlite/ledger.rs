@@ -1,10 +1,10 @@
 //! The ledger operations in SQLite: many reports, one commit.
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, Row, Transaction, params};
 
 use super::connection::Sqlite;
 use super::daily_usage::write_usage_counts;
-use super::rows::{to_i64_saturating, to_u64_or_zero};
+use super::rows::{column_text, to_i64_saturating};
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};
@@ -76,27 +76,16 @@ impl LedgerBackend for Sqlite {
         let mut statement = self
             .connection
             .prepare(
-                "SELECT account, sum(spent), sum(leased) FROM ledger
-                 WHERE month = ?1 AND (?2 IS NULL OR account = ?2) GROUP BY account ORDER BY account",
+                "SELECT account, spent, leased FROM ledger
+                 WHERE month = ?1 AND (?2 IS NULL OR account = ?2) ORDER BY account",
             )
             .map_err(&failed)?;
-        let rows = statement
-            .query_map(params![month.number(), only_account], |row| {
-                let account = row.get(0)?;
-                let totals: rusqlite::Result<[i64; 2]> =
-                    row.get(1).and_then(|spent| Ok([spent, row.get(2)?]));
-                Ok(match totals {
-                    Ok([spent, leased]) => UsageRow {
-                        account,
-                        spent: to_u64_or_zero(spent),
-                        leased: to_u64_or_zero(leased),
-                        is_damaged: false,
-                    },
-                    Err(_) => UsageRow { account, spent: 0, leased: 0, is_damaged: true },
-                })
-            })
-            .map_err(&failed)?;
-        rows.collect::<Result<_, _>>().map_err(failed)
+        let mut rows = statement.query(params![month.number(), only_account]).map_err(&failed)?;
+        let mut usage: Vec<UsageRow> = Vec::new();
+        while let Some(row) = rows.next().map_err(&failed)? {
+            add_to_usage(&mut usage, row);
+        }
+        Ok(usage)
     }
 
     fn read_daily_usage(
@@ -146,22 +135,82 @@ fn delete_old_totals(transaction: &Transaction<'_>, month: Month) -> rusqlite::R
     Ok(())
 }
 
-/// Returns the calls that all nodes but `node_id` have spent. A negative total, which riskgate
-/// never writes, becomes a number above `i64::MAX`, which `check_total_below_2_to_63` then refuses.
+/// Adds a row with the columns account, spent and leased to the usage of its account, whose rows
+/// follow one another.
+fn add_to_usage(usage: &mut Vec<UsageRow>, row: &Row<'_>) {
+    let account = column_text(row, 0);
+    if usage.last().is_none_or(|last| last.account != account) {
+        usage.push(UsageRow { account, spent: 0, leased: 0, is_damaged: false });
+    }
+    let Some(last) = usage.last_mut().filter(|last| !last.is_damaged) else { return };
+    let sums = row
+        .get::<_, String>(0)
+        .and_then(|_| Ok((add_total(last.spent, row, 1)?, add_total(last.leased, row, 2)?)));
+    last.is_damaged = sums.is_err();
+    (last.spent, last.leased) = sums.unwrap_or_default();
+}
+
+/// Returns the calls that all nodes but `node_id` have spent.
 fn select_spent_by_others(
     connection: &Connection,
     account: &str,
     month: Month,
     node_id: &[u8; 16],
 ) -> rusqlite::Result<u64> {
-    connection
-        .prepare_cached(
-            "SELECT coalesce(sum(spent), 0) FROM ledger
-             WHERE account = ?1 AND month = ?2 AND node <> ?3",
-        )?
-        .query_row(params![account, month.number(), node_id.as_slice()], |row| {
-            row.get(0).map(i64::cast_unsigned)
-        })
+    let mut select = connection.prepare_cached(
+        "SELECT spent FROM ledger WHERE account = ?1 AND month = ?2 AND node <> ?3",
+    )?;
+    let mut rows = select.query(params![account, month.number(), node_id.as_slice()])?;
+    let mut spent = 0;
+    while let Some(row) = rows.next()? {
+        spent = add_total(spent, row, 0)?;
+    }
+    Ok(spent)
+}
+
+/// Adds the total in a column. Fails if riskgate writes no such total, or if the sum is not below
+/// 2^63. `sum()` of SQLite would fail with an error that names no value.
+fn add_total(sum: u64, row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let total: i64 = row.get(column)?;
+    let new_sum = u64::try_from(total).ok().and_then(|total| sum.checked_add(total));
+    new_sum
+        .filter(|sum| i64::try_from(*sum).is_ok())
+        .ok_or(rusqlite::Error::IntegralValueOutOfRange(column, total))
+}
+
+/// The totals of an account and month in the store, as a node sees them.
+#[derive(Default)]
+struct StoredTotals {
+    own_sequence: u64,
+    own_leased: u64,
+    others_leased: u64,
+    others_spent: u64,
+}
+
+impl StoredTotals {
+    fn read(
+        transaction: &Transaction<'_>,
+        node_id: &[u8; 16],
+        report: &LeaseReport,
+    ) -> rusqlite::Result<StoredTotals> {
+        let mut select = transaction.prepare_cached(
+            "SELECT node = ?3, sequence, leased, spent FROM ledger
+             WHERE account = ?1 AND month = ?2",
+        )?;
+        let LeaseReport { account, month, .. } = report;
+        let mut rows = select.query(params![account, month.number(), node_id.as_slice()])?;
+        let mut totals = StoredTotals::default();
+        while let Some(row) = rows.next()? {
+            if row.get(0)? {
+                totals.own_sequence = add_total(0, row, 1)?;
+                totals.own_leased = add_total(0, row, 2)?;
+            } else {
+                totals.others_leased = add_total(totals.others_leased, row, 2)?;
+                totals.others_spent = add_total(totals.others_spent, row, 3)?;
+            }
+        }
+        Ok(totals)
+    }
 }
 
 /// Applies a report. Returns `None` and changes nothing if the store has lost the row that it
@@ -172,25 +221,16 @@ fn apply_report(
     report: &LeaseReport,
 ) -> rusqlite::Result<Option<Grant>> {
     let LeaseReport { account, month, sequence, .. } = report;
-    let [known_sequence, previous_leased, others_leased, others_spent] = transaction
-        .prepare_cached(
-            "SELECT coalesce(sum(CASE WHEN node = ?3 THEN sequence END), 0),
-                    coalesce(sum(CASE WHEN node = ?3 THEN leased END), 0),
-                    coalesce(sum(CASE WHEN node <> ?3 THEN leased END), 0),
-                    coalesce(sum(CASE WHEN node <> ?3 THEN spent END), 0)
-             FROM ledger WHERE account = ?1 AND month = ?2",
-        )?
-        .query_row(params![account, month.number(), node_id.as_slice()], |row| {
-            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?].map(i64::cast_unsigned))
-        })?;
-    if known_sequence < report.known.sequence {
+    let totals = StoredTotals::read(transaction, node_id, report)?;
+    let StoredTotals { own_sequence, others_leased, others_spent, .. } = totals;
+    if own_sequence < report.known.sequence {
         return Ok(None);
     }
     let grant_of = |own_leased| {
         Some(Grant { own_leased, others_leased, others_spent, revision: 0, is_recovering: false })
     };
-    if *sequence <= known_sequence {
-        return Ok(grant_of(previous_leased));
+    if *sequence <= own_sequence {
+        return Ok(grant_of(totals.own_leased));
     }
     let own_leased = Grant::decide_leased(report, others_leased);
     transaction
@@ -246,6 +286,51 @@ mod tests {
             store.report_leases(context, &[report]).unwrap();
         }
         [300, 312, 313, 325].map(|number| store.read_usage(month(number), None).unwrap().len())
+    }
+
+    fn report_about(account: &str, sequence: u64) -> LeaseReport {
+        LeaseReport {
+            account: account.to_owned(),
+            month: Month::FIRST,
+            sequence,
+            target: 5,
+            floor: 0,
+            spent: 0,
+            limit: Some(1_000),
+            known: Default::default(),
+            usage: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn totals_that_riskgate_writes_to_no_row_fail_only_their_account() {
+        const MAX: i64 = i64::MAX;
+        for damage in [
+            format!("('victim', 0, x'aa', 1, {MAX}, 0), ('victim', 0, x'ab', 1, {MAX}, 0)"),
+            format!("('victim', 0, x'aa', 1, 0, {MAX}), ('victim', 0, x'ab', 1, 0, {MAX})"),
+            "('victim', 0, x'aa', 1, 9, -5), ('victim', 0, x'ab', 1, 9, 9)".to_owned(),
+            "('victim', 0, x'aa', 1, 9, 'many')".to_owned(),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("s.db");
+            let mut store = Sqlite::open(&path, Duration::from_secs(5)).unwrap();
+            let insert = format!("INSERT INTO ledger VALUES {damage}");
+            store.connection.execute_batch(&insert).unwrap();
+            let context = ReportBatchContext {
+                node_id: &[1; 16],
+                latest_begun_month: Month::FIRST,
+                recovery_left: Duration::ZERO,
+                needs_replicas: true,
+            };
+            let reports = ["before", "victim", "after"].map(|name| report_about(name, 1));
+            let outcomes = store.report_leases(context, &reports).unwrap();
+            let leased: Vec<Option<u64>> =
+                outcomes.into_iter().map(|outcome| Some(outcome.ok()?.own_leased)).collect();
+            assert_eq!(leased, [Some(5), None, Some(5)], "{damage}");
+            let usage = store.read_usage(Month::FIRST, None).unwrap();
+            let usage: Vec<_> = usage.iter().map(|row| (&*row.account, row.is_damaged)).collect();
+            assert_eq!(usage, [("after", false), ("before", false), ("victim", true)], "{damage}");
+        }
     }
 
     #[test]

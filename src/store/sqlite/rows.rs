@@ -197,7 +197,7 @@ fn parse_key(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
 }
 
 /// The value of a column as text; empty for a type that no id or name has.
-fn column_text(row: &Row<'_>, column: usize) -> String {
+pub(super) fn column_text(row: &Row<'_>, column: usize) -> String {
     match row.get_ref(column) {
         Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => {
             String::from_utf8_lossy(bytes).into_owned()
