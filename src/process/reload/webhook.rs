@@ -6,8 +6,10 @@ mod detection;
 mod post;
 mod resolver;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::Builder;
+use std::time::Duration;
 
 use super::status_reporter::StatusReporter;
 use crate::config::StoreOptions;
@@ -19,6 +21,8 @@ use detection::DetectionThread;
 
 /// The `nice` value of the threads, so that request threads go first if processors are busy.
 const THREAD_NICENESS: i32 = 10;
+/// How soon a thread begins again after a panic.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the threads of webhooks once they are needed, and changes their options.
 pub(super) struct WebhookThreads {
@@ -47,26 +51,51 @@ impl WebhookThreads {
         let is_needed = options.is_some() && self.state.serving.is_serving();
         self.state.webhook.set_options(options);
         if is_needed && !self.is_detection_running {
-            let detection = DetectionThread::new(Arc::clone(&self.state), self.store.clone());
-            spawn_thread("webhook", move || detection.run())?;
+            let (state, store) = (Arc::clone(&self.state), self.store.clone());
+            let detect = move || DetectionThread::new(Arc::clone(&state), store.clone()).run();
+            spawn_thread("webhook", detect)?;
             self.is_detection_running = true;
         }
         if is_needed && !self.is_delivery_running {
+            let (state, store) = (Arc::clone(&self.state), self.store.clone());
             let reporter = self.status_reporter.clone();
-            let delivery =
-                DeliveryThread::new(Arc::clone(&self.state), reporter, self.store.clone());
-            spawn_thread("webhook-send", move || delivery.run())?;
+            let deliver = move || {
+                DeliveryThread::new(Arc::clone(&state), reporter.clone(), store.clone()).run();
+            };
+            spawn_thread("webhook-send", deliver)?;
             self.is_delivery_running = true;
         }
         Ok(())
     }
 }
 
-fn spawn_thread(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+fn spawn_thread(name: &str, run: impl Fn() + Send + 'static) -> std::io::Result<()> {
     let run_at_low_priority = || {
         // If the call fails, the thread works at normal priority.
         let _ = rustix::process::nice(THREAD_NICENESS);
-        run();
+        run_again_after_panics(run, RESTART_PAUSE);
     };
     Builder::new().name(name.to_owned()).spawn(run_at_low_priority).map(drop)
+}
+
+/// Calls `run` until a call ends without a panic. The process log has each panic.
+fn run_again_after_panics(run: impl Fn(), pause: Duration) {
+    while catch_unwind(AssertUnwindSafe(&run)).is_err() {
+        std::thread::sleep(pause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_thread_begins_again_after_a_panic() {
+        let runs = AtomicU32::new(0);
+        let run = || assert!(runs.fetch_add(1, Ordering::Relaxed) == 2, "a test");
+        run_again_after_panics(run, Duration::ZERO);
+        assert_eq!(runs.into_inner(), 3);
+    }
 }

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Builder, Scope};
 use std::time::Duration;
 
 use super::post::{PostError, post_message};
@@ -105,29 +106,12 @@ impl DeliveryThread {
         for event in events {
             by_account.entry(event.account.clone()).or_default().push(event);
         }
+        let by_account: Vec<Vec<ClaimedQuotaEvent>> = by_account.into_values().collect();
         let (sender, attempts) = channel();
-        let state = Arc::clone(&self.state);
+        let state = &*Arc::clone(&self.state);
         std::thread::scope(|scope| {
-            for events in by_account.into_values() {
-                let (sender, state) = (sender.clone(), &state);
-                scope.spawn(move || {
-                    for event in events {
-                        if state.webhook.is_closed() {
-                            let _ = sender.send((event, None));
-                            continue;
-                        }
-                        let id = message_id(&event.key);
-                        let now = state.ledger.believed_now();
-                        let post = || post_message(options, &id, &event.body, now);
-                        let result = catch_unwind(AssertUnwindSafe(post)).unwrap_or_else(|_| {
-                            Err(PostError { found: "a panic".to_owned(), is_final: false })
-                        });
-                        // The receiver of the channel lives as long as this scope.
-                        let _ = sender.send((event, Some(result)));
-                    }
-                });
-            }
-            drop(sender);
+            let send = move |events: &Vec<_>| send_events(state, options, events, &sender);
+            act_at_once(scope, Builder::new, &by_account, send);
             for (event, result) in attempts {
                 match result {
                     Some(result) => self.record_attempt(event, result),
@@ -215,5 +199,68 @@ impl DeliveryThread {
             pending,
             history: self.history.clone(),
         }));
+    }
+}
+
+/// Sends events one after another, and tells the result of each; `None` if the process ends, so
+/// that the event was not sent.
+fn send_events(
+    state: &GateState,
+    options: &WebhookOptions,
+    events: &[ClaimedQuotaEvent],
+    results: &Sender<(ClaimedQuotaEvent, Option<Result<(), PostError>>)>,
+) {
+    for event in events {
+        let id = message_id(&event.key);
+        let now = state.ledger.believed_now();
+        let post = || post_message(options, &id, &event.body, now);
+        let result = (!state.webhook.is_closed()).then(|| {
+            catch_unwind(AssertUnwindSafe(post))
+                .unwrap_or_else(|_| Err(PostError { found: "a panic".to_owned(), is_final: false }))
+        });
+        // The receiver of the channel lives until all events are sent.
+        let _ = results.send((event.clone(), result));
+    }
+}
+
+/// Acts on each item on a thread of its own. If a thread can't be started, this thread acts on its
+/// item, once the others are started.
+fn act_at_once<'scope, T: Sync>(
+    scope: &'scope Scope<'scope, '_>,
+    create_thread: impl Fn() -> Builder,
+    items: &'scope [T],
+    act: impl Fn(&T) + Clone + Send + 'scope,
+) {
+    let mut without_thread = Vec::new();
+    for item in items {
+        let act_on_thread = act.clone();
+        let started = create_thread().spawn_scoped(scope, move || act_on_thread(item));
+        if started.is_err() {
+            without_thread.push(item);
+        }
+    }
+    without_thread.into_iter().for_each(act);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_out_if_no_thread_can_be_started() {
+        let no_address_space_has_so_much = usize::MAX / 4;
+        for stack_size in [100_000, no_address_space_has_so_much] {
+            let done = Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                let create_thread = || Builder::new().stack_size(stack_size);
+                let act = |item: &u32| done.lock().unwrap().push(*item);
+                act_at_once(scope, create_thread, &[1, 2, 3], act);
+            });
+            let mut done = done.into_inner().unwrap();
+            done.sort_unstable();
+            assert_eq!(done, [1, 2, 3], "{stack_size}");
+        }
     }
 }
