@@ -21,6 +21,8 @@ pub struct SignUpSync {
     new_secret_delay: Duration,
     secret: KnownSecret,
     id_mark: IdMarkKeeper,
+    /// The store may still have deleted sign-ups in its log.
+    has_deleted_in_log: bool,
 }
 
 /// What this node knows of the inbox secret.
@@ -44,8 +46,13 @@ impl SignUpSync {
         let nothing = |random_bytes| KnownSecret::NotRead { random_bytes };
         let secret = random_bytes.map_or(KnownSecret::OfFile, nothing);
         let new_secret_delay = if is_on_server { NEW_SECRET_DELAY } else { Duration::ZERO };
-        let cursor = SignUpCursor::default();
-        SignUpSync { cursor, new_secret_delay, secret, id_mark: IdMarkKeeper::default() }
+        SignUpSync {
+            cursor: SignUpCursor::default(),
+            new_secret_delay,
+            secret,
+            id_mark: IdMarkKeeper::default(),
+            has_deleted_in_log: false,
+        }
     }
 
     /// Exchanges the secret and the sign-ups with the store. `now` is in seconds since 1970.
@@ -75,6 +82,7 @@ impl SignUpSync {
             sign_ups.return_unsaved(unsaved);
             return Err(error);
         }
+        self.has_deleted_in_log = self.has_deleted_in_log && !store.checkpoint_wal()?;
         Ok(problem)
     }
 
@@ -123,6 +131,8 @@ impl SignUpSync {
         loop {
             let (page, cursor) = store.read_sign_ups_page(self.cursor)?;
             sign_ups.add_stored(&page, now);
+            self.has_deleted_in_log |=
+                page.iter().any(|entry| matches!(entry, SignUpEntry::Deletion(_)));
             if std::mem::replace(&mut self.cursor, cursor) == cursor {
                 return Ok(());
             }
@@ -200,7 +210,7 @@ pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreE
         }
         (0..DELETING_CALLS_PER_ROUND).try_for_each(|_| store.append_sign_ups(&[]))?;
     }
-    Ok(())
+    store.checkpoint_wal().map(drop)
 }
 
 /// Keeps the secret of this node in the store. Returns a problem for the operator if the store has
@@ -348,6 +358,30 @@ mod tests {
         let found = store.find_sign_ups(&[inbox].into()).unwrap();
         let deletion = SignUpDeletion { found: &found, inboxes: &[inbox] };
         store.edit_as(&ChangeAuthor::riskgate("a test")).delete_sign_ups(&deletion).unwrap();
+    }
+
+    #[test]
+    fn a_deleted_inbox_leaves_the_disk_once_nobody_reads_an_older_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(&folder);
+        let (one, mut sync) = node(1, false);
+        let marked = SignUp { address: Pseudonym(*b"a marked address"), ..sign_up(1, NOW) };
+        one.record_form(&[marked]);
+        one.record_form(&[sign_up(2, NOW)]);
+        sync.sync_with_store(&mut store, &one, false, NOW).unwrap();
+        let mut backup = open(&folder);
+        backup.begin_snapshot().unwrap();
+        delete(&mut open(&folder), marked.inbox);
+        let is_on_disk = || {
+            let files = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().path());
+            let mut bytes = files.map(|path| std::fs::read(path).unwrap());
+            bytes.any(|bytes| bytes.windows(16).any(|it| it == marked.address.0))
+        };
+        sync.sync_with_store(&mut store, &one, false, NOW).unwrap();
+        assert!(is_on_disk(), "the backup reads it");
+        backup.end_snapshot();
+        sync.sync_with_store(&mut store, &one, false, NOW).unwrap();
+        assert!(!is_on_disk());
     }
 
     #[test]

@@ -33,11 +33,13 @@ pub trait ConnectionBackend {
         Ok(())
     }
 
-    /// Moves SQLite's write-ahead log into the database file, unless another process reads the
-    /// store. If the log was moved and no process has the store open after that, the database file
-    /// alone can be moved or backed up. Does nothing if the store is in Redis.
-    fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
-        Ok(())
+    /// Moves SQLite's write-ahead log into the database file and empties the log, unless another
+    /// process reads the store. Keeps a writer waiting for some milliseconds at most. Returns true
+    /// if the log is empty: what was deleted is then no longer on the disk, and once no process has
+    /// the store open, the database file alone can be moved or backed up. Returns true if the store
+    /// is in Redis.
+    fn checkpoint_wal(&mut self) -> Result<bool, StoreError> {
+        Ok(true)
     }
 
     /// Fails if a server refuses writes. Changes nothing. Call it only if the server is a store: to

@@ -67,11 +67,33 @@ impl ConnectionBackend for Sqlite {
         self.connection.busy_handler(Some(retry)).map_err(failed)
     }
 
-    /// Moves the write-ahead log into the database file and empties the log. While another process
-    /// reads the store, the log may stay.
-    fn checkpoint_wal(&mut self) -> Result<(), StoreError> {
-        let result = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        result.map_err(self.error_while("moving the log into the file"))
+    fn checkpoint_wal(&mut self) -> Result<bool, StoreError> {
+        const MAX_ATTEMPTS: u32 = 5;
+        /// SQLite keeps the lock for writers while it waits for readers.
+        const LOCK_WAIT: Duration = Duration::from_millis(2);
+        const PAUSE: Duration = Duration::from_millis(10);
+        let failed = self.error_while("moving the log into the file");
+        let busy_timeout: u32 = self
+            .connection
+            .pragma_query_value(None, "busy_timeout", |row| row.get(0))
+            .map_err(&failed)?;
+        self.connection.busy_timeout(LOCK_WAIT).map_err(&failed)?;
+        let mut emptied = Ok(false);
+        for _ in 0..MAX_ATTEMPTS {
+            emptied = try_emptying_wal(&self.connection);
+            if !matches!(emptied, Ok(false)) {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        // SQLite says 0 if `raise_busy_timeout` has set a function.
+        match busy_timeout {
+            0 => self.raise_busy_timeout()?,
+            ms => {
+                self.connection.busy_timeout(Duration::from_millis(ms.into())).map_err(&failed)?
+            }
+        }
+        emptied.map_err(failed)
     }
 
     fn begin_snapshot(&mut self) -> Result<(), StoreError> {
@@ -254,6 +276,14 @@ impl Sqlite {
         self.check_files_beside()?;
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
     }
+}
+
+/// Returns true if the log is now empty. The first step moves most pages, and keeps no writer
+/// waiting.
+fn try_emptying_wal(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    let is_busy = |row: &rusqlite::Row<'_>| row.get::<_, bool>(0);
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], is_busy).map(|is_busy| !is_busy)
 }
 
 fn is_writable(path: &Path) -> bool {

@@ -84,7 +84,7 @@ impl SignUpBackend for Sqlite {
             transaction.commit().map_err(&failed)?;
         }
         // SQLite overwrites the rows in the file, but its write-ahead log still has them. If
-        // another process reads the store at this moment, the log keeps them for longer.
+        // another process reads the store at this moment, a gateway empties the log later.
         let _ = self.checkpoint_wal();
         Ok(found.count)
     }
@@ -184,4 +184,56 @@ pub(super) fn has_sign_ups(connection: &Connection) -> rusqlite::Result<bool> {
 fn sign_up_table_exists(connection: &Connection) -> rusqlite::Result<bool> {
     let select = "SELECT 1 FROM sqlite_schema WHERE name = 'sign_up'";
     connection.prepare_cached(select)?.exists([])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::store::sign_ups::SignUpsOfInboxes;
+
+    /// A connection that reads a snapshot of the store until it is dropped, as a backup does.
+    fn read_snapshot(path: &Path) -> Connection {
+        let reader = Connection::open(path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM sign_up").unwrap();
+        reader
+    }
+
+    fn sign_up(number: u8) -> SignUp {
+        let pseudonym = Pseudonym([number; 16]);
+        SignUp {
+            at: 1_790_000_000,
+            inbox: pseudonym,
+            address: pseudonym,
+            domain: None,
+            client: None,
+        }
+    }
+
+    #[test]
+    fn a_deletion_beside_a_reader_keeps_no_writer_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let open = || Sqlite::open(&path, Duration::from_secs(5)).unwrap();
+        let (mut store, mut ledger) = (open(), open());
+        store.append_sign_ups(&[sign_up(1), sign_up(2)]).unwrap();
+        let reader = read_snapshot(&path);
+        let deletion = std::thread::spawn(move || {
+            let found = SignUpsOfInboxes::default();
+            let deletion = SignUpDeletion { found: &found, inboxes: &[Pseudonym([1; 16])] };
+            store.delete_sign_ups(&ChangeAuthor::riskgate("a test"), &deletion).unwrap()
+        });
+        let mut longest_wait = Duration::ZERO;
+        while !deletion.is_finished() {
+            let started = Instant::now();
+            drop(ledger.begin_write_transaction("testing").unwrap());
+            longest_wait = longest_wait.max(started.elapsed());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(deletion.join().unwrap(), 1);
+        assert!(longest_wait < Duration::from_secs(1), "{longest_wait:?}");
+        drop(reader);
+    }
 }
