@@ -156,14 +156,19 @@ impl UpgradeState {
         transfer_sockets(runtime_dir, &named, is_cancelled)
     }
 
+    /// Releases the runtime directory, so that another process can claim it.
+    pub fn release_dir(&mut self) {
+        if let Some(runtime_dir) = &mut self.runtime_dir {
+            runtime_dir.release();
+        }
+    }
+
     /// Closes the duplicate sockets, which would keep the ports open after the accept loops have
     /// ended. Releases the runtime directory, so that another process can claim it. Tells commands
     /// that this process drains.
     pub fn close_sockets_and_release_dir(&mut self) {
         self.duplicate_sockets.clear();
-        if let Some(runtime_dir) = &mut self.runtime_dir {
-            runtime_dir.release();
-        }
+        self.release_dir();
         if let Err(error) = self.store_sockets.set_draining() {
             log::warn!("commands can't check whether this process has ended: {error}");
         }

@@ -144,6 +144,8 @@ impl ShutdownSignalWatch for SignalHandler {
                         return self.drain(interrupt).await;
                     }
                     if terminated {
+                        // The successor has the sockets, and waits a second at most for the claim.
+                        lock_upgrade_state(&self.exit_tasks.upgrade_state).release_dir();
                         break;
                     }
                 },

@@ -96,6 +96,24 @@ fn an_interrupt_ends_a_process_that_waits_for_its_successor() {
 }
 
 #[test]
+fn a_sigterm_during_an_upgrade_leaves_the_successor_serving() {
+    // The successor waits for less than this delay.
+    let mut gateway = Setup::new().set_text("drain.delay", "3s").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    // A busy machine may let the successor run later than the signals.
+    successor.send_signal("STOP");
+    gateway.send_signal("QUIT");
+    gateway.send_signal("TERM");
+    wait_until("the old process drains", || gateway.stderr().contains("SIGTERM: drains"));
+    successor.send_signal("CONT");
+    gateway.replace_process(successor);
+    wait_until("the successor took over", || gateway.stderr().contains("took over"));
+    gateway.get_domain("first.test", &key).expect(200);
+}
+
+#[test]
 fn a_successor_serves_by_the_key_file_as_it_is_when_it_takes_over() {
     let (kept, added) = ("sv_in_the_file_from_the_start", "sv_in_the_file_since_then");
     let entry = |id: &str, token: &str| {
