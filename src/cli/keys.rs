@@ -230,8 +230,8 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
         return Err(CommandFailure::failed(describe_unknown_id(id, None)));
     }
     let declared_keys = || read_declared_keys(&config.reloadable).map(Arc::new);
-    let now = revoke_key(&mut open_store(config)?, &find_command_author(), id, declared_keys)?;
-    let object = json!({ "id": id, "revoked_at": format_rfc3339(now) });
+    let revoked = revoke_key(&mut open_store(config)?, &find_command_author(), id, declared_keys)?;
+    let object = json!({ "id": id, "revoked_at": format_rfc3339(revoked.revoked_at) });
     print_change(&format!("key {id} is revoked"), &object, json)
 }
 

@@ -124,9 +124,16 @@ impl PreparedKey {
     }
 }
 
-/// Revokes a key of the store or of the key file. Returns since when the key is revoked, in Unix
-/// seconds: a key that was revoked before keeps its time. To revoke a key that only the key file
-/// has, adds a revoked row with the digest of the key to the store.
+/// A key that is revoked.
+pub struct RevokedKey {
+    /// Since when the key is revoked, in Unix seconds. A key that was revoked before keeps its time.
+    pub revoked_at: i64,
+    /// The row of the key in the store; `None` if the row can't be read.
+    pub row: Option<KeyRow>,
+}
+
+/// Revokes a key of the store or of the key file. To revoke a key that only the key file has, adds
+/// a revoked row with the digest of the key to the store.
 /// `declared_keys` returns the keys of the key file, and is called only if the store has no key
 /// with this id.
 ///
@@ -137,14 +144,17 @@ pub fn revoke_key(
     author: &ChangeAuthor,
     id: &str,
     declared_keys: impl FnOnce() -> Result<Arc<Vec<DeclaredKey>>, ManagementFault>,
-) -> Result<i64, ManagementFault> {
+) -> Result<RevokedKey, ManagementFault> {
     let now = store.now().unix_now;
+    let revoked = |row: Option<KeyRow>| {
+        let revoked_at = row.as_ref().and_then(|row| row.revoked_at).unwrap_or(now);
+        RevokedKey { revoked_at, row }
+    };
     match store.edit_as(author).expire_or_revoke_key(id, None, Some(now)) {
         Err(StoreError::Conflict(_)) => {}
         done => {
             done?;
-            let revoked_at = store.find_key(id)?.and_then(|row| row.revoked_at);
-            return Ok(revoked_at.unwrap_or(now));
+            return Ok(revoked(store.find_key(id)?));
         }
     }
     let declared_keys = declared_keys()?;
@@ -167,8 +177,7 @@ pub fn revoke_key(
             store.edit_as(author).revoke_declared_key(&declared, now)?;
         }
     }
-    let revoked = store.find_key_by_digest(&declared.key.digest)?;
-    Ok(revoked.and_then(|row| row.revoked_at).unwrap_or(now))
+    Ok(revoked(store.find_key_by_digest(&declared.key.digest)?))
 }
 
 /// Says that no key has this id. If the operator gave the text of a key in place of its id, `known`

@@ -158,10 +158,22 @@ impl AdminApi {
             Some((_, inputs)) => Ok(inputs.declared),
             None => read_declared_keys(&self.config()).map(Arc::new),
         };
-        self.change_store_and_wait(|store| revoke_key(store, &permit.author, id, declared_keys))?;
-        match self.ring_index()?.find_key(id) {
+        let config = self.config();
+        let of_store = self.change_store_and_wait(|store| {
+            let Some(row) = revoke_key(store, &permit.author, id, declared_keys)?.row else {
+                return Ok::<_, ManagementFault>(None);
+            };
+            let plan = read_plan_of_account(store, &config, &row.account)?;
+            Ok(Some(KeyEntry::from_row(&row, &plan)))
+        })?;
+        // The lists show a key by its id in the key file, which may differ from its id in the
+        // store.
+        let ring_index = self.ring_index()?;
+        match ring_index.find_key(id).or(of_store.as_ref()) {
             Some(key) => Ok(json_response(200, &key.to_json(self.state.ledger.believed_now()))),
-            None => Err(unknown_key(id)),
+            None => {
+                Err(ApiError::internal(format!("key {id} is revoked, but its row can't be read")))
+            }
         }
     }
 }

@@ -124,6 +124,33 @@ fn a_key_that_the_api_creates_rotates_and_revokes_is_in_effect_with_the_answer()
 }
 
 #[test]
+fn a_revocation_is_answered_though_the_lists_show_the_key_otherwise() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let made = ["keys", "create", "--account", "acme", "--json"];
+    let [listed, damaged] = [0; 2].map(|_| setup.cli(&made).expect(0).json());
+    let hash = sha256_hex(listed["key"].as_str().unwrap());
+    let file = setup.path("keys.toml");
+    let entry = format!("[[key]]\nid = \"filed\"\naccount = \"acme\"\nhash = \"sha256:{hash}\"\n");
+    std::fs::write(&file, entry).unwrap();
+    let store = rusqlite::Connection::open(setup.path("riskgate.db")).unwrap();
+    let damage = "UPDATE api_key SET origins = 'no list' WHERE id = ?1";
+    assert_eq!(store.execute(damage, [damaged["id"].as_str().unwrap()]).unwrap(), 1);
+    drop(store);
+    let gateway = setup.set_text("keys.file", &file.display().to_string()).start();
+    assert_eq!(key_status(&gateway, &listed["key"]), 200);
+    let revoke = |id: &Value| {
+        let path = format!("/keys/{}/revoke", id.as_str().unwrap());
+        call_api(&gateway, "POST", &path, &tokens.write, &Value::Null)
+    };
+    let revoked = revoke(&listed["id"]).expect(200).json();
+    assert_eq!((&revoked["id"], &revoked["state"]), (&listed["id"], &json!("revoked")));
+    assert_eq!(key_status(&gateway, &listed["key"]), 401);
+    // The damaged row can't be shown, but is revoked.
+    let answer = revoke(&damaged["id"]).expect(500).text();
+    assert!(answer.contains("is revoked, but its row can't be read"), "{answer}");
+}
+
+#[test]
 fn a_key_of_the_key_file_is_revoked_while_the_file_is_faulty() {
     let (setup, tokens) = AdminTokens::add_to(Setup::new());
     let token = "sv_that_was_stolen_meanwhile";
