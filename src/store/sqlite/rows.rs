@@ -1,11 +1,12 @@
 //! SQL statements for the rows of keys, accounts and top counts.
 
-use rusqlite::types::{ToSql, ValueRef};
+use rusqlite::types::{FromSql, ToSql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::audit::append_record;
 use crate::model::believed_time::BelievedTime;
+use crate::model::month::format_rfc3339;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::{AuditOperation, Change, ChangeAuthor, account_to_json, key_to_json};
 use crate::store::contents::StoreContents;
@@ -114,6 +115,15 @@ pub(super) fn read_changed_keys(
     Ok(keys)
 }
 
+const SELECT_ACCOUNT: &str = "SELECT name, plan, calls, unlimited FROM account WHERE name = ?1";
+
+fn select_key_where(column: &'static str) -> String {
+    format!(
+        "SELECT id, account, label, digest, origins, require_origin, created_at, expires_at,
+         revoked_at FROM api_key WHERE {column} = ?1",
+    )
+}
+
 /// Finds the key that has this value in the column `id` or `digest`. `None` if there is none, or if
 /// its row can't be read.
 pub(super) fn find_key(
@@ -121,10 +131,7 @@ pub(super) fn find_key(
     column: &'static str,
     value: &dyn ToSql,
 ) -> rusqlite::Result<Option<KeyRow>> {
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT id, account, label, digest, origins, require_origin, created_at, expires_at,
-         revoked_at FROM api_key WHERE {column} = ?1",
-    ))?;
+    let mut statement = connection.prepare_cached(&select_key_where(column))?;
     let read = statement.query_row([value], |row| Ok(parse_key(row).ok())).optional()?;
     Ok(read.flatten())
 }
@@ -134,25 +141,44 @@ pub(super) fn find_account(
     connection: &Connection,
     name: &str,
 ) -> rusqlite::Result<Option<AccountRow>> {
-    let mut statement = connection
-        .prepare_cached("SELECT name, plan, calls, unlimited FROM account WHERE name = ?1")?;
+    let mut statement = connection.prepare_cached(SELECT_ACCOUNT)?;
     let read = statement.query_row([name], |row| Ok(parse_account(row).ok())).optional()?;
     Ok(read.flatten())
 }
 
-/// Reads a key as a record of the audit shows it; null if there is no such key, or its row can't be
-/// read.
+/// Reads a key as a record of the audit shows it; null if there is no such key. Of a row that can't
+/// be read, the record shows the columns that a change may set.
 pub(super) fn read_key_for_audit(connection: &Connection, id: &str) -> rusqlite::Result<Value> {
-    Ok(find_key(connection, "id", &id)?.as_ref().map_or(Value::Null, key_to_json))
+    let to_json = |row: &Row<'_>| {
+        let time = |column| column_or_none(row, column).map(format_rfc3339);
+        Ok(parse_key(row).as_ref().map_or_else(
+            |_| json!({ "damaged": true, "expires_at": time(7), "revoked_at": time(8) }),
+            key_to_json,
+        ))
+    };
+    let mut select = connection.prepare_cached(&select_key_where("id"))?;
+    Ok(select.query_row([id], to_json).optional()?.unwrap_or_default())
 }
 
-/// Reads an account as a record of the audit shows it; null if there is no such account, or its row
-/// can't be read.
+/// Reads an account as a record of the audit shows it; null if there is no such account. Of a row
+/// that can't be read, the record shows the columns that can be read.
 pub(super) fn read_account_for_audit(
     connection: &Connection,
     name: &str,
 ) -> rusqlite::Result<Value> {
-    Ok(find_account(connection, name)?.as_ref().map_or(Value::Null, account_to_json))
+    let to_json = |row: &Row<'_>| {
+        let plan: Option<String> = column_or_none(row, 1);
+        let calls: Option<i64> = column_or_none(row, 2);
+        let damaged = json!({ "damaged": true, "plan": plan, "own_limit": calls });
+        Ok(parse_account(row).as_ref().map_or(damaged, account_to_json))
+    };
+    let mut select = connection.prepare_cached(SELECT_ACCOUNT)?;
+    Ok(select.query_row([name], to_json).optional()?.unwrap_or_default())
+}
+
+/// Returns `None` for a null, and for a value of another type.
+fn column_or_none<T: FromSql>(row: &Row<'_>, column: usize) -> Option<T> {
+    row.get(column).ok().flatten()
 }
 
 /// Appends a record of a change of a key. Its state after the change is read from the store.
