@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
 use super::connection::Sqlite;
+use super::rows::column_text;
 use crate::model::believed_time::BelievedTime;
 use crate::store::audit::{
     AUDIT_RETENTION_SECONDS, AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState,
@@ -163,19 +164,17 @@ fn read_records(
 }
 
 fn parse_record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
-    // A text that riskgate did not write becomes null, so that the other records can be read.
-    let json = |column| -> rusqlite::Result<Value> {
-        Ok(serde_json::from_str(&row.get::<_, String>(column)?).unwrap_or(Value::Null))
-    };
-    let author = ChangeAuthor::from_json(&json(2)?);
+    // A value that riskgate did not write becomes null, so that the other records can be read.
+    let json = |column| serde_json::from_str(&column_text(row, column)).unwrap_or(Value::Null);
+    let author = ChangeAuthor::from_json(&json(2));
     Ok(AuditRecord {
         id: row.get::<_, i64>(0)?.to_string(),
-        at: row.get(1)?,
+        at: row.get(1).unwrap_or_default(),
         author: author.unwrap_or_else(|| ChangeAuthor::riskgate("unknown")),
-        operation: row.get(3)?,
-        target: row.get(4)?,
-        before: json(5)?,
-        after: json(6)?,
+        operation: column_text(row, 3),
+        target: column_text(row, 4),
+        before: json(5),
+        after: json(6),
     })
 }
 
@@ -237,7 +236,7 @@ pub(super) fn fill_audit(
 
 fn latest_record_time(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     let select = "SELECT coalesce((SELECT at FROM audit ORDER BY id DESC LIMIT 1), 0)";
-    transaction.prepare_cached(select)?.query_row([], |row| row.get(0))
+    transaction.prepare_cached(select)?.query_row([], |row| Ok(row.get(0).unwrap_or_default()))
 }
 
 /// The Unix second up to which the store has forgotten requests.
@@ -279,6 +278,26 @@ mod tests {
 
     fn open(folder: &tempfile::TempDir) -> Sqlite {
         Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap()
+    }
+
+    #[test]
+    fn a_damaged_record_stops_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(&folder);
+        let author = ChangeAuthor::riskgate("a test");
+        store.set_account(&author, "acme", Some("pro"), None).unwrap();
+        let insert = "INSERT INTO audit (at, author, operation, target, before, after)
+                      VALUES ('x', x'ff', x'ff', 7, x'00', 1.5)";
+        store.connection.execute_batch(insert).unwrap();
+        // Nobody has told this store the time, so the record gets that of the last one, if it is
+        // later.
+        store.set_account(&author, "acme", Some("free"), None).unwrap();
+        let records = store.read_audit_after(None, 9).unwrap();
+        let parts = |record: &AuditRecord| (record.author.clone(), record.target.clone());
+        let known = (author, "acme".to_owned());
+        let damaged = (ChangeAuthor::riskgate("unknown"), "7".to_owned());
+        assert_eq!(records.iter().map(parts).collect::<Vec<_>>(), [known.clone(), damaged, known]);
+        assert_eq!(records[1].at, 0);
     }
 
     #[test]

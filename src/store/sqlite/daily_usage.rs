@@ -3,51 +3,74 @@
 use rusqlite::{Row, Transaction, params};
 
 use super::connection::Sqlite;
-use super::rows::{to_i64_saturating, to_u64_or_zero};
+use super::rows::{column_text, to_i64_saturating, to_u64_or_zero};
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::UsageCount;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow};
 
 impl Sqlite {
+    /// Reads up to `count` rows after the row `after`. Also returns the accounts of values that
+    /// can't be read; the rows leave these values out.
     pub(super) fn read_daily_usage_page(
         &self,
         month: Month,
         only_account: Option<&str>,
         after: Option<&DailyUsageCursor>,
         count: usize,
-    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+    ) -> Result<(Vec<DailyUsageRow>, Vec<String>), StoreError> {
         let failed = self.error_while("reading usage");
         let start = (String::new(), 0, String::new(), String::new());
         let (account, day, route, key_id) = after.unwrap_or(&start);
         // SQLite finds the first row of a page in the primary key, so each page costs the same.
         let select = |filter: &str| {
             format!(
-                "SELECT account, day, route, key_id, sum(calls) FROM daily_usage
+                "SELECT account, day, route, key_id, calls FROM daily_usage
                  WHERE month = ?1 AND {filter}
                    AND (account, day, route, key_id) > (?3, ?4, ?5, ?6)
-                 GROUP BY account, day, route, key_id ORDER BY account, day, route, key_id LIMIT ?7"
+                 ORDER BY account, day, route, key_id"
             )
         };
         let select = match only_account {
             Some(_) => select("account = ?2"),
             None => select("?2 IS NULL AND account >= ?3"),
         };
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let parameters = params![month.number(), only_account, account, day, route, key_id, count];
-        let parse = |row: &Row<'_>| {
-            Ok(DailyUsageRow {
-                account: row.get(0)?,
-                day: row.get(1)?,
-                route: row.get(2)?,
-                key_id: row.get(3)?,
-                calls: to_u64_or_zero(row.get(4)?),
-            })
-        };
+        let parameters = params![month.number(), only_account, account, day, route, key_id];
         let mut statement = self.connection.prepare_cached(&select).map_err(&failed)?;
-        let rows = statement.query_map(parameters, parse).map_err(&failed)?;
-        rows.collect::<Result<_, _>>().map_err(failed)
+        let mut stored = statement.query(parameters).map_err(&failed)?;
+        let (mut rows, mut damaged): (Vec<DailyUsageRow>, Vec<String>) = Default::default();
+        while let Some(row) = stored.next().map_err(&failed)? {
+            // The rows of the nodes follow one another.
+            let Ok(of_node) = parse_row(row) else {
+                damaged.push(column_text(row, 0));
+                continue;
+            };
+            if let Some(last) = rows.last_mut().filter(|last| is_same_row(last, &of_node)) {
+                last.calls = last.calls.saturating_add(of_node.calls);
+            } else if rows.len() < count {
+                rows.push(of_node);
+            } else {
+                break;
+            }
+        }
+        Ok((rows, damaged))
     }
+}
+
+/// Returns true if both are of the same account, day, route and key.
+fn is_same_row(one: &DailyUsageRow, other: &DailyUsageRow) -> bool {
+    (&one.account, one.day, &one.route, &one.key_id)
+        == (&other.account, other.day, &other.route, &other.key_id)
+}
+
+fn parse_row(row: &Row<'_>) -> rusqlite::Result<DailyUsageRow> {
+    Ok(DailyUsageRow {
+        account: row.get(0)?,
+        day: row.get(1)?,
+        route: row.get(2)?,
+        key_id: row.get(3)?,
+        calls: to_u64_or_zero(row.get(4)?),
+    })
 }
 
 /// Writes the counts of a node. The counts are totals, so writing them twice changes nothing.
@@ -81,4 +104,44 @@ pub(super) fn fill_daily_usage(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::operations::ledger::LedgerBackend as _;
+
+    #[test]
+    fn a_value_that_cannot_be_read_stops_no_other_and_no_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap();
+        let max = i64::MAX;
+        let insert = format!(
+            "INSERT INTO daily_usage VALUES
+             (0, 'a', 1, 'check', 'k', x'01', 2), (0, 'a', 1, 'check', 'k', x'02', 3),
+             (0, 'b', 1, 'check', 'k', x'01', 'many'), (0, 'b', 1, 'check', 'k', x'02', 4),
+             (0, 'c', 1, 'check', 'k', x'01', 'many'),
+             (0, 'd', 1, 'check', 'k', x'01', {max}), (0, 'd', 1, 'check', 'k', x'02', {max}),
+             (0, 'e', 1, 'check', 'k', x'01', {max}), (0, 'e', 1, 'check', 'k', x'02', 1)"
+        );
+        store.connection.execute_batch(&insert).unwrap();
+        let mut read = Vec::new();
+        let mut after = None;
+        loop {
+            let page = store.read_daily_usage(Month::FIRST, None, after.as_ref(), 2).unwrap();
+            after = page.last().map(DailyUsageRow::cursor);
+            let is_last = page.len() < 2;
+            read.extend(page.into_iter().map(|row| (row.account, row.calls)));
+            if is_last {
+                break;
+            }
+        }
+        let max = max.cast_unsigned();
+        let expected = [("a", 5), ("b", 4), ("d", 2 * max), ("e", max + 1)];
+        assert_eq!(read, expected.map(|(account, calls)| (account.to_owned(), calls)));
+        let error = store.daily_usage_to_copy(Month::FIRST).unwrap_err().to_string();
+        assert!(error.contains("the usage of b by day"), "{error}");
+    }
 }

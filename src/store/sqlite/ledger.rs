@@ -6,7 +6,7 @@ use super::connection::Sqlite;
 use super::daily_usage::write_usage_counts;
 use super::rows::{column_text, to_i64_saturating};
 use crate::model::month::Month;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};
 use crate::store::operations::ledger::LedgerBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow, KEPT_PAST_MONTHS, UsageRow};
@@ -95,11 +95,13 @@ impl LedgerBackend for Sqlite {
         after: Option<&DailyUsageCursor>,
         count: usize,
     ) -> Result<Vec<DailyUsageRow>, StoreError> {
-        self.read_daily_usage_page(month, only_account, after, count)
+        Ok(self.read_daily_usage_page(month, only_account, after, count)?.0)
     }
 
     fn daily_usage_to_copy(&mut self, month: Month) -> Result<Vec<DailyUsageRow>, StoreError> {
-        self.read_daily_usage_page(month, None, None, usize::MAX)
+        let (rows, damaged) = self.read_daily_usage_page(month, None, None, usize::MAX)?;
+        let error = |account| unreadable_row_error(&format!("the usage of {account} by day"));
+        damaged.first().map_or(Ok(rows), |account| Err(error(account)))
     }
 }
 

@@ -274,27 +274,40 @@ pub(super) fn restore_rows(
     Ok(changed)
 }
 
-pub(super) fn read_top_rows(connection: &Connection) -> rusqlite::Result<Vec<TopRow>> {
+/// Reads the rows of the top list, and the domains of the rows that can't be read.
+pub(super) fn read_top_rows(
+    connection: &Connection,
+) -> rusqlite::Result<(Vec<TopRow>, Vec<String>)> {
     let mut counts = connection.prepare("SELECT domain, count, at, accounts FROM top_count")?;
-    let rows = counts.query_map([], |row| {
-        Ok(TopRow {
-            domain: row.get(0)?,
-            count: row.get(1)?,
-            at: row.get(2)?,
-            account_hashes: decode_account_hashes(&row.get::<_, Vec<u8>>(3)?),
-        })
-    })?;
-    rows.collect()
+    let mut rows = counts.query([])?;
+    let (mut readable, mut damaged) = (Vec::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        match parse_top_row(row) {
+            Ok(top_row) => readable.push(top_row),
+            Err(_) => damaged.push(column_text(row, 0)),
+        }
+    }
+    Ok((readable, damaged))
 }
 
+fn parse_top_row(row: &Row<'_>) -> rusqlite::Result<TopRow> {
+    Ok(TopRow {
+        domain: row.get(0)?,
+        count: row.get(1)?,
+        at: row.get(2)?,
+        account_hashes: decode_account_hashes(&row.get::<_, Vec<u8>>(3)?),
+    })
+}
+
+/// Reads the hashes of a day. Leaves out a value that is no hash.
 pub(super) fn read_dedup_hashes(
     connection: &Connection,
     unix_day: i64,
 ) -> rusqlite::Result<Vec<u64>> {
     let mut statement = connection.prepare("SELECT mark FROM top_seen WHERE day = ?1")?;
-    let dedup_hashes =
-        statement.query_map([unix_day], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
-    dedup_hashes.collect()
+    let parse = |row: &Row<'_>| Ok(row.get(0).ok().map(i64::cast_unsigned));
+    let dedup_hashes = statement.query_map([unix_day], parse)?;
+    dedup_hashes.filter_map(Result::transpose).collect()
 }
 
 /// Deletes the evicted rows, counts the new look-ups in `credits`, and returns the credited rows.
@@ -314,7 +327,7 @@ pub(super) fn write_top_credits(
     let mut insert_hash =
         transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
     let mut read = transaction
-        .prepare_cached("SELECT count, at, accounts FROM top_count WHERE domain = ?1")?;
+        .prepare_cached("SELECT domain, count, at, accounts FROM top_count WHERE domain = ?1")?;
     let mut write =
         transaction.prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?;
     let mut rows = Vec::with_capacity(credits.len());
@@ -325,17 +338,10 @@ pub(super) fn write_top_credits(
                 accounts.push(*account);
             }
         }
-        let known = read
-            .query_row([&credit.domain], |row| {
-                Ok(TopRow {
-                    domain: credit.domain.clone(),
-                    count: row.get(0)?,
-                    at: row.get(1)?,
-                    account_hashes: decode_account_hashes(&row.get::<_, Vec<u8>>(2)?),
-                })
-            })
-            .optional()?;
-        let row = TopRow::add_lookups(known, credit, &accounts, half_life_seconds);
+        // A row that can't be read counts for nothing, and is replaced.
+        let known = read.query_row([&credit.domain], |row| Ok(parse_top_row(row).ok()));
+        let row =
+            TopRow::add_lookups(known.optional()?.flatten(), credit, &accounts, half_life_seconds);
         let accounts = encode_account_hashes(&row.account_hashes);
         write.execute(params![row.domain, row.count, row.at, accounts])?;
         rows.push(row);
