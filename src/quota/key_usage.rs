@@ -21,6 +21,9 @@ const KEPT_PAST_DAYS: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UsageDay(u32);
 
+/// The day of a counter that has counted nothing.
+const NO_DAY: UsageDay = UsageDay(0);
+
 impl UsageDay {
     const DAY_BITS: u32 = 5;
 
@@ -145,7 +148,8 @@ impl KeyUsage {
         let latest_day = DayCount(counter.load(Ordering::Relaxed)).day();
         if latest_day < day {
             let ended = counter.swap(DayCount::new(day, change(0)).0, Ordering::Relaxed);
-            if DayCount(ended).calls() > 0 {
+            // The store may have, or get with the report in flight, a count that was refunded to 0.
+            if latest_day != NO_DAY {
                 past.calls.insert((latest_day, route), DayCount(ended).calls());
             }
         } else if latest_day > day {
@@ -198,7 +202,8 @@ impl KeyUsage {
             let latest = DayCount(self.latest[*route].load(Ordering::Relaxed)).day();
             recent_days.contains(of) || *of > day || *of == latest
         };
-        calls.retain(|key, value| is_kept(key) || reported.get(key) != Some(value));
+        let is_unreported = |key: &_, calls| reported.get(key).copied().unwrap_or(0) != calls;
+        calls.retain(|key, calls| is_kept(key) || is_unreported(key, *calls));
         reported.retain(|key, _| is_kept(key) || calls.contains_key(key));
     }
 }
@@ -294,6 +299,42 @@ mod tests {
         assert_eq!(changes(&usage), [(1, "check", 1)]);
         usage.mark_unreported();
         assert_eq!(changes(&usage), [(1, "check", 1), (1, "domain", 2), (2, "check", 5)]);
+    }
+
+    #[test]
+    fn a_count_that_was_refunded_to_zero_is_reported_after_its_day() {
+        for is_in_flight in [false, true] {
+            let usage = UsageByKey::default();
+            let key = usage.find_or_create("k1");
+            key.count_calls(RouteLabel::Check, day(1), 1);
+            assert_eq!(changes(&usage), [(1, "check", 1)]);
+            if !is_in_flight {
+                usage.confirm_in_flight();
+            }
+            key.uncount_calls(RouteLabel::Check, day(1), 1);
+            key.count_calls(RouteLabel::Check, day(2), 1);
+            if is_in_flight {
+                usage.confirm_in_flight();
+            }
+            assert_eq!(changes(&usage), [(1, "check", 0), (2, "check", 1)], "{is_in_flight}");
+            usage.confirm_in_flight();
+            assert_eq!(changes(&usage), []);
+        }
+    }
+
+    #[test]
+    fn days_whose_calls_were_all_refunded_are_forgotten() {
+        let usage = UsageByKey::default();
+        let key = usage.find_or_create("k1");
+        for number in 1..=20 {
+            key.count_calls(RouteLabel::Check, day(number), 1);
+            key.uncount_calls(RouteLabel::Check, day(number), 1);
+            key.count_calls(RouteLabel::Domain, day(number), 1);
+            assert_eq!(changes(&usage), [(number, "domain", 1)]);
+            usage.confirm_in_flight();
+        }
+        let past = key.lock_past();
+        assert!(past.calls.len() <= 2 * (KEPT_PAST_DAYS + 1), "{}", past.calls.len());
     }
 
     #[test]
