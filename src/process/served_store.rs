@@ -149,8 +149,8 @@ fn inode_of(store: &StoreOptions) -> Option<u64> {
     store.file_identity().map(|(_, inode)| inode)
 }
 
-/// After a failed write, the next attempt waits this long.
-const RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// After a failed attempt to write the file or to bind its sockets, the next one waits this long.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// The file in a runtime directory that describes the served store. Only the process that has
 /// claimed the directory writes the file.

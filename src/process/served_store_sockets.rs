@@ -24,13 +24,14 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind as bind_socket, socket_with,
 };
 use sha2::{Digest, Sha256};
 
-use super::served_store::ServedStore;
+use super::served_store::{RETRY_PAUSE, ServedStore};
 use crate::config::StoreOptions;
 
 /// The kernel's list of the Unix sockets of this network namespace.
@@ -51,6 +52,8 @@ struct Sockets {
     is_draining: bool,
     /// The names of the last attempt to bind, whether it succeeded or failed.
     names: Vec<String>,
+    /// When the last attempt failed; `None` if it succeeded, or if there was none yet.
+    failed_at: Option<Instant>,
     bound: Vec<OwnedFd>,
 }
 
@@ -72,6 +75,7 @@ impl StoreNameSockets {
             served: None,
             is_draining: false,
             names: Vec::new(),
+            failed_at: None,
             bound: Vec::new(),
         })))
     }
@@ -79,7 +83,8 @@ impl StoreNameSockets {
     /// Lets the names describe this store.
     ///
     /// # Errors
-    /// If a socket can't be bound. Later calls with the same store do not try again.
+    /// If a socket can't be bound. Later calls try again, with the same store after a pause. Of
+    /// several failures with one store, only the first is returned.
     pub fn update(&self, served: &ServedStore) -> io::Result<()> {
         self.change_and_bind(|sockets| sockets.served = Some(served.clone()))
     }
@@ -97,13 +102,20 @@ impl StoreNameSockets {
         let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut sockets);
         let names = sockets.names_to_bind();
-        if names == sockets.names {
+        let has_tried = names == sockets.names;
+        if has_tried && sockets.failed_at.is_none_or(|at| at.elapsed() < RETRY_PAUSE) {
             return Ok(());
         }
-        sockets.names.clone_from(&names);
         // The earlier sockets close only when the new ones are bound, so that a command always sees
         // the gateway.
-        sockets.bound = names.iter().map(|name| bind_name(name)).collect::<io::Result<_>>()?;
+        let bound = names.iter().map(|name| bind_name(name)).collect::<io::Result<_>>();
+        sockets.names = names;
+        sockets.failed_at = bound.is_err().then(Instant::now);
+        match bound {
+            Ok(bound) => sockets.bound = bound,
+            Err(error) if !has_tried => return Err(error),
+            Err(_) => {}
+        }
         Ok(())
     }
 }
@@ -189,6 +201,33 @@ fn hash_addresses(store: &StoreOptions) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_bind_is_told_once_and_repeated() {
+        let sockets = StoreNameSockets(Arc::new(Mutex::new(Sockets {
+            address_hashes: vec!["a hash of this test alone".to_owned()],
+            served: None,
+            is_draining: false,
+            names: Vec::new(),
+            failed_at: None,
+            bound: Vec::new(),
+        })));
+        let served = ServedStore { address: "sqlite:a".to_owned(), id: None, inode: Some(7) };
+        let lock = || sockets.0.lock().unwrap();
+        lock().served = Some(served.clone());
+        let name = lock().names_to_bind().remove(0);
+        let other = bind_name(&name).unwrap();
+        sockets.update(&served).unwrap_err();
+        sockets.update(&served).unwrap();
+        drop(other);
+        sockets.update(&served).unwrap();
+        assert!(lock().bound.is_empty(), "a pause comes first");
+        let early = Instant::now().checked_sub(RETRY_PAUSE);
+        lock().failed_at = early;
+        sockets.update(&served).unwrap();
+        assert_eq!(lock().bound.len(), 1);
+        assert!(bind_name(&name).is_err(), "the name is bound");
+    }
 
     #[test]
     fn a_line_of_another_socket_names_no_store() {
