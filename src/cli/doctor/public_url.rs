@@ -64,6 +64,14 @@ impl PublicUrl {
         self.text.split(['?', '#']).next().unwrap_or_default()
     }
 
+    /// The URL for clients without TLS, at the usual port.
+    fn plain_url(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("http://[{}]/", self.host),
+            false => format!("http://{}/", self.host),
+        }
+    }
+
     fn connect(&self) -> io::Result<TcpStream> {
         let mut last = io::Error::other("no address");
         for address in (self.host.as_str(), self.port).to_socket_addrs()? {
@@ -104,8 +112,7 @@ pub(super) fn check_public_url(url: &PublicUrl, config: &Config) -> Vec<Finding>
     findings.extend(check_answer(url, config, own_address));
     // A URL with another port does not tell which port clients without TLS use.
     if url.is_https && url.port == 443 {
-        let plain = format!("http://{}/", url.host);
-        findings.push(check_redirect(&create_http_client(None), "redirect", &plain));
+        findings.push(check_redirect(&create_http_client(None), "redirect", &url.plain_url()));
     }
     findings
 }
@@ -285,4 +292,21 @@ fn find_log_line(path: &Path, id: &str) -> io::Result<Option<Value>> {
         sleep(LOG_READ_PAUSE);
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plain_url_of_an_ipv6_address_has_brackets() {
+        for (text, plain) in [
+            ("https://[::1]", "http://[::1]/"),
+            ("https://[2001:db8::7]:443/a", "http://[2001:db8::7]/"),
+            ("https://a.example/?b", "http://a.example/"),
+            ("https://127.0.0.1", "http://127.0.0.1/"),
+        ] {
+            assert_eq!(PublicUrl::parse(text).unwrap().plain_url(), plain);
+        }
+    }
 }
