@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 
 use super::exit::{ExitTasks, claim_runtime_dir_or_warn, lock_upgrade_state};
@@ -119,9 +120,12 @@ impl ShutdownSignalWatch for SignalHandler {
         }
         systemd::warn_if_unsupported_address();
         systemd::notify_ready();
+        let (reloaded, mut reloads) = unbounded_channel();
         loop {
             tokio::select! {
-                () = wait_for_signal(&mut hangup) => self.spawn_reload(),
+                () = wait_for_signal(&mut hangup) => self.spawn_reload(reloaded.clone()),
+                // This task sends all states, so that none follows `STOPPING`.
+                Some(()) = reloads.recv() => systemd::notify_ready(),
                 () = wait_for_signal(&mut quit) => {
                     let is_cancelled = Arc::new(AtomicBool::new(false));
                     let transfer = self.transfer_sockets(Arc::clone(&is_cancelled));
@@ -250,13 +254,14 @@ impl SignalHandler {
         ShutdownSignal::FastShutdown
     }
 
-    fn spawn_reload(&self) {
+    /// Reloads in a task, which then sends to `reloaded`.
+    fn spawn_reload(&self, reloaded: UnboundedSender<()>) {
         let reload_trigger = self.reload_trigger.clone();
+        systemd::notify_reloading();
         tokio::spawn(async move {
-            systemd::notify_reloading();
             // The log, the metrics and /readyz show the outcome, so this task ignores it.
             let _ = reload_trigger.reload_and_wait().await;
-            systemd::notify_ready();
+            let _ = reloaded.send(());
         });
     }
 

@@ -39,7 +39,13 @@ impl NotifySocket {
 fn start_with_notify_socket(
     manager: impl FnOnce(&Setup) -> NotifySocket,
 ) -> (Gateway, NotifySocket) {
-    let setup = Setup::new();
+    start_setup_with_notify_socket(Setup::new(), manager)
+}
+
+fn start_setup_with_notify_socket(
+    setup: Setup,
+    manager: impl FnOnce(&Setup) -> NotifySocket,
+) -> (Gateway, NotifySocket) {
     let manager = manager(&setup);
     let socket = setup.path("notify.sock").display().to_string();
     let setup = setup.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "600000");
@@ -58,6 +64,26 @@ fn riskgate_notifies_systemd_of_ready_reloading_and_stopping() {
     gateway.send_signal("TERM");
     assert_eq!(manager.next_message_but_watchdog(), "STOPPING=1");
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+}
+
+#[test]
+fn a_reload_that_ends_after_sigterm_does_not_say_that_riskgate_is_ready() {
+    let setup = Setup::new().set_text("drain.delay", "3s");
+    let (mut gateway, manager) = start_setup_with_notify_socket(setup, NotifySocket::new);
+    assert!(manager.next_message_but_watchdog().starts_with("READY=1"));
+    // The reload waits until the file has been unchanged for half a second.
+    let config = std::fs::read_to_string(&gateway.config).unwrap();
+    std::fs::write(&gateway.config, config + "\n# written at this moment\n").unwrap();
+    gateway.send_signal("HUP");
+    assert!(manager.next_message_but_watchdog().starts_with("RELOADING=1"));
+    gateway.send_signal("TERM");
+    assert_eq!(manager.next_message_but_watchdog(), "STOPPING=1");
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+    manager.socket.set_nonblocking(true).unwrap();
+    let mut bytes = [0; 4096];
+    while let Ok(read) = manager.socket.recv(&mut bytes) {
+        assert_eq!(String::from_utf8_lossy(&bytes[..read]).trim_end(), "WATCHDOG=1");
+    }
 }
 
 #[test]
