@@ -72,6 +72,8 @@ impl ConnectionBackend for Sqlite {
         /// SQLite keeps the lock for writers while it waits for readers.
         const LOCK_WAIT: Duration = Duration::from_millis(2);
         const PAUSE: Duration = Duration::from_millis(10);
+        // Somebody may have removed the log, and another process may use a new one.
+        self.check_files_beside()?;
         let failed = self.error_while("moving the log into the file");
         let busy_timeout: u32 = self
             .connection

@@ -169,7 +169,10 @@ pub(super) fn read_account_for_audit(
     let to_json = |row: &Row<'_>| {
         let plan: Option<String> = column_or_none(row, 1);
         let calls: Option<i64> = column_or_none(row, 2);
-        let damaged = json!({ "damaged": true, "plan": plan, "own_limit": calls });
+        let unlimited: Option<bool> = column_or_none(row, 3);
+        let damaged = json!({
+            "damaged": true, "plan": plan, "own_limit": calls, "unlimited": unlimited,
+        });
         Ok(parse_account(row).as_ref().map_or(damaged, account_to_json))
     };
     let mut select = connection.prepare_cached(SELECT_ACCOUNT)?;
