@@ -318,7 +318,7 @@ mod tests {
         let records = store.read_audit_after(None, 9).unwrap();
         let changes = records.into_iter().map(|it| (it.operation, it.before, it.after));
         let key = |revoked_at: Value| json!({ "damaged": true, "expires_at": null, "revoked_at": revoked_at });
-        let account = |plan: &str| json!({ "damaged": true, "plan": plan, "own_limit": null });
+        let account = |plan: &str| json!({ "damaged": true, "plan": plan, "own_limit": null, "unlimited": false });
         let repaired = json!({ "plan": "free", "own_limit": 7 });
         assert_eq!(
             changes.collect::<Vec<_>>(),
