@@ -32,6 +32,7 @@ mod session;
 mod sign_ups;
 mod state;
 mod trace_spans;
+mod unsent_response;
 
 pub(crate) use answers::GateDecision;
 pub(crate) use beginning::{Head, ParsedBytes, PlainHead, RequestParts};
@@ -47,3 +48,4 @@ pub(crate) use request_context::{AttemptRecords, ConnectionFacts, StartTime, uni
 pub use route::CheckAnswer;
 pub(crate) use session::{has_final_response_started, send_continue_if_awaited};
 pub use state::{Gate, GateState, ReloadableRules, StartupRules};
+pub(crate) use unsent_response::{ResponsePart, UnsentBytes, UnsentResponse};

@@ -21,6 +21,7 @@ pub mod per_client_limit;
 #[path = "../tests/support/random_numbers.rs"]
 pub(crate) mod random_numbers;
 pub mod regular_file;
+pub mod send_queue;
 pub mod serving_flag;
 pub mod snapshot;
 pub mod socket_reset;

@@ -6,6 +6,7 @@
 
 mod frame_meter;
 mod inner;
+mod send_progress;
 mod stream_traits;
 
 use std::future::{Future, poll_fn};
@@ -30,6 +31,7 @@ use crate::support::peer_close::{PeerClose, read_peer_close};
 use crate::support::socket_reset::is_reset_on_close;
 pub use frame_meter::FrameMeter;
 use inner::InnerIo;
+pub use send_progress::SendProgress;
 
 /// The most bytes of a response that are buffered before they are sent. A header and a short body
 /// then leave in one TCP segment.
@@ -55,6 +57,8 @@ pub struct ClientIo {
     pub(super) write_buf: BytesMut,
     /// Limits the client's frames; `None` on HTTP/1.1.
     frame_meter: Option<Arc<FrameMeter>>,
+    /// How far the written bytes are sent; `None` on HTTP/1.1.
+    send_progress: Option<Arc<SendProgress>>,
     /// The bytes that riskgate has discarded after the end of an HTTP/2 connection.
     discarded_bytes: usize,
     /// Whether the inner stream has no unflushed bytes.
@@ -81,6 +85,7 @@ impl ClientIo {
             read_buf,
             write_buf,
             frame_meter: None,
+            send_progress: None,
             discarded_bytes: 0,
             is_inner_flushed: true,
             proxied_digest: None,
@@ -91,6 +96,11 @@ impl ClientIo {
     /// reads stay pending. So the connection's task must look at the meter after each read.
     pub fn start_frame_meter(&mut self) -> Arc<FrameMeter> {
         Arc::clone(self.frame_meter.insert(Arc::new(FrameMeter::new())))
+    }
+
+    /// Starts to note how far the written bytes are sent.
+    pub fn start_send_progress(&mut self) -> Arc<SendProgress> {
+        Arc::clone(self.send_progress.insert(Arc::default()))
     }
 
     /// Reads more bytes into `read_buf`. Returns false at the end of the connection, on an error,
@@ -319,6 +329,9 @@ impl AsyncWrite for ClientIo {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
+        if let Some(progress) = &self.send_progress {
+            progress.record_write(0);
+        }
         if self.write_buf.len() + bytes.len() > WRITE_BUFFER_BYTES {
             ready!(self.poll_send_buffered(context))?;
         }
@@ -331,6 +344,9 @@ impl AsyncWrite for ClientIo {
         };
         if let Some(meter) = &self.frame_meter {
             meter.count_sent(written);
+        }
+        if let Some(progress) = &self.send_progress {
+            progress.record_write(written);
         }
         Poll::Ready(Ok(written))
     }
@@ -364,7 +380,11 @@ impl AsyncWrite for ClientIo {
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
         ready!(self.poll_send_buffered(context))?;
-        Pin::new(&mut self.inner).poll_flush(context)
+        ready!(Pin::new(&mut self.inner).poll_flush(context))?;
+        if let Some(progress) = &self.send_progress {
+            progress.record_flush();
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(

@@ -1,10 +1,10 @@
 //! The client's side of an exchange.
 
-use std::future::Future;
+use std::future::{Future, ready};
 
 use tokio::time::Instant;
 
-use crate::gate::RequestContext;
+use crate::gate::{HeldBytesGuard, RequestContext};
 use crate::message::response::Reply;
 use crate::proxy::upstream::ClientResponseHeader;
 
@@ -37,6 +37,25 @@ pub trait ExchangeClient: Send {
         is_end: bool,
         latest_end: Option<Instant>,
     ) -> impl Future<Output = bool> + Send;
+
+    /// Returns the bytes of the response that riskgate has passed on, and that wait in memory until
+    /// the client takes them; 0 if they are so few that they need not count. Over HTTP/1.1, no
+    /// such bytes exist: the kernel has what is sent.
+    fn unsent_bytes(&self) -> usize {
+        0
+    }
+
+    /// Waits until the client has taken what [`ExchangeClient::unsent_bytes`] counts, at most until
+    /// `latest_end`. Returns false, and resets the stream, if the client does not read.
+    fn wait_until_sent(
+        &mut self,
+        _latest_end: Option<Instant>,
+    ) -> impl Future<Output = bool> + Send {
+        ready(true)
+    }
+
+    /// Keeps the guard that counts the unsent bytes until they are sent.
+    fn keep_until_sent(&mut self, _held: HeldBytesGuard) {}
 
     /// Sends a whole response of riskgate. Returns false if the client has left or does not read.
     fn send_reply(

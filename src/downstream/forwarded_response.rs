@@ -93,8 +93,7 @@ impl<'c> ForwardedResponse<'c> {
                 return Err(failure);
             }
             if is_end {
-                self.free_server();
-                return Ok(());
+                return self.free_server_at_end(client, latest_end, ctx).await;
             }
             let Some(connection) = self.connection.as_mut().filter(|_| self.read_ahead.is_empty())
             else {
@@ -119,7 +118,31 @@ impl<'c> ForwardedResponse<'c> {
         }
     }
 
-    /// Sends the client the bytes in its output, and reads on during the send.
+    /// Frees the server once the whole response was passed on. If riskgate may not hold what the
+    /// client has not taken, the exchange keeps its permit until the client has taken it.
+    async fn free_server_at_end<C: ExchangeClient>(
+        &mut self,
+        client: &mut C,
+        latest_end: Option<Instant>,
+        ctx: &RequestContext,
+    ) -> Result<(), Failure> {
+        let unsent_bytes = client.unsent_bytes();
+        if unsent_bytes > 0
+            && !self.can_hold(unsent_bytes, ctx)
+            && !client.wait_until_sent(latest_end).await
+        {
+            return Err(Failure::Client);
+        }
+        if let Some(held) = self.held.take() {
+            client.keep_until_sent(held);
+        }
+        self.free_server();
+        Ok(())
+    }
+
+    /// Sends the client the bytes in its output, and reads on during the send. If riskgate may not
+    /// hold these bytes beside those that the client has not taken, the client has to take those
+    /// first.
     async fn send_output<C: ExchangeClient>(
         &mut self,
         client: &mut C,
@@ -127,8 +150,14 @@ impl<'c> ForwardedResponse<'c> {
         latest_end: Option<Instant>,
         ctx: &RequestContext,
     ) -> bool {
-        let unsent_bytes = client.output().len();
-        let sending = client.send_output(is_end, latest_end);
+        let earlier_bytes = client.unsent_bytes();
+        let unsent_bytes = earlier_bytes + client.output().len();
+        let must_wait =
+            earlier_bytes > 0 && !self.can_hold(unsent_bytes + self.read_ahead.len(), ctx);
+        let sending = async {
+            (!must_wait || client.wait_until_sent(latest_end).await)
+                && client.send_output(is_end, latest_end).await
+        };
         tokio::select! {
             biased;
             is_sent = sending => is_sent,

@@ -6,6 +6,8 @@
 
 mod active_requests;
 mod fast_path;
+mod final_close;
+mod reply_memory;
 mod stream_client;
 
 use std::future::{Future, poll_fn};
@@ -21,18 +23,22 @@ use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::{
     H2Accept, H2Options, HttpSession, default_h2_options, handshake,
 };
-use pingora::protocols::{Digest, Stream};
+use pingora::protocols::{
+    Digest, GetProxyDigest, GetSocketDigest, GetTimingDigest, Ssl, Stream, UniqueID,
+};
 use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::time::{Instant, timeout};
 
-use active_requests::{ActiveRequestCounter, ActiveRequestGuard};
-use fast_path::{RequestGuards, serve_or_return};
+use active_requests::{ActiveRequestCounter, ActiveRequestGuard, IdleOutcome};
+use fast_path::serve_or_return;
+use final_close::FinalClose;
+use reply_memory::ReplyMemory;
 
 use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
 use super::options::DownstreamOptions;
-use crate::gate::{ConnectionFacts, Gate, LoggedHead};
+use crate::gate::{ConnectionFacts, Gate, LoggedHead, UnsentResponse};
 use crate::message::request_head::{
     DIVIDED_COOKIES_OVERHEAD_BYTES, check_http2_request, join_cookie_fields,
 };
@@ -83,6 +89,15 @@ fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     options
 }
 
+fn digest_of(client_io: &ClientIo) -> Digest {
+    Digest {
+        ssl_digest: client_io.get_ssl_digest(),
+        timing_digest: client_io.get_timing_digest(),
+        proxy_digest: client_io.get_proxy_digest(),
+        socket_digest: client_io.get_socket_digest(),
+    }
+}
+
 /// Serves requests until the connection ends.
 pub(super) async fn serve_http2<P>(
     proxy: &Arc<HttpProxy<P>>,
@@ -94,19 +109,16 @@ pub(super) async fn serve_http2<P>(
     P::CTX: Send + Sync,
 {
     let frame_meter = client_io.start_frame_meter();
+    let send_progress = client_io.start_send_progress();
+    let (digest, socket) = (Arc::new(digest_of(&client_io)), client_io.id());
     let stream: Stream = Box::new(client_io);
-    let digest = Arc::new(Digest {
-        ssl_digest: stream.get_ssl_digest(),
-        timing_digest: stream.get_timing_digest(),
-        proxy_digest: stream.get_proxy_digest(),
-        socket_digest: stream.get_socket_digest(),
-    });
     let facts = ConnectionFacts::from(&*digest);
     let handshake = handshake(stream, Some(build_h2_options(&context.options)));
     let Ok(Ok(mut h2_conn)) = timeout(context.options.header_timeout, handshake).await else {
         return;
     };
-    let active_requests = ActiveRequestCounter::new();
+    let active_requests = ActiveRequestCounter::new(send_progress, context.options.write_timeout);
+    let mut reply_memory = ReplyMemory::new(&context.gate, &facts, &active_requests.unsent);
     let mut connection = Http2Connection {
         proxy,
         context,
@@ -135,18 +147,23 @@ pub(super) async fn serve_http2<P>(
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 connection.on_accepted(accepted, &mut h2_conn).await
             }
-            // Only the arm above reads frames, so only its polls can change the meter.
-            () = wait_without_waker(|| frame_meter.is_exceeded()) => {
-                connection.close_abruptly(&mut h2_conn).await
-            }
-            () = &mut idle => connection.on_idle_timeout(&mut h2_conn),
+            // Only the arm above reads and writes frames, so only its polls change the condition.
+            () = wait_without_waker(|| {
+                frame_meter.is_exceeded() || !reply_memory.can_hold_unsent()
+            }) => connection.close_abruptly(&mut h2_conn).await,
+            outcome = &mut idle => connection.on_idle_outcome(outcome, &mut h2_conn),
         };
         if matches!(decision, LoopDecision::End) {
-            return;
+            break;
         }
         if let Some(time) = connection.new_idle_timeout.take() {
             idle.set(active_requests.wait_until_idle_for(time, Instant::now()));
         }
+    }
+    if connection.is_closing && active_requests.is_all_sent() {
+        let close = FinalClose::begin(socket);
+        drop(h2_conn);
+        close.finish(context.options.write_timeout).await;
     }
 }
 
@@ -198,8 +215,8 @@ where
         self.context.gate.state().metrics.connections.http2_floods.inc();
     }
 
-    fn on_idle_timeout(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
-        if self.is_closing {
+    fn on_idle_outcome(&mut self, outcome: IdleOutcome, h2_conn: &mut H2Conn) -> LoopDecision {
+        if self.is_closing || outcome == IdleOutcome::Stalled {
             return LoopDecision::End;
         }
         self.begin_graceful_close(h2_conn);
@@ -265,12 +282,13 @@ where
         let _ = join_cookie_fields(session.req_header_mut());
         let active = ActiveRequestGuard::start(self.active_requests);
         let guards = (active, self.context.tracker.track_request());
+        let response = UnsentResponse::begin(&self.active_requests.unsent, guards);
         let unanswered = match self.context.options.is_fast_path_on {
-            true => serve_or_return(self.context, session, self.facts, guards).await,
-            false => Some((session, guards)),
+            true => serve_or_return(self.context, session, self.facts, response).await,
+            false => Some((session, response)),
         };
-        if let Some((session, guards)) = unanswered {
-            self.spawn_request(session, guards);
+        if let Some((session, response)) = unanswered {
+            self.spawn_request(session, response);
         }
         LoopDecision::Continue
     }
@@ -299,11 +317,12 @@ where
     }
 
     /// Serves the request in a task of its own.
-    fn spawn_request(&self, stream: Box<HttpSession>, guards: RequestGuards) {
+    fn spawn_request(&self, mut stream: Box<HttpSession>, response: Arc<UnsentResponse>) {
         let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
         let (facts, shutdown) = (self.facts.clone(), self.shutdown.clone());
+        response.attach_to(stream.req_header_mut());
         tokio::spawn(async move {
-            let _guards = guards;
+            let _response = response;
             let mut session = ServerSession::new_http2(*stream);
             session.set_write_timeout(Some(context.options.write_timeout));
             session.set_total_drain_timeout(Some(context.options.header_timeout));
@@ -331,7 +350,7 @@ where
 
 /// Waits until a condition holds. Only the polls of the caller's other branches change the
 /// condition, and this wait is polled after them. So it registers no waker.
-async fn wait_without_waker(holds: impl Fn() -> bool) {
+async fn wait_without_waker(mut holds: impl FnMut() -> bool) {
     poll_fn(|_| if holds() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 

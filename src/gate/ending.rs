@@ -27,6 +27,7 @@ use super::screen_rules::{ScreenAction, ScreeningResult};
 use super::session::{close_if_process_ends, has_final_response_started};
 use super::state::Gate;
 use super::trace_spans::collect_spans;
+use super::unsent_response::{ResponsePart, UnsentResponse};
 
 /// The most characters of `User-Agent` in the log.
 const MAX_USER_AGENT_CHARS: usize = 256;
@@ -116,7 +117,10 @@ impl RequestContext {
         reply: &Reply,
         session: &mut ServerSession,
     ) -> Result<()> {
-        let (header, body) = self.header_and_body(reply);
+        let (header, mut body) = self.header_and_body(reply);
+        if let Some(response) = UnsentResponse::of_request(session.req_header()) {
+            body = response.track(body, ResponsePart::Reply);
+        }
         if reply.closes_connection() {
             session.set_keepalive(None);
         }

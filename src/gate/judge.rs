@@ -91,6 +91,12 @@ impl Gate {
         self.state.held_bytes.begin_body(client)
     }
 
+    /// Returns the guard that counts the bytes of all responses of riskgate on a connection while
+    /// riskgate holds them.
+    pub(crate) fn begin_held_bytes_of(&self, connection: &ConnectionFacts) -> HeldBytesGuard {
+        self.state.held_bytes.begin_body(connection.peer_address)
+    }
+
     /// Charges a request on a route of `[[upstream.route]]`. The caller has read the whole body, or
     /// is about to forward the first part of a longer body. Returns the response if the quota
     /// refuses the request.

@@ -21,8 +21,8 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 
 use crate::exchange::{BodyFault, BodyFraming, Failure, ResponseFraming, StatusKind};
 use crate::gate::{
-    BodyToForward, FailedExchange, Gate, HeldBytesGuard, RequestContext, classify_error,
-    has_final_response_started,
+    BodyToForward, FailedExchange, Gate, HeldBytesGuard, RequestContext, ResponsePart,
+    UnsentResponse, classify_error, has_final_response_started,
 };
 use crate::proxy::admission::{BodyReadRules, admit_request};
 use crate::proxy::request_body;
@@ -183,6 +183,24 @@ impl ProxyContext {
         let mut held = gate.begin_held_body(&self.request_context);
         if held.grow_to(waiting_bytes.min(MAX_QUEUED_BYTES)) {
             (self.exchange_permit, self.held_response) = (None, Some(held));
+        }
+    }
+
+    /// Lets the bytes of a response over HTTP/2 that wait for the client count until they are sent.
+    /// If riskgate may not hold these bytes, the exchange keeps its permit until the client has
+    /// taken them.
+    async fn wait_until_sent_or_held(&mut self, session: &mut Session, is_complete: bool) {
+        let permit = self.exchange_permit.take();
+        let Some(response) = UnsentResponse::of_request(session.req_header()).cloned() else {
+            return;
+        };
+        if let Some(held) = self.held_response.take() {
+            response.keep_until_sent(held);
+        } else if permit.is_some() && is_complete {
+            let session = session.as_downstream_mut();
+            if let Some(time) = session.get_write_timeout() {
+                let _ = response.wait_until_sent(session, time).await;
+            }
         }
     }
 
@@ -426,8 +444,16 @@ impl ProxyHttp for Gateway {
         // The end of the exchange drops the guard, which knows whether it has ended the connection.
         let must_fail = ctx.must_fail_response();
         ctx.end_exchange_if_complete(session, &self.gate);
-        if let (Some(body), true) = (body, is_injected(TestFault::AlterResponseBody)) {
+        if let (Some(body), true) = (body.as_mut(), is_injected(TestFault::AlterResponseBody)) {
             *body = vec![b'x'; body.len()].into();
+        }
+        if let (Some(body), Some(response)) =
+            (body, UnsentResponse::of_request(session.req_header()))
+        {
+            let is_start = ctx.passed_response_bytes == passed_bytes as u64;
+            let part =
+                if is_start { ResponsePart::ForwardedStart } else { ResponsePart::ForwardedRest };
+            *body = response.track(std::mem::take(body), part);
         }
         // If the deadline truncates a body, the response must not look complete.
         if must_fail {
@@ -466,8 +492,9 @@ impl ProxyHttp for Gateway {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {
-        (ctx.connection_guard, ctx.exchange_permit, ctx.is_logged) = (None, None, true);
+        (ctx.connection_guard, ctx.is_logged) = (None, true);
         self.gate.logging(session, error, &mut ctx.request_context);
+        ctx.wait_until_sent_or_held(session, error.is_none()).await;
         if session.is_http2() && session.response_written().is_some() {
             let held = self.gate.begin_held_body(&ctx.request_context);
             request_body::discard_rest_of_body(session.as_downstream_mut(), held).await;

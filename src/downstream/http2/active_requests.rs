@@ -1,20 +1,44 @@
-//! The requests of one HTTP/2 connection that are being served.
+//! The requests of one HTTP/2 connection that are being served, and the connection's unsent bytes.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::downstream::client_io::SendProgress;
+use crate::gate::UnsentBytes;
+
+/// A client that takes fewer bytes than this in the write timeout reads too slowly. Over HTTP/1.1,
+/// a part of a body has as many bytes, and the same time.
+const MIN_BYTES_IN_WRITE_TIMEOUT: u64 = 16 * 1024;
 
 /// Counts the requests of one connection that riskgate is serving, and remembers when the last one
-/// ended. A request still counts after the client has reset its stream.
+/// ended. A request counts until the h2 crate has sent its response. A request still counts after
+/// the client has reset its stream.
 pub(super) struct ActiveRequestCounter {
     count: AtomicUsize,
     created: Instant,
     /// When the last request ended, in milliseconds after `created`; 0 if none has ended.
     last_end_ms: AtomicU64,
     request_ended: Notify,
+    /// The bytes that wait in the h2 crate.
+    pub unsent: Arc<UnsentBytes>,
+    /// How far riskgate has sent what the h2 crate wrote.
+    send_progress: Arc<SendProgress>,
+    write_timeout: Duration,
+}
+
+/// How the wait for an idle connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdleOutcome {
+    /// The connection was idle for the whole time.
+    Idle,
+    /// The client takes its responses too slowly, or not at all.
+    Stalled,
 }
 
 /// Counts one active request until the guard is dropped. A panic drops the guard as well.
@@ -39,12 +63,18 @@ impl Drop for ActiveRequestGuard {
 
 impl ActiveRequestCounter {
     /// Creates the counter of a new connection.
-    pub fn new() -> Arc<ActiveRequestCounter> {
+    pub fn new(
+        send_progress: Arc<SendProgress>,
+        write_timeout: Duration,
+    ) -> Arc<ActiveRequestCounter> {
         Arc::new(ActiveRequestCounter {
             count: AtomicUsize::new(0),
             created: Instant::now(),
             last_end_ms: AtomicU64::new(0),
             request_ended: Notify::new(),
+            unsent: Arc::default(),
+            send_progress,
+            write_timeout,
         })
     }
 
@@ -53,22 +83,61 @@ impl ActiveRequestCounter {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Waits until no request has been active for `time`, counted from `start` or from the end of
-    /// the last request, whichever is later. One wait lasts through many requests: a new timer for
-    /// each request would cost more than a timer that fires too early.
-    pub async fn wait_until_idle_for(&self, time: Duration, start: Instant) {
+    /// Returns true if no request is active and no byte waits for the client.
+    pub fn is_all_sent(&self) -> bool {
+        self.count_active() == 0 && !self.send_progress.is_unflushed()
+    }
+
+    /// Waits until for `time` no request has been active and no byte has waited for the client,
+    /// counted from `start` or from the end of the last request, whichever is later. One wait lasts
+    /// through many requests: a new timer for each request would cost more than a timer that fires
+    /// too early. Poll this wait after the h2 crate's connection, in the same task.
+    pub async fn wait_until_idle_for(&self, time: Duration, start: Instant) -> IdleOutcome {
         let mut idle_since = start;
         loop {
             sleep_until(idle_since + time).await;
-            while self.count_active() > 0 {
-                self.request_ended.notified().await;
+            let is_busy = !self.is_all_sent();
+            if is_busy && !self.wait_until_all_sent().await {
+                return IdleOutcome::Stalled;
             }
             let last_end = Duration::from_millis(self.last_end_ms.load(Ordering::SeqCst));
-            let seen = start.max(self.created + last_end);
+            let seen = if is_busy { Instant::now() } else { start.max(self.created + last_end) };
             if seen <= idle_since {
-                return;
+                return IdleOutcome::Idle;
             }
             idle_since = seen;
+        }
+    }
+
+    /// Waits until no request is active and no byte waits for the client. Returns false if the
+    /// client takes its responses too slowly.
+    async fn wait_until_all_sent(&self) -> bool {
+        let all_sent = async {
+            loop {
+                while self.count_active() > 0 {
+                    self.request_ended.notified().await;
+                }
+                if !self.send_progress.is_unflushed() {
+                    return;
+                }
+                // The poll of the h2 crate's connection wakes the task once bytes can be sent.
+                let is_flushed = || !self.send_progress.is_unflushed();
+                poll_fn(|_| if is_flushed() { Poll::Ready(()) } else { Poll::Pending }).await;
+            }
+        };
+        let mut all_sent = std::pin::pin!(all_sent);
+        loop {
+            let written_before = self.send_progress.written_bytes();
+            let last_end_before = self.last_end_ms.load(Ordering::SeqCst);
+            if timeout(self.write_timeout, &mut all_sent).await.is_ok() {
+                return true;
+            }
+            let has_unsent = self.unsent.total() > 0 || self.send_progress.is_unflushed();
+            let written = self.send_progress.written_bytes() - written_before;
+            let has_request_ended = self.last_end_ms.load(Ordering::SeqCst) != last_end_before;
+            if has_unsent && !has_request_ended && written < MIN_BYTES_IN_WRITE_TIMEOUT {
+                return false;
+            }
         }
     }
 }
@@ -76,12 +145,16 @@ impl ActiveRequestCounter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+
+    use crate::gate::{ResponsePart, UnsentResponse};
 
     const TIME: Duration = Duration::from_secs(10);
+    const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
     /// Returns the seconds after which a connection is idle, with requests at these seconds.
     async fn idle_after(requests: &[(u64, u64)]) -> u64 {
-        let active = ActiveRequestCounter::new();
+        let active = ActiveRequestCounter::new(Arc::default(), WRITE_TIMEOUT);
         let start = Instant::now();
         for (begin, end) in requests.iter().copied() {
             let active = Arc::clone(&active);
@@ -91,7 +164,7 @@ mod tests {
                 sleep_until(start + Duration::from_secs(end)).await;
             });
         }
-        active.wait_until_idle_for(TIME, start).await;
+        assert_eq!(active.wait_until_idle_for(TIME, start).await, IdleOutcome::Idle);
         start.elapsed().as_secs()
     }
 
@@ -102,5 +175,41 @@ mod tests {
         assert_eq!(idle_after(&[(3, 40)]).await, 50);
         assert_eq!(idle_after(&[(3, 4), (9, 12), (21, 22)]).await, 32);
         assert_eq!(idle_after(&[(1, 30), (2, 3)]).await, 40);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_stalls_only_while_the_client_takes_too_few_bytes() {
+        for (bytes_each_second, outcome, seconds) in [
+            (0, IdleOutcome::Stalled, 40),
+            (500, IdleOutcome::Stalled, 40),
+            (600, IdleOutcome::Idle, 110),
+        ] {
+            let progress = Arc::new(SendProgress::default());
+            let active = ActiveRequestCounter::new(Arc::clone(&progress), WRITE_TIMEOUT);
+            let start = Instant::now();
+            let request = ActiveRequestGuard::start(&active);
+            let unsent = UnsentResponse::begin(&active.unsent, request);
+            let part = unsent.track(Bytes::from_static(b"part"), ResponsePart::Reply);
+            drop(unsent);
+            tokio::spawn(async move {
+                for _ in 0..100 {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    progress.record_write(bytes_each_second);
+                }
+                drop(part);
+                progress.record_flush();
+            });
+            let ended = active.wait_until_idle_for(TIME, start).await;
+            assert_eq!(
+                (ended, start.elapsed().as_secs()),
+                (outcome, seconds),
+                "{bytes_each_second}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_server_is_silent_does_not_stall() {
+        assert_eq!(idle_after(&[(1, 500)]).await, 510);
     }
 }

@@ -13,10 +13,8 @@ use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::HttpSession;
 
-use super::active_requests::ActiveRequestGuard;
-use super::stream_client::{Http2Client, send_part};
+use super::stream_client::{Http2Client, send_whole};
 use crate::downstream::boxed::box_future;
-use crate::downstream::connection_tracker::CountGuard;
 use crate::downstream::context::ListenerContext;
 use crate::downstream::fast_path_exchange::{
     ExchangeEnd, RequestToForward, charge_and_screen, exchange_with_server, send_reply,
@@ -24,6 +22,7 @@ use crate::downstream::fast_path_exchange::{
 use crate::exchange::BodyFault;
 use crate::gate::{
     ConnectionFacts, GateDecision, PlainHead, RequestContext, StartTime, UnchargedRoute,
+    UnsentResponse,
 };
 use crate::message::request_head::{RequestFields, check_http2_request, takes_body};
 use crate::message::response::Reply;
@@ -32,13 +31,12 @@ use crate::proxy::request_body::{
     discard_rest_of_body, hold_body,
 };
 
-/// The guards of a request that is being served.
-pub(super) type RequestGuards = (ActiveRequestGuard, CountGuard);
+/// A request that the Pingora path has to serve, and its response.
+type UnservedRequest = (Box<HttpSession>, Arc<UnsentResponse>);
 
 /// The future that serves a request. Its output is the request if the Pingora path has to serve it,
 /// otherwise `None`.
-type RequestFuture =
-    Pin<Box<dyn Future<Output = Option<(Box<HttpSession>, RequestGuards)>> + Send>>;
+type RequestFuture = Pin<Box<dyn Future<Output = Option<UnservedRequest>> + Send>>;
 
 /// What riskgate does with a request after the gates.
 enum NextStep {
@@ -55,11 +53,11 @@ pub(super) async fn serve_or_return(
     context: &Arc<ListenerContext>,
     session: Box<HttpSession>,
     connection: &ConnectionFacts,
-    guards: RequestGuards,
-) -> Option<(Box<HttpSession>, RequestGuards)> {
+    response: Arc<UnsentResponse>,
+) -> Option<UnservedRequest> {
     let connection = connection.clone();
     let mut serving: RequestFuture =
-        Box::pin(serve(Arc::clone(context), session, connection, guards));
+        Box::pin(serve(Arc::clone(context), session, connection, response));
     match poll_fn(|task| Poll::Ready(serving.as_mut().poll(task))).await {
         Poll::Ready(unserved) => unserved,
         Poll::Pending => {
@@ -94,10 +92,10 @@ async fn serve(
     context: Arc<ListenerContext>,
     session: Box<HttpSession>,
     connection: ConnectionFacts,
-    guards: RequestGuards,
-) -> Option<(Box<HttpSession>, RequestGuards)> {
+    response: Arc<UnsentResponse>,
+) -> Option<UnservedRequest> {
     let Some(fields) = read_fields_for_fast_path(&context, &session) else {
-        return Some((session, guards));
+        return Some((session, response));
     };
     let gate = &context.gate;
     let header = session.req_header();
@@ -108,7 +106,7 @@ async fn serve(
     let next = match takes_body(method.as_bytes()) {
         true => match gate.pass_gates_before_body(&request, &mut ctx) {
             // The request is for no upstream server. The Pingora path answers it.
-            None => return Some((session, guards)),
+            None => return Some((session, response)),
             Some(Ok(route)) => NextStep::Forward(Some(route)),
             Some(Err(reply)) => NextStep::Reply(reply),
         },
@@ -118,9 +116,9 @@ async fn serve(
         },
     };
     match next {
-        NextStep::Reply(reply) => answer(&context, session, &reply, &mut ctx).await,
+        NextStep::Reply(reply) => answer(&context, session, &reply, &response, &mut ctx).await,
         NextStep::Forward(route) => {
-            box_future(|| forward(&context, session, route, &mut ctx)).await;
+            box_future(|| forward(&context, session, route, response, &mut ctx)).await;
         }
     }
     None
@@ -131,11 +129,11 @@ async fn answer(
     context: &ListenerContext,
     mut session: Box<HttpSession>,
     reply: &Reply,
+    response: &Arc<UnsentResponse>,
     ctx: &mut RequestContext,
 ) {
     session.set_write_timeout(Some(context.options.write_timeout));
-    let (header, body) = ctx.header_and_body(reply);
-    if !send_part(&mut session, Some(header), body, true).await {
+    if !send_whole(&mut session, ctx.header_and_body(reply), response).await {
         ctx.record_unsent_reply();
     }
     context.gate.count_and_log_on_fast_path(ctx, session.req_header());
@@ -153,10 +151,11 @@ async fn forward(
     context: &ListenerContext,
     session: Box<HttpSession>,
     route: Option<UnchargedRoute>,
+    response: Arc<UnsentResponse>,
     ctx: &mut RequestContext,
 ) {
     let session = ServerSession::new_http2(*session);
-    let mut client = Http2Client::new(session, context.options.write_timeout);
+    let mut client = Http2Client::new(session, context.options.write_timeout, response);
     let header = take_header(&mut client.session);
     let head = &header;
     let admitted = match route {

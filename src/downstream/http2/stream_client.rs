@@ -1,6 +1,7 @@
 //! An exchange whose client speaks HTTP/2.
 
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use pingora::protocols::http::v2::server::HttpSession;
 use tokio::time::Instant;
 
 use crate::downstream::exchange_client::ExchangeClient;
-use crate::gate::RequestContext;
+use crate::gate::{HeldBytesGuard, RequestContext, ResponsePart, UnsentResponse};
 use crate::message::response::Reply;
 use crate::proxy::upstream::Http2Header;
 
@@ -22,35 +23,50 @@ pub(super) struct Http2Client {
     /// The header of the response until riskgate has sent it.
     header: Option<Box<ResponseHeader>>,
     output: Vec<u8>,
+    response: Arc<UnsentResponse>,
 }
 
 impl Http2Client {
-    pub fn new(session: ServerSession, write_timeout: Duration) -> Http2Client {
-        Http2Client { session, write_timeout, header: None, output: Vec::new() }
+    pub fn new(
+        session: ServerSession,
+        write_timeout: Duration,
+        response: Arc<UnsentResponse>,
+    ) -> Http2Client {
+        Http2Client { session, write_timeout, header: None, output: Vec::new(), response }
     }
 
-    async fn send(&mut self, body: Bytes, is_end: bool) -> bool {
+    /// Sends a part of the body of a response, and the header before the first part. Returns false
+    /// if the client has left or does not read.
+    async fn send(&mut self, body: Bytes, part: ResponsePart, is_end: bool) -> bool {
         let ServerSession::H2(stream) = &mut self.session else { return false };
-        send_part(stream, self.header.take(), body, is_end).await
+        if let Some(header) = self.header.take()
+            && stream.write_response_header(header, false).is_err()
+        {
+            return false;
+        }
+        if body.is_empty() && !is_end {
+            return true;
+        }
+        stream.write_body(self.response.track(body, part), is_end).await.is_ok()
+    }
+
+    /// Returns the time within which the client must take what is sent now.
+    fn time_left(&self, latest_end: Option<Instant>) -> Duration {
+        let left = latest_end.map(|end| end.saturating_duration_since(Instant::now()));
+        left.map_or(self.write_timeout, |left| left.min(self.write_timeout))
     }
 }
 
-/// Sends a part of the body of a response, and the header before the first part. Returns false if
-/// the client has left or does not read.
-pub(super) async fn send_part(
+/// Sends a whole response of riskgate. Returns false if the client has left or does not read. A
+/// response without a body ends with an empty DATA frame, so that riskgate knows when it is sent.
+pub(super) async fn send_whole(
     stream: &mut HttpSession,
-    header: Option<Box<ResponseHeader>>,
-    body: Bytes,
-    is_end: bool,
+    (header, body): (Box<ResponseHeader>, Bytes),
+    response: &Arc<UnsentResponse>,
 ) -> bool {
-    let is_end_in_header = header.is_some() && body.is_empty() && is_end;
-    if let Some(header) = header
-        && stream.write_response_header(header, is_end_in_header).is_err()
-    {
-        return false;
-    }
-    let is_all_sent = is_end_in_header || body.is_empty() && !is_end;
-    is_all_sent || stream.write_body(body, is_end).await.is_ok()
+    let body = response.track(body, ResponsePart::Reply);
+    stream.write_response_header(header, false).is_ok()
+        && stream.write_body(body, true).await.is_ok()
 }
 
 impl ExchangeClient for Http2Client {
@@ -76,11 +92,26 @@ impl ExchangeClient for Http2Client {
     }
 
     async fn send_output(&mut self, is_end: bool, latest_end: Option<Instant>) -> bool {
-        let left = latest_end.map(|end| end.saturating_duration_since(Instant::now()));
-        let timeout = left.map_or(self.write_timeout, |left| left.min(self.write_timeout));
-        self.session.set_write_timeout(Some(timeout));
+        self.session.set_write_timeout(Some(self.time_left(latest_end)));
         let body = Bytes::from(std::mem::take(&mut self.output));
-        self.send(body, is_end).await
+        let part = match self.header.is_some() {
+            true => ResponsePart::ForwardedStart,
+            false => ResponsePart::ForwardedRest,
+        };
+        self.send(body, part, is_end).await
+    }
+
+    fn unsent_bytes(&self) -> usize {
+        self.response.bytes_to_count()
+    }
+
+    async fn wait_until_sent(&mut self, latest_end: Option<Instant>) -> bool {
+        let time = self.time_left(latest_end);
+        self.response.wait_until_sent(&mut self.session, time).await
+    }
+
+    fn keep_until_sent(&mut self, held: HeldBytesGuard) {
+        self.response.keep_until_sent(held);
     }
 
     async fn send_reply(
@@ -92,6 +123,6 @@ impl ExchangeClient for Http2Client {
         let (header, body) = ctx.header_and_body(reply);
         self.header = Some(header);
         self.session.set_write_timeout(Some(self.write_timeout));
-        self.send(body, true).await
+        self.send(body, ResponsePart::Reply, true).await
     }
 }

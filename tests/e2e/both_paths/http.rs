@@ -11,6 +11,7 @@ mod request_bodies;
 pub mod responses;
 mod route_deadlines;
 mod slow_clients;
+mod slow_http2_readers;
 mod slow_readers;
 mod tls;
 pub mod uploads;

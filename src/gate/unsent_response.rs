@@ -1,0 +1,219 @@
+//! What is unsent of the responses over HTTP/2: the bytes that riskgate has passed to the h2 crate,
+//! and that wait there because the client reads slowly or not at all.
+//!
+//! The h2 crate tells nobody when it sends a byte. But it drops a `Bytes` once it has sent all of
+//! its bytes. So each part of a body that riskgate passes to the h2 crate owns a reference to its
+//! [`UnsentResponse`]. A client that reads costs no wake-up and no timer.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora::http::RequestHeader;
+use pingora::protocols::http::ServerSession;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::held_bytes::HeldBytesGuard;
+
+/// The memory that a header takes in the h2 crate, in bytes: about that of a response of riskgate.
+const HEADER_BYTES: usize = 2048;
+/// The most unsent bytes of a connection that don't count against `listen.max_held_bytes`. They are
+/// about one response of riskgate, and the limit of connections bounds them.
+const MAX_UNCOUNTED_BYTES: usize = 4 * 1024;
+
+/// Counts the unsent bytes of all responses on one connection.
+#[derive(Debug, Default)]
+pub struct UnsentBytes {
+    total: AtomicUsize,
+    of_replies: AtomicUsize,
+}
+
+/// One response over HTTP/2, until its request has ended and the h2 crate has sent its bytes.
+pub struct UnsentResponse<G: ?Sized = dyn Send + Sync> {
+    of_connection: Arc<UnsentBytes>,
+    bytes: AtomicUsize,
+    all_sent: Notify,
+    held: OnceLock<HeldBytesGuard>,
+    /// What is dropped once the response is sent.
+    _guards: G,
+}
+
+/// What a part of a response's body belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponsePart {
+    /// The header and the whole body of a response of riskgate. No permit limits the number of such
+    /// responses, so the connection counts them.
+    Reply,
+    /// The header and the first part of the body of a server's response.
+    ForwardedStart,
+    /// A later part of the body of a server's response.
+    ForwardedRest,
+}
+
+/// A part of a body, until the h2 crate has sent it.
+struct UnsentPart {
+    bytes: Bytes,
+    counted_bytes: usize,
+    is_reply: bool,
+    response: Arc<UnsentResponse>,
+}
+
+impl UnsentBytes {
+    /// Returns the unsent bytes of all responses.
+    pub fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Returns the unsent bytes of responses that riskgate made itself; 0 if they are so few that
+    /// they need not count.
+    pub fn reply_bytes_to_count(&self) -> usize {
+        let bytes = self.of_replies.load(Ordering::Relaxed);
+        if bytes <= MAX_UNCOUNTED_BYTES { 0 } else { bytes }
+    }
+}
+
+impl UnsentResponse {
+    /// Begins the response to a request on a connection with these unsent bytes. Drops the guards
+    /// once the caller has dropped its reference and the response is sent or its stream was reset.
+    pub fn begin<G>(of_connection: &Arc<UnsentBytes>, guards: G) -> Arc<UnsentResponse>
+    where
+        G: Send + Sync + 'static,
+    {
+        Arc::new(UnsentResponse {
+            of_connection: Arc::clone(of_connection),
+            bytes: AtomicUsize::new(0),
+            all_sent: Notify::new(),
+            held: OnceLock::new(),
+            _guards: guards,
+        })
+    }
+
+    /// Lets the Pingora path find the response of a request by the request's header.
+    pub fn attach_to(self: &Arc<Self>, header: &mut RequestHeader) {
+        header.extensions_mut().insert(Arc::clone(self));
+    }
+
+    /// Returns the response that [`UnsentResponse::attach_to`] attached; `None` if there is none:
+    /// over HTTP/1.1, and in a mounted gateway.
+    pub fn of_request(header: &RequestHeader) -> Option<&Arc<UnsentResponse>> {
+        header.extensions.get()
+    }
+
+    /// Returns this part of the body, so that it counts as unsent until the h2 crate drops it.
+    pub fn track(self: &Arc<Self>, bytes: Bytes, part: ResponsePart) -> Bytes {
+        let header_bytes = if part == ResponsePart::ForwardedRest { 0 } else { HEADER_BYTES };
+        let counted_bytes = header_bytes + bytes.len();
+        let is_reply = part == ResponsePart::Reply;
+        self.bytes.fetch_add(counted_bytes, Ordering::Relaxed);
+        self.of_connection.total.fetch_add(counted_bytes, Ordering::Relaxed);
+        if is_reply {
+            self.of_connection.of_replies.fetch_add(counted_bytes, Ordering::Relaxed);
+        }
+        let response = Arc::clone(self);
+        Bytes::from_owner(UnsentPart { bytes, counted_bytes, is_reply, response })
+    }
+
+    /// Returns the unsent bytes of this response; 0 if the connection has so few unsent bytes that
+    /// they need not count.
+    pub fn bytes_to_count(&self) -> usize {
+        let is_counted = self.of_connection.total() > MAX_UNCOUNTED_BYTES;
+        if is_counted { self.bytes.load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// Waits until all parts so far are sent. If the client does not take them in this time, resets
+    /// the stream, and returns false.
+    pub async fn wait_until_sent(&self, session: &mut ServerSession, time: Duration) -> bool {
+        let is_sent = timeout(time, self.wait_until_parts_are_dropped()).await.is_ok();
+        if !is_sent
+            && let ServerSession::H2(stream) = session
+            && let Some(mut writer) = stream.take_response_body_writer()
+        {
+            // Pingora resets no stream whose end is queued.
+            writer.send_reset(h2::Reason::CANCEL);
+        }
+        is_sent
+    }
+
+    async fn wait_until_parts_are_dropped(&self) {
+        loop {
+            let mut notified = std::pin::pin!(self.all_sent.notified());
+            notified.as_mut().enable();
+            if self.bytes.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Keeps the guard that counts the unsent bytes until they are sent.
+    pub fn keep_until_sent(&self, held: HeldBytesGuard) {
+        // A response ends once, so it keeps one guard.
+        let _ = self.held.set(held);
+    }
+}
+
+impl AsRef<[u8]> for UnsentPart {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for UnsentPart {
+    fn drop(&mut self) {
+        let (response, counted_bytes) = (&self.response, self.counted_bytes);
+        response.of_connection.total.fetch_sub(counted_bytes, Ordering::Relaxed);
+        if self.is_reply {
+            response.of_connection.of_replies.fetch_sub(counted_bytes, Ordering::Relaxed);
+        }
+        if response.bytes.fetch_sub(counted_bytes, Ordering::AcqRel) == counted_bytes {
+            response.all_sent.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_response_is_unsent_until_its_last_part_is_dropped() {
+        let connection = Arc::new(UnsentBytes::default());
+        let guard = Arc::new(());
+        let response = UnsentResponse::begin(&connection, Arc::clone(&guard));
+        response.wait_until_parts_are_dropped().await;
+        let reply = response.track(Bytes::new(), ResponsePart::Reply);
+        assert_eq!((connection.total(), response.bytes_to_count()), (HEADER_BYTES, 0));
+        let body = Bytes::from(vec![b'x'; MAX_UNCOUNTED_BYTES]);
+        let mut rest = response.track(body.clone(), ResponsePart::ForwardedRest);
+        assert_eq!(response.bytes_to_count(), HEADER_BYTES + MAX_UNCOUNTED_BYTES);
+        assert_eq!(connection.reply_bytes_to_count(), 0);
+        assert_eq!((&reply[..], &rest[..]), (&b""[..], &body[..]));
+        drop(reply);
+        // The h2 crate divides a part that exceeds a frame or a window.
+        drop(rest.split_to(2));
+        assert_eq!((connection.total(), response.bytes_to_count()), (MAX_UNCOUNTED_BYTES, 0));
+        let waiting = {
+            let response = Arc::clone(&response);
+            tokio::spawn(async move { response.wait_until_parts_are_dropped().await })
+        };
+        tokio::task::yield_now().await;
+        drop(response);
+        assert_eq!(Arc::strong_count(&guard), 2);
+        drop(rest);
+        waiting.await.unwrap();
+        assert_eq!((connection.total(), Arc::strong_count(&guard)), (0, 1));
+    }
+
+    #[test]
+    fn many_replies_count() {
+        let connection = Arc::new(UnsentBytes::default());
+        let response = UnsentResponse::begin(&connection, ());
+        let replies: Vec<Bytes> =
+            (0..3).map(|_| response.track(Bytes::new(), ResponsePart::Reply)).collect();
+        assert_eq!(connection.reply_bytes_to_count(), 3 * HEADER_BYTES);
+        drop(replies);
+        assert_eq!(connection.reply_bytes_to_count(), 0);
+    }
+}
