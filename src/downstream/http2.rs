@@ -160,7 +160,9 @@ pub(super) async fn serve_http2<P>(
             idle.set(active_requests.wait_until_idle_for(time, Instant::now()));
         }
     }
-    if connection.is_closing && active_requests.is_all_sent() {
+    drop(reply_memory);
+    // A request may still be active that has sent its response and is being logged.
+    if connection.is_closing && active_requests.has_sent_all_bytes() {
         let close = FinalClose::begin(socket);
         drop(h2_conn);
         close.finish(context.options.write_timeout).await;

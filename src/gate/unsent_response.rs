@@ -13,7 +13,7 @@ use bytes::Bytes;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::held_bytes::HeldBytesGuard;
 
@@ -28,6 +28,8 @@ const MAX_UNCOUNTED_BYTES: usize = 4 * 1024;
 pub struct UnsentBytes {
     total: AtomicUsize,
     of_replies: AtomicUsize,
+    /// How many parts were sent so far, or dropped with their streams.
+    sent_parts: AtomicUsize,
 }
 
 /// One response over HTTP/2, until its request has ended and the h2 crate has sent its bytes.
@@ -122,10 +124,28 @@ impl UnsentResponse {
         if is_counted { self.bytes.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// Waits until all parts so far are sent. If the client does not take them in this time, resets
-    /// the stream, and returns false.
-    pub async fn wait_until_sent(&self, session: &mut ServerSession, time: Duration) -> bool {
-        let is_sent = timeout(time, self.wait_until_parts_are_dropped()).await.is_ok();
+    /// Waits until all parts so far are sent, at most until `latest_end`. If meanwhile the client
+    /// takes no part on this connection for `patience`, or at `latest_end`, resets the stream, and
+    /// returns false. The h2 crate sends the parts of a connection in turn, so one response may wait
+    /// long although the client reads.
+    pub async fn wait_until_sent(
+        &self,
+        session: &mut ServerSession,
+        patience: Duration,
+        latest_end: Option<Instant>,
+    ) -> bool {
+        let sent_parts = || self.of_connection.sent_parts.load(Ordering::Relaxed);
+        let is_sent = loop {
+            let sent_before = sent_parts();
+            let next_check = Instant::now() + patience;
+            let next_check = latest_end.map_or(next_check, |end| end.min(next_check));
+            if timeout_at(next_check, self.wait_until_parts_are_dropped()).await.is_ok() {
+                break true;
+            }
+            if sent_parts() == sent_before || latest_end.is_some_and(|end| end <= next_check) {
+                break false;
+            }
+        };
         if !is_sent
             && let ServerSession::H2(stream) = session
             && let Some(mut writer) = stream.take_response_body_writer()
@@ -164,6 +184,7 @@ impl Drop for UnsentPart {
     fn drop(&mut self) {
         let (response, counted_bytes) = (&self.response, self.counted_bytes);
         response.of_connection.total.fetch_sub(counted_bytes, Ordering::Relaxed);
+        response.of_connection.sent_parts.fetch_add(1, Ordering::Relaxed);
         if self.is_reply {
             response.of_connection.of_replies.fetch_sub(counted_bytes, Ordering::Relaxed);
         }

@@ -199,7 +199,7 @@ impl ProxyContext {
         } else if permit.is_some() && is_complete {
             let session = session.as_downstream_mut();
             if let Some(time) = session.get_write_timeout() {
-                let _ = response.wait_until_sent(session, time).await;
+                let _ = response.wait_until_sent(session, time, None).await;
             }
         }
     }

@@ -83,6 +83,11 @@ impl ActiveRequestCounter {
         self.count.load(Ordering::SeqCst)
     }
 
+    /// Returns true if no byte waits in the h2 crate or for the client.
+    pub fn has_sent_all_bytes(&self) -> bool {
+        self.unsent.total() == 0 && !self.send_progress.is_unflushed()
+    }
+
     /// Returns true if no request is active and no byte waits for the client.
     pub fn is_all_sent(&self) -> bool {
         self.count_active() == 0 && !self.send_progress.is_unflushed()

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
+use crate::downstream::client_io::LINGER_TIMEOUT;
 use crate::support::send_queue::count_unacknowledged_bytes;
 use crate::support::socket_reset::duplicate_fd;
 
@@ -19,6 +20,9 @@ use crate::support::socket_reset::duplicate_fd;
 const ACKNOWLEDGEMENT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The size of the buffer for frames that are discarded.
 const DISCARD_BUFFER_BYTES: usize = 4 * 1024;
+
+/// GOAWAY, PING and the end of the stream have fewer bytes than this, with TLS as well.
+const MAX_BYTES_WITHOUT_RESPONSE: usize = 128;
 
 /// A connection that riskgate will close after GOAWAY.
 pub(super) struct FinalClose(Option<TcpStream>);
@@ -31,8 +35,9 @@ impl FinalClose {
     }
 
     /// Shuts down the sending side. Then reads and discards what the client sends, until the client
-    /// has acknowledged all bytes or has closed, at most for this time. The caller has dropped the
-    /// h2 crate's connection.
+    /// has acknowledged all bytes or has closed, at most for this time. If only frames like GOAWAY
+    /// are not acknowledged, waits for [`LINGER_TIMEOUT`]. The caller has dropped the h2 crate's
+    /// connection.
     pub async fn finish(self, time: Duration) {
         let Some(mut socket) = self.0 else { return };
         let end = Instant::now() + time;
@@ -40,7 +45,16 @@ impl FinalClose {
             return;
         }
         let mut discarded = [0; DISCARD_BUFFER_BYTES];
-        while count_unacknowledged_bytes(&socket) > 0 && Instant::now() < end {
+        let linger_end = end.min(Instant::now() + LINGER_TIMEOUT);
+        loop {
+            let end = match count_unacknowledged_bytes(&socket) {
+                0 => return,
+                1..=MAX_BYTES_WITHOUT_RESPONSE => linger_end,
+                _ => end,
+            };
+            if Instant::now() >= end {
+                return;
+            }
             let next_check = end.min(Instant::now() + ACKNOWLEDGEMENT_CHECK_INTERVAL);
             match timeout_at(next_check, socket.read(&mut discarded)).await {
                 Ok(Ok(1..)) | Err(_) => {}

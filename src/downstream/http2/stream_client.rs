@@ -24,6 +24,8 @@ pub(super) struct Http2Client {
     header: Option<Box<ResponseHeader>>,
     output: Vec<u8>,
     response: Arc<UnsentResponse>,
+    /// Whether a part counts that has the header.
+    is_header_counted: bool,
 }
 
 impl Http2Client {
@@ -32,7 +34,14 @@ impl Http2Client {
         write_timeout: Duration,
         response: Arc<UnsentResponse>,
     ) -> Http2Client {
-        Http2Client { session, write_timeout, header: None, output: Vec::new(), response }
+        Http2Client {
+            session,
+            write_timeout,
+            header: None,
+            output: Vec::new(),
+            response,
+            is_header_counted: false,
+        }
     }
 
     /// Sends a part of the body of a response, and the header before the first part. Returns false
@@ -47,6 +56,7 @@ impl Http2Client {
         if body.is_empty() && !is_end {
             return true;
         }
+        self.is_header_counted = true;
         stream.write_body(self.response.track(body, part), is_end).await.is_ok()
     }
 
@@ -94,9 +104,10 @@ impl ExchangeClient for Http2Client {
     async fn send_output(&mut self, is_end: bool, latest_end: Option<Instant>) -> bool {
         self.session.set_write_timeout(Some(self.time_left(latest_end)));
         let body = Bytes::from(std::mem::take(&mut self.output));
-        let part = match self.header.is_some() {
-            true => ResponsePart::ForwardedStart,
-            false => ResponsePart::ForwardedRest,
+        // The header may go out before the first part of the body arrives.
+        let part = match self.is_header_counted {
+            false => ResponsePart::ForwardedStart,
+            true => ResponsePart::ForwardedRest,
         };
         self.send(body, part, is_end).await
     }
@@ -106,8 +117,8 @@ impl ExchangeClient for Http2Client {
     }
 
     async fn wait_until_sent(&mut self, latest_end: Option<Instant>) -> bool {
-        let time = self.time_left(latest_end);
-        self.response.wait_until_sent(&mut self.session, time).await
+        let patience = self.write_timeout;
+        self.response.wait_until_sent(&mut self.session, patience, latest_end).await
     }
 
     fn keep_until_sent(&mut self, held: HeldBytesGuard) {
