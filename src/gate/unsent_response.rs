@@ -126,8 +126,8 @@ impl UnsentResponse {
 
     /// Waits until all parts so far are sent, at most until `latest_end`. If meanwhile the client
     /// takes no part on this connection for `patience`, or at `latest_end`, resets the stream, and
-    /// returns false. The h2 crate sends the parts of a connection in turn, so one response may wait
-    /// long although the client reads.
+    /// returns false. The h2 crate sends the parts of a connection in turn, so one response may
+    /// wait long although the client reads.
     pub async fn wait_until_sent(
         &self,
         session: &mut ServerSession,

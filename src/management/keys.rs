@@ -126,7 +126,8 @@ impl PreparedKey {
 
 /// A key that is revoked.
 pub struct RevokedKey {
-    /// Since when the key is revoked, in Unix seconds. A key that was revoked before keeps its time.
+    /// Since when the key is revoked, in Unix seconds. A key that was revoked before keeps its
+    /// time.
     pub revoked_at: i64,
     /// The row of the key in the store; `None` if the row can't be read.
     pub row: Option<KeyRow>,

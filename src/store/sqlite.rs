@@ -6,6 +6,7 @@
 //! store of a known version.
 
 mod audit;
+mod columns;
 pub(super) mod connection;
 mod daily_usage;
 mod inbox_secret;

@@ -249,7 +249,7 @@ impl Redis {
     }
 
     /// On a Cluster: deletes what a copy that failed has added. What the copy has merged into Redis
-    /// keys of the store stays: numbers of the top list and of usage, which a further copy replaces.
+    /// keys of the store stays: counts of the top list and of usage. A further copy replaces them.
     fn delete_moved(&mut self, moved: &[&StagedMove]) -> Result<(), StoreError> {
         let is_new = |it: &&&StagedMove| matches!(it.on_existing, OnExistingKey::Fail);
         let added: Vec<&String> = moved.iter().filter(is_new).map(|it| &it.final_name).collect();

@@ -90,8 +90,8 @@ impl Redis {
         self.connect_if_needed()?;
         let mut found = BTreeSet::new();
         let servers = 0..self.link.as_ref().map_or(0, Link::server_count);
-        // While a slot is moving, its Redis keys move one after another. What moves to a server that
-        // was scanned already is found on the way back.
+        // While a slot is moving, its Redis keys move one after another. What moves to a server
+        // that was scanned already is found on the way back.
         let way_back = servers.clone().rev().skip(1);
         for server in servers.chain(way_back) {
             let scan = |redis: &mut Redis, cursor: u64| {

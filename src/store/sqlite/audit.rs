@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
+use super::columns::column_text;
 use super::connection::Sqlite;
-use super::rows::column_text;
 use crate::model::believed_time::BelievedTime;
 use crate::store::audit::{
     AUDIT_RETENTION_SECONDS, AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState,

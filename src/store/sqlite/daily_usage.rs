@@ -2,8 +2,9 @@
 
 use rusqlite::{Row, Transaction, params};
 
+use super::columns::column_text;
 use super::connection::Sqlite;
-use super::rows::{column_text, to_i64_saturating, to_u64_or_zero};
+use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::UsageCount;

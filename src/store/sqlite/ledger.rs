@@ -2,9 +2,10 @@
 
 use rusqlite::{Connection, Row, Transaction, params};
 
+use super::columns::column_text;
 use super::connection::Sqlite;
 use super::daily_usage::write_usage_counts;
-use super::rows::{column_text, to_i64_saturating};
+use super::rows::to_i64_saturating;
 use crate::model::month::Month;
 use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};

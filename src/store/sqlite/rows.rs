@@ -1,10 +1,11 @@
 //! SQL statements for the rows of keys, accounts and top counts.
 
-use rusqlite::types::{FromSql, ToSql, ValueRef};
+use rusqlite::types::{FromSql, ToSql};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::{Value, json};
 
 use super::audit::append_record;
+use super::columns::column_text;
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
 use crate::model::monthly_limit::MonthlyLimit;
@@ -223,17 +224,6 @@ fn parse_key(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
         expires_at: row.get(7)?,
         revoked_at: row.get(8)?,
     })
-}
-
-/// The value of a column as text; empty for a type that no id or name has.
-pub(super) fn column_text(row: &Row<'_>, column: usize) -> String {
-    match row.get_ref(column) {
-        Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => {
-            String::from_utf8_lossy(bytes).into_owned()
-        }
-        Ok(ValueRef::Integer(number)) => number.to_string(),
-        _ => String::new(),
-    }
 }
 
 /// Adds the keys and accounts that the store lacks. If the store ends a key later than `keys` does,
