@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
 use super::exit::{ExitTasks, claim_runtime_dir_or_warn, lock_upgrade_state};
 use crate::downstream::ConnectionTracker;
@@ -293,7 +293,10 @@ impl SignalHandler {
                 exit_tasks.run();
                 exit_tasks.exit_code()
             };
-            std::process::exit(spawn_blocking(finish).await.unwrap_or(1));
+            let finished = spawn_blocking(finish.clone()).await;
+            // At the end of the grace period, Pingora ends the runtime. Then no thread starts.
+            let finish_here = |error: JoinError| if error.is_panic() { 1 } else { finish() };
+            std::process::exit(finished.unwrap_or_else(finish_here));
         });
         ShutdownSignal::GracefulTerminate
     }
