@@ -65,8 +65,8 @@ struct Pending {
 impl ClusterLink {
     /// Asks servers of the Cluster for its primaries, one after another until one answers, and
     /// connects to all primaries. Asks the servers of the address first: the addresses of
-    /// `last_primaries` may belong to another Cluster by now. Sets `last_primaries` to those of this
-    /// link. The error says what each server answered.
+    /// `last_primaries` may belong to another Cluster by now. Sets `last_primaries` to those of
+    /// this link. The error says what each server answered.
     pub fn connect(
         url: &ClusterUrl,
         tls: &Option<TlsCertificates>,
