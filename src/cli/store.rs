@@ -51,7 +51,8 @@ pub enum StoreCommand {
     /// Copy a store into an empty one: accounts, keys, overrides, usage, the audit, the top counts,
     /// the quota events, the inbox secret and sign-ups. Stop the gateways on FROM first: calls that
     /// they count during the copy would be missing. FROM is not changed. No gateway uses TO before
-    /// the copy is complete. An interrupted copy can be run again.
+    /// the copy is complete. An interrupted copy can be run again; docs/redis.md names an exception
+    /// for a Cluster.
     Copy {
         /// The config whose store.tls_ca and store.wait_replicas apply to Redis servers.
         #[command(flatten)]

@@ -343,14 +343,17 @@ impl RedisCluster {
         format!("redis+cluster://{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// The primary that has the slot of a Redis key.
+    /// The primary that has the slot of a Redis key. After a slot has moved, the servers may
+    /// disagree for a moment, and none takes commands for it.
     #[track_caller]
     pub fn primary_of(&self, redis_key: &str) -> &RedisServer {
         let has_key = |primary: &&RedisServer| {
             // The server that does not have the slot answers with a redirection.
             primary.try_run(&["EXISTS", redis_key]).is_ok()
         };
-        self.primaries.iter().find(has_key).expect("a primary has the slot")
+        let find = || self.primaries.iter().find(has_key);
+        wait_for("a primary has the slot", || find().is_some());
+        find().expect("a primary has the slot")
     }
 
     /// Moves a slot with its keys from the primary that has it to another.
@@ -377,6 +380,15 @@ impl RedisCluster {
                 assert!(error.contains("only with masters"), "{error}");
             }
         }
+        // Two servers that take slots before they know of each other's moves may disagree for good.
+        let epoch_of = |server: &RedisServer| {
+            let info = server.run(&["CLUSTER", "INFO"]);
+            info.lines().find(|line| line.starts_with("cluster_current_epoch")).map(str::to_owned)
+        };
+        wait_for("all servers know of the move", || {
+            let epoch = epoch_of(to);
+            [from].into_iter().chain(&self.primaries).all(|server| epoch_of(server) == epoch)
+        });
     }
 }
 

@@ -78,7 +78,6 @@ struct OtherSlots {
 }
 
 /// A staged Redis key, and what the last step does with it.
-#[derive(Clone)]
 struct StagedMove {
     staged: String,
     final_name: String,
