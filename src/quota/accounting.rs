@@ -66,6 +66,8 @@ pub(super) struct LeaseAccounting {
     /// The store has answered since the batch began to wait, and fewer calls are left than the
     /// batch needs.
     pub(super) is_batch_denied: bool,
+    /// The store has answered a report that names the calls of the batch that waits.
+    pub(super) is_batch_answered: bool,
     /// This node's spent total at the last tick.
     pub(super) spent_at_last_tick: u64,
     /// Calls that this node spent between the last two ticks, which are a second apart.

@@ -283,6 +283,8 @@ impl LeaseAccounting {
         let held = atomic_lease.add_granted(spendable, unleased);
         let is_answer_final = !limit_changed && !grant.is_recovering;
         self.is_batch_denied = is_answer_final && self.wanted_calls > held.saturating_add(unleased);
+        self.is_batch_answered |=
+            self.wanted_calls > 0 && pending.wanted_calls == self.wanted_calls;
         // More calls are requested once half of the lease is spent, or all of a lease of one call.
         let refill_at = if max_held_calls(limit, leased_by_all) == 1 { 0 } else { held / 2 };
         Some(GrantOutcome {

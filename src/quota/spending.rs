@@ -47,8 +47,7 @@ impl Node {
         calls: u64,
         uptime_ms: u64,
     ) -> ChargeProgress {
-        // The store's clock may have shown meanwhile that the month of this call has not begun.
-        let month = month.min(self.calendar.latest_month());
+        let month = self.begun_month(month);
         if let Some(charge) = self.try_charge(lease, month, calls) {
             return ChargeProgress::Done(Ok(charge));
         }
@@ -77,8 +76,10 @@ impl Node {
     }
 
     /// Admits or denies calls whose deadline has passed. If the store hangs, the store counts as
-    /// down from now on. If the store counts as down, the calls may be admitted unbacked; else the
-    /// store is only slow, and the calls are denied.
+    /// down from now on. A single call that has waited behind a batch gets a call that the lease
+    /// holds, unless the store has answered the batch: otherwise single calls could take calls from
+    /// the batch again and again. If the store counts as down, the calls may be admitted unbacked;
+    /// else the store is only slow, and the calls are denied.
     pub(super) fn charge_after_timeout(
         &self,
         lease: &Arc<Lease>,
@@ -89,10 +90,23 @@ impl Node {
         if store_hung {
             self.health.is_down.store(true, Ordering::Relaxed);
         }
-        match self.is_store_down() {
+        let is_down = self.is_store_down();
+        if calls == 1
+            && (is_down || !lease.is_batch_answered())
+            && let Some(charge) = self.try_charge(lease, self.begun_month(month), calls)
+        {
+            return Ok(charge);
+        }
+        match is_down {
             true => self.charge_unbacked(lease, month, calls),
             false => Err(Denial::StoreUnavailable),
         }
+    }
+
+    /// Returns the month of a call, or the one before if the store's clock has shown since that the
+    /// month of the call has not begun.
+    fn begun_month(&self, month: Month) -> Month {
+        month.min(self.calendar.latest_month())
     }
 
     fn charge_unbacked(
@@ -107,7 +121,7 @@ impl Node {
         if self.fails_closed() {
             return Err(Denial::StoreUnavailable);
         }
-        let month = month.min(self.calendar.latest_month());
+        let month = self.begun_month(month);
         lease.spend_unbacked(month, calls, &self.unsettled_calls)
     }
 
@@ -138,7 +152,13 @@ impl Lease {
         accounting.record_requested_month(month);
         if accounting.wanted_calls != calls {
             (accounting.wanted_calls, accounting.is_batch_denied) = (calls, false);
+            accounting.is_batch_answered = false;
         }
+    }
+
+    /// Returns true if a batch waits, and the store has answered a report that names its calls.
+    fn is_batch_answered(&self) -> bool {
+        self.lock_accounting().is_batch_answered
     }
 
     /// Returns true if fewer calls are left than a batch of so many needs: the limit is lower, or
@@ -154,6 +174,7 @@ impl Lease {
     pub(super) fn end_batch(&self) -> bool {
         self.change_accounting(|accounting, atomic_lease| {
             let has_waited = std::mem::take(&mut accounting.wanted_calls) > 0;
+            accounting.is_batch_answered = false;
             if std::mem::take(&mut accounting.is_batch_denied) || has_waited {
                 let max_held = max_held_calls(accounting.limit, accounting.leased_by_all());
                 accounting.calls_to_return += atomic_lease.withdraw_all_but(max_held, false);

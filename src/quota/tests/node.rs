@@ -1,5 +1,7 @@
 //! Tests of a node: its final reports, urgent requests, refunds to the store, and invalid grants.
 
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -7,29 +9,52 @@ use super::{NOVEMBER_END, open_store};
 use crate::model::month::Month;
 use crate::quota::accounting::LeaseAccounting;
 use crate::quota::calendar::Calendar;
+use crate::quota::lease::Lease;
 use crate::quota::lease_report::ReportReason;
-use crate::quota::node::Node;
+use crate::quota::node::{Node, ReportBatch};
 use crate::quota::spending::ChargeProgress;
 use crate::quota::{Denial, FailurePolicy};
-use crate::store::MonthlyLimit;
+use crate::store::{
+    Grant, LeaseReport, MonthlyLimit, ReportBatchContext, ReportOutcome, Store, StoreError,
+};
+use tempfile::TempDir;
 
-#[test]
-fn the_final_report_of_a_month_does_not_wait_for_a_call() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = open_store(&folder.path().join("store.db"));
-    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
-    let lease = node.open_lease("acme", MonthlyLimit::Calls(10_000));
-    let mut exchange_reports = |reason| {
-        let batch = node.collect_reports(std::slice::from_ref(&lease), reason);
-        let (id, month) = (node.id, node.calendar.latest_month());
-        let context = crate::store::ReportBatchContext {
-            node_id: &id,
-            latest_begun_month: month,
+/// An empty store that grants what a node asks for.
+struct TestStore(RefCell<Store>, #[expect(dead_code, reason = "holds the file")] TempDir);
+
+impl TestStore {
+    fn open() -> TestStore {
+        let folder = tempfile::tempdir().unwrap();
+        TestStore(RefCell::new(open_store(&folder.path().join("store.db"))), folder)
+    }
+
+    fn decide_grants(&self, node: &Node, batch: &ReportBatch) -> Vec<ReportOutcome> {
+        let context = ReportBatchContext {
+            node_id: &node.id,
+            latest_begun_month: node.calendar.latest_month(),
             recovery_left: Duration::ZERO,
             needs_replicas: true,
         };
-        let grants = store.report_leases(context, &batch.reports).unwrap();
+        self.0.borrow_mut().report_leases(context, &batch.reports).unwrap()
+    }
+
+    fn answer(&self, node: &Node, batch: ReportBatch) {
+        let grants = self.decide_grants(node, &batch);
         node.deliver_grants(batch, Some(grants), 1);
+    }
+
+    fn exchange(&self, node: &Node, lease: &Arc<Lease>, reason: ReportReason) {
+        self.answer(node, node.collect_reports(std::slice::from_ref(lease), reason));
+    }
+}
+
+#[test]
+fn the_final_report_of_a_month_does_not_wait_for_a_call() {
+    let store = TestStore::open();
+    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
+    let lease = node.open_lease("acme", MonthlyLimit::Calls(10_000));
+    let exchange_reports = |reason| {
+        store.exchange(&node, &lease, reason);
     };
     let month = Month::containing(NOVEMBER_END);
     lease.record_requested_month(month);
@@ -45,8 +70,7 @@ fn the_final_report_of_a_month_does_not_wait_for_a_call() {
 
 #[test]
 fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = open_store(&folder.path().join("store.db"));
+    let store = TestStore::open();
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
     let lease = node.open_lease("acme", MonthlyLimit::Calls(1_000_000));
     let month = Month::containing(NOVEMBER_END);
@@ -61,15 +85,7 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
         }
         requests.push((call, was_urgent()));
         node.lock_lease_queue().waiting_leases.clear();
-        let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
-        let context = crate::store::ReportBatchContext {
-            node_id: &node.id,
-            latest_begun_month: month,
-            recovery_left: Duration::ZERO,
-            needs_replicas: true,
-        };
-        let grants = store.report_leases(context, &batch.reports).unwrap();
-        node.deliver_grants(batch, Some(grants), 1);
+        store.exchange(&node, &lease, ReportReason::CallsNeeded);
     }
     // No tick passes, so the node counts all calls as made in one second. The measured rate rises,
     // and the held calls last for a shorter and shorter time.
@@ -80,23 +96,14 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
 
 #[test]
 fn a_call_refunded_to_the_store_counts_as_remaining_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = open_store(&folder.path().join("store.db"));
+    let store = TestStore::open();
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
     // At this limit a node holds one call at most.
     let lease = node.open_lease("acme", MonthlyLimit::Calls(100));
     let month = Month::containing(NOVEMBER_END);
     lease.record_requested_month(month);
-    let mut request_calls = || {
-        let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
-        let context = crate::store::ReportBatchContext {
-            node_id: &node.id,
-            latest_begun_month: month,
-            recovery_left: Duration::ZERO,
-            needs_replicas: true,
-        };
-        let grants = store.report_leases(context, &batch.reports).unwrap();
-        node.deliver_grants(batch, Some(grants), 1);
+    let request_calls = || {
+        store.exchange(&node, &lease, ReportReason::CallsNeeded);
     };
     request_calls();
     let charge = node.try_charge(&lease, month, 1).unwrap();
@@ -109,28 +116,16 @@ fn a_call_refunded_to_the_store_counts_as_remaining_at_once() {
 
 #[test]
 fn a_call_that_can_no_longer_be_refunded_stays_spent() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = open_store(&folder.path().join("store.db"));
+    let store = TestStore::open();
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 9);
     let lease = node.open_lease("acme", MonthlyLimit::Calls(1_000));
     let month = Month::containing(NOVEMBER_END);
-    let settle = |store: &mut crate::store::Store| {
-        let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
-        let context = crate::store::ReportBatchContext {
-            node_id: &node.id,
-            latest_begun_month: month,
-            recovery_left: Duration::ZERO,
-            needs_replicas: true,
-        };
-        let grants = store.report_leases(context, &batch.reports).unwrap();
-        node.deliver_grants(batch, Some(grants), 1);
-    };
     lease.record_requested_month(month);
     let unbacked = [0; 2]
         .map(|_| node.charge_after_timeout(&lease, month, 1, true).expect("an unbacked call"));
     let [reported, unreported] = unbacked;
     assert!(reported.is_unbacked && node.refund(&lease, unreported), "the store does not know it");
-    settle(&mut store);
+    store.exchange(&node, &lease, ReportReason::CallsNeeded);
     assert!(!node.refund(&lease, reported), "the store counts it");
     let leased = node.try_charge(&lease, month, 1).unwrap();
     node.open_lease("acme", MonthlyLimit::Calls(2_000));
@@ -140,20 +135,13 @@ fn a_call_that_can_no_longer_be_refunded_stays_spent() {
 
 #[test]
 fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = open_store(&folder.path().join("store.db"));
+    let store = TestStore::open();
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 10);
     let leases = ["spoilt", "sound"].map(|name| node.open_lease(name, MonthlyLimit::Calls(10_000)));
     let month = Month::containing(NOVEMBER_END);
     leases.iter().for_each(|lease| lease.record_requested_month(month));
     let batch = node.collect_reports(&leases, ReportReason::CallsNeeded);
-    let context = crate::store::ReportBatchContext {
-        node_id: &node.id,
-        latest_begun_month: month,
-        recovery_left: Duration::ZERO,
-        needs_replicas: true,
-    };
-    let mut grants = store.report_leases(context, &batch.reports).unwrap();
+    let mut grants = store.decide_grants(&node, &batch);
     grants[0].as_mut().unwrap().own_leased += 1;
     node.deliver_grants(batch, Some(grants), 1);
     let [spoilt, sound] = leases.map(|lease| node.charge(&lease, month, 1, 1));
@@ -175,14 +163,14 @@ fn unsettled_calls_of_an_account_that_fails_alone_take_none_from_other_accounts(
         };
         (0..calls).map_while(|_| admit_one()).collect()
     };
-    let report = |reply: fn(&crate::store::LeaseReport) -> crate::store::ReportOutcome| {
+    let report = |reply: fn(&LeaseReport) -> ReportOutcome| {
         let leases = std::slice::from_ref(&faulty);
         let batch = node.collect_reports(leases, ReportReason::CallsNeeded);
         let replies = batch.reports.iter().map(reply).collect();
         node.deliver_grants(batch, Some(replies), 1);
     };
     assert_eq!(admit(&faulty, 4).len(), 4);
-    report(|_| Err(crate::store::StoreError::Conflict("lost".to_owned())));
+    report(|_| Err(StoreError::Conflict("lost".to_owned())));
     assert_eq!(node.account_faults.describe_present_faults(60_000), ["account faulty: lost"]);
     let of_past_month = node.account_faults.describe_present_faults(60_001);
     assert_eq!(of_past_month.len(), 0, "no report shows it any longer");
@@ -192,7 +180,7 @@ fn unsettled_calls_of_an_account_that_fails_alone_take_none_from_other_accounts(
     assert!(node.refund(&faulty, own.remove(0)));
     assert_eq!((admit(&faulty, 20).len(), admit(&sound, 20).len()), (1, 0));
     report(|report| {
-        let totals = crate::store::Grant {
+        let totals = Grant {
             own_leased: report.floor,
             others_leased: 0,
             others_spent: 0,
@@ -219,21 +207,11 @@ fn an_overflowing_sum_of_leased_calls_panics() {
 
 #[test]
 fn a_batch_gets_its_calls_in_one_report_and_belongs_to_one_month() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = open_store(&folder.path().join("store.db"));
+    let store = TestStore::open();
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
     let lease = node.open_lease("acme", MonthlyLimit::Calls(1_000));
-    let mut exchange_reports = || {
-        let leases = std::slice::from_ref(&lease);
-        let batch = node.collect_reports(leases, ReportReason::CallsNeeded);
-        let context = crate::store::ReportBatchContext {
-            node_id: &node.id,
-            latest_begun_month: node.calendar.latest_month(),
-            recovery_left: Duration::ZERO,
-            needs_replicas: true,
-        };
-        let grants = store.report_leases(context, &batch.reports).unwrap();
-        node.deliver_grants(batch, Some(grants), 1);
+    let exchange_reports = || {
+        store.exchange(&node, &lease, ReportReason::CallsNeeded);
     };
     let november = Month::containing(NOVEMBER_END);
     let charge = |month, calls| match node.charge(&lease, month, calls, 1) {
@@ -267,18 +245,42 @@ fn a_batch_gets_its_calls_in_one_report_and_belongs_to_one_month() {
     node.end_batch(&lease);
     exchange_reports();
     exchange_reports();
-    let spent = |month| store_spent(&mut store, month);
+    let spent = |month| store.0.borrow_mut().read_spent_by_others("acme", month, &[0; 16]).unwrap();
     assert_eq!([november, december].map(spent), [995, 5]);
 }
 
-fn store_spent(store: &mut crate::store::Store, month: Month) -> u64 {
-    store.read_spent_by_others("acme", month, &[0; 16]).unwrap()
+#[test]
+fn a_late_single_call_overtakes_a_batch_until_the_store_answers_the_batch() {
+    let store = TestStore::open();
+    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
+    let lease = node.open_lease("acme", MonthlyLimit::Calls(1_000));
+    let month = Month::containing(NOVEMBER_END);
+    let collect = || node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
+    let deliver = |batch| store.answer(&node, batch);
+    let is_admitted = |calls| match node.charge(&lease, month, calls, 1) {
+        ChargeProgress::Done(outcome) => Some(outcome.is_ok()),
+        ChargeProgress::Wait => None,
+    };
+    let late_call = || node.charge_after_timeout(&lease, month, 1, false).map(|it| it.is_unbacked);
+    assert_eq!(is_admitted(1), None);
+    deliver(collect());
+    assert_eq!(is_admitted(1), Some(true), "the lease holds more calls");
+    assert_eq!(is_admitted(500), None);
+    let batch_report = collect();
+    assert_eq!(late_call(), Ok(false), "the lease holds calls, and the store is slow");
+    deliver(batch_report);
+    assert_eq!(is_admitted(500), None, "the single call has taken one of its calls");
+    assert_eq!(late_call(), Err(Denial::StoreUnavailable), "the batch comes first");
+    deliver(collect());
+    assert_eq!(is_admitted(500), Some(true));
+    node.end_batch(&lease);
+    deliver(collect());
+    assert_eq!(late_call(), Ok(false), "no batch waits");
 }
 
 #[test]
 fn a_refunded_call_is_asked_for_again_while_it_returns_to_the_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = open_store(&folder.path().join("store.db"));
+    let store = TestStore::open();
     let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
     let lease = node.open_lease("acme", MonthlyLimit::Calls(1));
     let month = Month::containing(NOVEMBER_END);
@@ -287,16 +289,7 @@ fn a_refunded_call_is_asked_for_again_while_it_returns_to_the_store() {
         ChargeProgress::Wait => None,
     };
     let collect = |reason| node.collect_reports(std::slice::from_ref(&lease), reason);
-    let mut deliver = |batch: crate::quota::node::ReportBatch| {
-        let context = crate::store::ReportBatchContext {
-            node_id: &node.id,
-            latest_begun_month: month,
-            recovery_left: Duration::ZERO,
-            needs_replicas: true,
-        };
-        let grants = store.report_leases(context, &batch.reports).unwrap();
-        node.deliver_grants(batch, Some(grants), 1);
-    };
+    let deliver = |batch| store.answer(&node, batch);
     assert!(charge().is_none());
     deliver(collect(ReportReason::CallsNeeded));
     let spent = charge().unwrap().unwrap();
