@@ -2,8 +2,22 @@
 //!
 //! This module has no lists of names: `unlisted_rules` decides which look-alikes are deceptive.
 
+use std::sync::LazyLock;
+
 /// The letters that look like each ASCII character, as Unicode's `confusables.txt` says.
 const LOOK_ALIKES: &str = include_str!("look_alikes.txt");
+
+/// Each letter of [`LOOK_ALIKES`] with the ASCII character that it looks like, in the order of the
+/// letters.
+static ASCII_OF_LETTERS: LazyLock<Vec<(char, char)>> = LazyLock::new(|| {
+    let lines = LOOK_ALIKES.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.split_once(' ')).flat_map(|(ascii, letters)| {
+        ascii.chars().take(1).flat_map(|ascii| letters.chars().map(move |letter| (letter, ascii)))
+    });
+    let mut ascii_of_letters: Vec<(char, char)> = pairs.collect();
+    ascii_of_letters.sort_by_key(|(letter, _)| *letter);
+    ascii_of_letters
+});
 
 /// A name with look-alikes, as a person reads it.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,9 +44,8 @@ fn apparent_character(c: char) -> Option<char> {
     if c.is_ascii() {
         return Some(c);
     }
-    let lines = LOOK_ALIKES.lines().filter(|line| !line.starts_with('#'));
-    let mut ascii_and_look_alikes = lines.filter_map(|line| line.split_once(' '));
-    ascii_and_look_alikes.find(|(_, look_alikes)| look_alikes.contains(c))?.0.chars().next()
+    let found = ASCII_OF_LETTERS.binary_search_by_key(&c, |(letter, _)| *letter);
+    found.ok().map(|at| ASCII_OF_LETTERS[at].1)
 }
 
 /// Whether a letter is in one of Unicode's blocks for Latin letters.
@@ -70,6 +83,13 @@ mod tests {
             ["gmail.com", "\u{43f}\u{43e}\u{447}\u{442}\u{430}.\u{440}\u{444}", "例え.jp", ""]
         {
             assert_eq!(read_look_alike(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn each_look_alike_looks_like_one_character() {
+        for pair in ASCII_OF_LETTERS.windows(2) {
+            assert!(pair[0].0 < pair[1].0, "{pair:?}");
         }
     }
 

@@ -182,7 +182,9 @@ impl ProviderLabel {
     /// the cost of the slips. Leaves out a provider if the cost is too high for its name, or if the
     /// typed name is the provider's own.
     fn slip_costs(&self, typed: &TypedName<'_>) -> impl Iterator<Item = (u8, &Provider)> {
-        let is_near = self.has_near_length(typed.label) && self.has_near_letters(typed.letters);
+        let is_near = self.has_near_length(typed.label)
+            && self.has_near_letters(typed.letters)
+            && (self.is_large || differ_in_three_letters(typed.label, &self.label));
         let providers = if is_near { &*self.providers } else { &[] };
         let mut label_cost = None;
         providers.iter().filter_map(move |provider| {
@@ -224,14 +226,8 @@ impl ProviderLabel {
 
     fn find_label_cost(&self, typed: &str) -> u8 {
         let (typed, label) = (typed.as_bytes(), self.label.as_bytes());
-        let prefix = typed.iter().zip(label).take_while(|(a, b)| a == b).count();
-        let rest = typed[prefix..].iter().rev().zip(label[prefix..].iter().rev());
-        let suffix = rest.take_while(|(a, b)| a == b).count();
-        // One edit changes three letters side by side at most.
-        let is_one_edit = label.len().max(typed.len()) - prefix - suffix <= 3;
         match label.len() {
             ..=2 => UNLIKELY_COST,
-            _ if !self.is_large && !is_one_edit => UNLIKELY_COST,
             3 | 4 => find_short_label_cost(typed, label),
             _ => edit_cost(typed, label),
         }
@@ -307,6 +303,15 @@ impl Provider {
             && self.name != name
             && letters(&self.name).eq(letters(name))
     }
+}
+
+/// Whether two labels differ in three letters side by side at most, as after one edit.
+fn differ_in_three_letters(label: &str, other: &str) -> bool {
+    let (label, other) = (label.as_bytes(), other.as_bytes());
+    let prefix = label.iter().zip(other).take_while(|(a, b)| a == b).count();
+    let rest = label[prefix..].iter().rev().zip(other[prefix..].iter().rev());
+    let suffix = rest.take_while(|(a, b)| a == b).count();
+    label.len().max(other.len()) - prefix - suffix <= 3
 }
 
 /// A bit for each letter. Other characters share the bits of letters.
@@ -421,7 +426,35 @@ fn cost_of_replaced(typed: u8, meant: u8, is_first: bool) -> u8 {
 
 /// Whether two keys are neighbours on a QWERTY keyboard, or their characters look alike.
 fn are_keys_near(key: u8, other: u8) -> bool {
-    let near: &[u8] = match key {
+    /// A bit for each key that is near a key: those of [`bit_of_key`].
+    static NEAR_KEYS: [u64; 256] = {
+        let mut bits = [0; 256];
+        let mut key = 0;
+        while key < bits.len() {
+            let near = keys_near(key as u8);
+            let mut at = 0;
+            while at < near.len() {
+                bits[key] |= bit_of_key(near[at]);
+                at += 1;
+            }
+            key += 1;
+        }
+        bits
+    };
+    NEAR_KEYS[usize::from(key)] & bit_of_key(other) != 0
+}
+
+/// Returns the bit of a letter or digit; 0 for another key.
+const fn bit_of_key(key: u8) -> u64 {
+    match key {
+        b'a'..=b'z' => 1 << (key - b'a'),
+        b'0'..=b'9' => 1 << (26 + key - b'0'),
+        _ => 0,
+    }
+}
+
+const fn keys_near(key: u8) -> &'static [u8] {
+    match key {
         b'0' => b"op",
         b'1' => b"liq",
         b'2' => b"qw",
@@ -459,8 +492,7 @@ fn are_keys_near(key: u8, other: u8) -> bool {
         b'y' => b"67tugh",
         b'z' => b"asx",
         _ => b"",
-    };
-    near.contains(&other)
+    }
 }
 
 #[cfg(test)]

@@ -131,12 +131,11 @@ impl UnlistedRules {
 
     /// Finds the provider whose suffix, or a part of it, stands twice: `gmail.com.com`.
     pub(super) fn find_provider_with_repeated_suffix(&self, name: &str) -> Option<&str> {
-        let has_repeated_suffix = |provider: &&str| {
-            let behind = name.strip_prefix(provider).and_then(|behind| behind.strip_prefix('.'));
-            let before = behind.and_then(|behind| provider.strip_suffix(behind));
-            before.is_some_and(|before| before.ends_with('.'))
-        };
-        self.similar_names.providers().find(has_repeated_suffix)
+        name.rmatch_indices('.').find_map(|(dot, _)| {
+            let (before, end) = (&name[..dot], &name[dot + 1..]);
+            let is_repeated = before.strip_suffix(end).is_some_and(|start| start.ends_with('.'));
+            if is_repeated { self.find_provider(before) } else { None }
+        })
     }
 
     /// Finds the provider with this name, among those that names are compared with. Returns the
