@@ -10,12 +10,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pingora::http::RequestHeader;
+use http::HeaderValue;
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::held_bytes::HeldBytesGuard;
+use crate::message::response::X_REQUEST_ID;
 
 /// The memory that a header takes in the h2 crate, in bytes: about that of a response of riskgate.
 const HEADER_BYTES: usize = 2048;
@@ -28,6 +30,8 @@ const MAX_UNCOUNTED_BYTES: usize = 4 * 1024;
 pub struct UnsentBytes {
     total: AtomicUsize,
     of_replies: AtomicUsize,
+    /// How many parts were passed to the h2 crate so far.
+    begun_parts: AtomicUsize,
     /// How many parts were sent so far, or dropped with their streams.
     sent_parts: AtomicUsize,
 }
@@ -52,14 +56,33 @@ pub enum ResponsePart {
     ForwardedStart,
     /// A later part of the body of a server's response.
     ForwardedRest,
+    /// The header of a server's response without a body. Nothing waits until it is sent, so the
+    /// connection counts it like a reply.
+    ForwardedHeaderAlone,
 }
 
-/// A part of a body, until the h2 crate has sent it.
+/// A part of a response, until the h2 crate has sent it.
 struct UnsentPart {
     bytes: Bytes,
     counted_bytes: usize,
-    is_reply: bool,
+    part: ResponsePart,
     response: Arc<UnsentResponse>,
+}
+
+impl ResponsePart {
+    fn has_header(self) -> bool {
+        self != ResponsePart::ForwardedRest
+    }
+
+    /// Whether the connection counts the part with riskgate's own responses.
+    fn counts_as_reply(self) -> bool {
+        matches!(self, ResponsePart::Reply | ResponsePart::ForwardedHeaderAlone)
+    }
+
+    /// Whether [`UnsentResponse::wait_until_sent`] waits for the part.
+    fn is_waited_for(self) -> bool {
+        self != ResponsePart::ForwardedHeaderAlone
+    }
 }
 
 impl UnsentBytes {
@@ -68,8 +91,18 @@ impl UnsentBytes {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Returns the unsent bytes of responses that riskgate made itself; 0 if they are so few that
-    /// they need not count.
+    /// Returns how many parts were passed to the h2 crate so far.
+    pub fn begun_parts(&self) -> usize {
+        self.begun_parts.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many parts were sent so far, or dropped with their streams.
+    pub fn sent_parts(&self) -> usize {
+        self.sent_parts.load(Ordering::Relaxed)
+    }
+
+    /// Returns the unsent bytes of responses that no permit limits; 0 if they are so few that they
+    /// need not count.
     pub fn reply_bytes_to_count(&self) -> usize {
         let bytes = self.of_replies.load(Ordering::Relaxed);
         if bytes <= MAX_UNCOUNTED_BYTES { 0 } else { bytes }
@@ -105,16 +138,30 @@ impl UnsentResponse {
 
     /// Returns this part of the body, so that it counts as unsent until the h2 crate drops it.
     pub fn track(self: &Arc<Self>, bytes: Bytes, part: ResponsePart) -> Bytes {
-        let header_bytes = if part == ResponsePart::ForwardedRest { 0 } else { HEADER_BYTES };
-        let counted_bytes = header_bytes + bytes.len();
-        let is_reply = part == ResponsePart::Reply;
-        self.bytes.fetch_add(counted_bytes, Ordering::Relaxed);
+        let counted_bytes = bytes.len() + if part.has_header() { HEADER_BYTES } else { 0 };
+        if part.is_waited_for() {
+            self.bytes.fetch_add(counted_bytes, Ordering::Relaxed);
+        }
         self.of_connection.total.fetch_add(counted_bytes, Ordering::Relaxed);
-        if is_reply {
+        self.of_connection.begun_parts.fetch_add(1, Ordering::Relaxed);
+        if part.counts_as_reply() {
             self.of_connection.of_replies.fetch_add(counted_bytes, Ordering::Relaxed);
         }
         let response = Arc::clone(self);
-        Bytes::from_owner(UnsentPart { bytes, counted_bytes, is_reply, response })
+        Bytes::from_owner(UnsentPart { bytes, counted_bytes, part, response })
+    }
+
+    /// Counts the header of a server's response without a body as unsent, until the h2 crate and
+    /// Pingora have dropped its `X-Request-Id`. Pingora drops the field with the request.
+    pub fn track_header_alone(self: &Arc<Self>, header: &mut ResponseHeader) {
+        let Some(id) = header.headers.get(X_REQUEST_ID) else { return };
+        let id = Bytes::copy_from_slice(id.as_bytes());
+        let id = self.track(id, ResponsePart::ForwardedHeaderAlone);
+        let Ok(mut id) = HeaderValue::from_maybe_shared(id) else { return };
+        // The h2 crate keeps other values in its compression table.
+        id.set_sensitive(true);
+        // A header that has the field can hold it.
+        let _ = header.insert_header(X_REQUEST_ID, id);
     }
 
     /// Returns the unsent bytes of this response; 0 if the connection has so few unsent bytes that
@@ -134,7 +181,7 @@ impl UnsentResponse {
         patience: Duration,
         latest_end: Option<Instant>,
     ) -> bool {
-        let sent_parts = || self.of_connection.sent_parts.load(Ordering::Relaxed);
+        let sent_parts = || self.of_connection.sent_parts();
         let is_sent = loop {
             let sent_before = sent_parts();
             let next_check = Instant::now() + patience;
@@ -185,10 +232,12 @@ impl Drop for UnsentPart {
         let (response, counted_bytes) = (&self.response, self.counted_bytes);
         response.of_connection.total.fetch_sub(counted_bytes, Ordering::Relaxed);
         response.of_connection.sent_parts.fetch_add(1, Ordering::Relaxed);
-        if self.is_reply {
+        if self.part.counts_as_reply() {
             response.of_connection.of_replies.fetch_sub(counted_bytes, Ordering::Relaxed);
         }
-        if response.bytes.fetch_sub(counted_bytes, Ordering::AcqRel) == counted_bytes {
+        if self.part.is_waited_for()
+            && response.bytes.fetch_sub(counted_bytes, Ordering::AcqRel) == counted_bytes
+        {
             response.all_sent.notify_waiters();
         }
     }
@@ -224,6 +273,26 @@ mod tests {
         assert_eq!(Arc::strong_count(&guard), 2);
         drop(rest);
         waiting.await.unwrap();
+        assert_eq!((connection.total(), Arc::strong_count(&guard)), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn a_header_alone_counts_for_the_connection_until_its_id_is_dropped() {
+        let connection = Arc::new(UnsentBytes::default());
+        let guard = Arc::new(());
+        let response = UnsentResponse::begin(&connection, Arc::clone(&guard));
+        let mut headers: Vec<ResponseHeader> =
+            (0..3).map(|_| ResponseHeader::build(204, None).unwrap()).collect();
+        for header in &mut headers {
+            header.insert_header(X_REQUEST_ID, "an-id").unwrap();
+            response.track_header_alone(header);
+            assert_eq!(header.headers[X_REQUEST_ID], "an-id");
+        }
+        response.wait_until_parts_are_dropped().await;
+        drop(response);
+        assert_eq!(connection.reply_bytes_to_count(), 3 * (HEADER_BYTES + "an-id".len()));
+        assert_eq!(Arc::strong_count(&guard), 2);
+        drop(headers);
         assert_eq!((connection.total(), Arc::strong_count(&guard)), (0, 1));
     }
 

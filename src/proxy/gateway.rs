@@ -402,7 +402,13 @@ impl ProxyHttp for Gateway {
         ctx.does_response_end_with_connection.get_or_insert(framing == BodyFraming::Chunked);
         ctx.is_upstream_response_complete = is_final && framing == BodyFraming::Empty;
         ctx.end_exchange_if_complete(session, &self.gate);
-        self.gate.response_filter(session, response, &mut ctx.request_context)
+        self.gate.response_filter(session, response, &mut ctx.request_context)?;
+        if ctx.is_upstream_response_complete
+            && let Some(unsent) = UnsentResponse::of_request(session.req_header())
+        {
+            unsent.track_header_alone(response);
+        }
+        Ok(())
     }
 
     async fn request_body_filter(

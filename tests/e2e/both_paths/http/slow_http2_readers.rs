@@ -216,3 +216,21 @@ fn riskgates_own_responses_that_http2_clients_do_not_read_use_a_bounded_memory()
         }
     }
 }
+
+#[test]
+fn headers_without_a_body_that_an_http2_client_does_not_read_count() {
+    const HEADERS_ALONE: usize = 10;
+    let (upstream, gateway) = start_with_page(PAGE_BYTES, |setup| setup);
+    let mut frames = request_pages(&gateway, &upstream);
+    wait_until_queued(&gateway);
+    let held_before = held_bytes(&gateway);
+    let requests: Vec<u8> = (PAGES..PAGES + HEADERS_ALONE)
+        .flat_map(|at| request_frame("HEAD", "/page", at as u32 * 2 + 1))
+        .collect();
+    assert!(frames.try_send(&requests));
+    wait_until("the headers count", || {
+        held_bytes(&gateway) >= held_before + (HEADERS_ALONE * 2048) as f64
+    });
+    drop(frames);
+    wait_until("their memory is free", || held_bytes(&gateway) == 0.0);
+}
