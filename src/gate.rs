@@ -40,7 +40,10 @@ pub(crate) use body_to_forward::BodyToForward;
 pub use client_address::{ClientAddressRule, ClientAddressSource};
 pub use email_verdict::EmailVerdict;
 pub(crate) use ending::LoggedHead;
-pub use held_bytes::{BodyOptions, HeldBytes, HeldBytesGuard, NO_MEMORY_REFUSAL};
+pub use held_bytes::{
+    BodyOptions, FAST_PATH_TASK_BYTES, HeldBytes, HeldBytesGuard, NO_MEMORY_REFUSAL,
+    PINGORA_TASK_BYTES, waiting_request_bytes,
+};
 pub(crate) use judge::{AfterGates, Judgement, MatchedRoute, UnchargedRoute};
 pub(crate) use pingora_filters::{FailedExchange, classify_error};
 pub use request_context::RequestContext;

@@ -255,13 +255,17 @@ impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
             http::Method::from_bytes(method.as_bytes()).is_ok_and(|method| method.is_idempotent());
         let is_reused = connection.is_reused;
         let mut failure = Failure::ClosedEarly { is_reused, is_repeatable };
-        connection.send_request().await.map_err(|_| failure)?;
+        let mut has_new_bytes =
+            connection.send_request(HEADER_READ_BYTES).await.map_err(|_| failure)?;
         let mut informational = InformationalResponseCounter::default();
         loop {
-            match connection.read(HEADER_READ_BYTES).await {
-                Ok(1..) => failure = Failure::BrokenResponse,
-                Ok(0) | Err(_) => return Err(failure),
+            if !has_new_bytes {
+                match connection.read(HEADER_READ_BYTES).await {
+                    Ok(1..) => {}
+                    Ok(0) | Err(_) => return Err(failure),
+                }
             }
+            (has_new_bytes, failure) = (false, Failure::BrokenResponse);
             let context = ResponseContext {
                 common_headers: &self.ctx.common_headers,
                 is_head_method: method == "HEAD",

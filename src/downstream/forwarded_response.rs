@@ -89,6 +89,7 @@ impl<'c> ForwardedResponse<'c> {
             }
             ctx.response_bytes += taken_bytes.saturating_sub(sent_bytes);
             sent_bytes = taken_bytes.max(sent_bytes);
+            self.release_taken_bytes(client);
             if let (Some(failure), true) = (self.failure, self.read_ahead.is_empty()) {
                 return Err(failure);
             }
@@ -203,6 +204,16 @@ impl<'c> ForwardedResponse<'c> {
         self.held.get_or_insert_with(|| gate.begin_held_body(ctx)).grow_to(bytes)
     }
 
+    /// Counts only what still waits for the client, once the client has taken what was read ahead.
+    fn release_taken_bytes<C: ExchangeClient>(&mut self, client: &C) {
+        if self.read_ahead.is_empty()
+            && let Some(held) = &mut self.held
+        {
+            self.read_ahead = Vec::new();
+            held.shrink_to(client.unsent_bytes());
+        }
+    }
+
     /// Moves the next part for the client to `out`: a part of what was read ahead, or else what has
     /// arrived. Each part has the whole write timeout, so a part is short.
     fn take_next_part(&mut self, out: &mut Vec<u8>) {
@@ -238,8 +249,7 @@ impl<'c> ForwardedResponse<'c> {
     fn free_server(&mut self) {
         self.permit = None;
         let Some(connection) = self.connection.take() else { return };
-        let is_whole = self.failure.is_none() && connection.arrived.is_empty();
-        if self.is_connection_reusable && is_whole {
+        if self.is_connection_reusable && self.failure.is_none() {
             self.context.upstreams.return_to_idle_pool(connection);
         }
     }

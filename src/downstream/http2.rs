@@ -38,7 +38,7 @@ use reply_memory::ReplyMemory;
 use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
 use super::options::DownstreamOptions;
-use crate::gate::{ConnectionFacts, Gate, LoggedHead, UnsentResponse};
+use crate::gate::{ConnectionFacts, FAST_PATH_TASK_BYTES, Gate, LoggedHead, UnsentResponse};
 use crate::message::request_head::{
     DIVIDED_COOKIES_OVERHEAD_BYTES, check_http2_request, join_cookie_fields,
 };
@@ -46,18 +46,27 @@ use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 use crate::proxy::upload_watch::serve_watched;
 
+/// The bytes of bodies that a client may send on one connection before riskgate takes them. One
+/// stream may have 64 KiB of them (RFC 9113 section 6.9.2): so a server that takes nothing of an
+/// upload leaves the window open for the other requests on the connection. The permits for
+/// exchanges limit the number of such uploads.
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// The most bytes that one stream buffers for a client that doesn't read.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// The most streams that a client may reset before riskgate has accepted them. After as many
-/// streams that riskgate resets because of the client's errors, it closes the connection.
+/// The most streams that a client may reset before riskgate has accepted them.
 const MAX_RESET_STREAMS: usize = 20;
+/// The most streams in the life of a connection that the h2 crate resets because of errors of the
+/// client, such as a target that is no URI. After more, it closes the connection, with the requests
+/// that are active. A proxy may send the requests of many clients on one connection.
+const MAX_STREAM_ERRORS: usize = 1024;
 /// The most streams that riskgate remembers after it has reset them. It ignores late frames of
 /// remembered streams; without the memory, such a frame would be an error.
 const MAX_REMEMBERED_RESETS: usize = 1024;
 /// For how long riskgate remembers a stream that it has reset.
 const RESET_MEMORY_TIME: Duration = Duration::from_secs(10);
 /// The most requests on one connection that Pingora finds malformed before riskgate sees them.
-/// After more such requests, riskgate closes the connection.
+/// After more such requests, riskgate sends GOAWAY and finishes the active requests. After twice as
+/// many, it closes the connection.
 const MAX_MALFORMED_REQUESTS: usize = 32;
 /// The most requests that riskgate accepts before it answers the first of them.
 const MAX_BATCHED_REQUESTS: usize = 32;
@@ -80,12 +89,13 @@ fn build_h2_options(app: &DownstreamOptions) -> H2Options {
         HEADER_LIST_FACTOR * (app.request_limits.header_bytes + DIVIDED_COOKIES_OVERHEAD_BYTES);
     options
         .max_concurrent_streams(app.max_streams)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_header_list_size(u32::try_from(header_list_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
         .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
         .reset_stream_duration(RESET_MEMORY_TIME)
-        .max_local_error_reset_streams(Some(MAX_RESET_STREAMS));
+        .max_local_error_reset_streams(Some(MAX_STREAM_ERRORS));
     options
 }
 
@@ -147,9 +157,10 @@ pub(super) async fn serve_http2<P>(
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 connection.on_accepted(accepted, &mut h2_conn).await
             }
-            // Only the arm above reads and writes frames, so only its polls change the condition.
-            () = wait_without_waker(|| {
-                frame_meter.is_exceeded() || !reply_memory.can_hold_unsent()
+            // Only the arm above reads and writes frames, so this arm needs no waker of its own.
+            () = poll_fn(|task| match frame_meter.is_exceeded() {
+                true => Poll::Ready(()),
+                false => reply_memory.poll_exceeded(task),
             }) => connection.close_abruptly(&mut h2_conn).await,
             outcome = &mut idle => connection.on_idle_outcome(outcome, &mut h2_conn),
         };
@@ -238,7 +249,7 @@ where
         loop {
             match accepted {
                 Ok(Some(H2Accept::Session(session))) => batch.push(Box::new(session)),
-                Ok(Some(H2Accept::Rejected)) => decision = self.on_malformed_request(),
+                Ok(Some(H2Accept::Rejected)) => decision = self.on_malformed_request(h2_conn),
                 Ok(None) => decision = LoopDecision::End,
                 Err(error) => {
                     if is_flood_found_by_h2(&error) {
@@ -304,18 +315,20 @@ where
         (!session.is_body_done()).then(|| length().unwrap_or(max).min(max))
     }
 
-    fn on_malformed_request(&mut self) -> LoopDecision {
+    fn on_malformed_request(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
         self.malformed_count += 1;
         self.frame_meter.count_request(Some(0));
         // Pingora has reset the stream, or has answered 400.
         let gate = &self.context.gate;
         let refused = gate.refuse_before_gates(&Refusal::BadRequest, self.facts, "HTTP/2", false);
         refused.count_and_log(false);
-        if self.malformed_count > MAX_MALFORMED_REQUESTS {
-            LoopDecision::End
-        } else {
-            LoopDecision::Continue
+        if self.malformed_count > 2 * MAX_MALFORMED_REQUESTS {
+            return LoopDecision::End;
         }
+        if self.malformed_count > MAX_MALFORMED_REQUESTS && !self.is_closing {
+            self.begin_graceful_close(h2_conn);
+        }
+        LoopDecision::Continue
     }
 
     /// Serves the request in a task of its own.
@@ -350,12 +363,6 @@ where
     }
 }
 
-/// Waits until a condition holds. Only the polls of the caller's other branches change the
-/// condition, and this wait is polled after them. So it registers no waker.
-async fn wait_without_waker(mut holds: impl FnMut() -> bool) {
-    poll_fn(|_| if holds() { Poll::Ready(()) } else { Poll::Pending }).await;
-}
-
 /// Returns true if the h2 crate closed the connection with ENHANCE_YOUR_CALM.
 fn is_flood_found_by_h2(error: &pingora::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
@@ -386,5 +393,5 @@ async fn refuse_stream(
     let is_sent = refused.send_on_http2_stream(&mut session).await;
     let held = refused.begin_held_body();
     refused.count_and_log(is_sent);
-    request_body::discard_rest_of_body(&mut session, held).await;
+    request_body::discard_rest_of_body(&mut session, held, FAST_PATH_TASK_BYTES).await;
 }

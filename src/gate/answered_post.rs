@@ -12,7 +12,9 @@ use crate::exchange::BodyFault;
 use crate::model::refusal::Refusal;
 
 use super::admission::OriginHeader;
-use super::held_bytes::{HeldBytesGuard, NO_MEMORY_REFUSAL};
+use super::held_bytes::{
+    HeldBytesGuard, NO_MEMORY_REFUSAL, PINGORA_TASK_BYTES, waiting_request_bytes,
+};
 use super::request_context::RequestContext;
 use super::route::{Route, match_builtin_path, split_path_and_query};
 use super::session::send_continue_if_awaited;
@@ -109,9 +111,16 @@ impl Gate {
         send_continue_if_awaited(session).await?;
         let client = session.as_downstream_mut();
         let max_bytes = post.max_body_bytes();
+        let request_bytes = waiting_request_bytes(client, PINGORA_TASK_BYTES);
         let read_to_end = async {
             let mut body = Vec::new();
-            while let Some(bytes) = client.read_request_body().await? {
+            loop {
+                let read = client.read_request_body();
+                let waiting_bytes = body.len().max(request_bytes);
+                let Some(read) = held.count_during(read, waiting_bytes).await else {
+                    return Ok(Err(NO_MEMORY_REFUSAL));
+                };
+                let Some(bytes) = read? else { return Ok(Ok(body)) };
                 if body.len() + bytes.len() > max_bytes {
                     return Ok(Err(post.refusal(format!("expected at most {max_bytes} bytes"))));
                 }
@@ -120,7 +129,6 @@ impl Gate {
                 }
                 body.extend_from_slice(&bytes);
             }
-            Ok(Ok(body))
         };
         let read: std::result::Result<Result<_>, _> = timeout(POST_BODY_TIMEOUT, read_to_end).await;
         match read {

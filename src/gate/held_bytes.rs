@@ -1,10 +1,15 @@
 //! The limits of request bodies, and the memory for bodies of requests and responses that riskgate
 //! holds: of all clients together, and of each client.
 
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
+
+use pingora::protocols::http::ServerSession;
 
 use crate::model::network::Networks;
 use crate::model::refusal::Refusal;
@@ -20,6 +25,14 @@ pub struct BodyOptions {
     /// The most bytes of bodies that riskgate holds at the same time.
     pub max_held_bytes: usize,
 }
+
+/// The memory of the task and the stream of a request over HTTP/2 on the fast path, in bytes.
+pub const FAST_PATH_TASK_BYTES: usize = 12 * 1024;
+/// The memory of the task and the stream of a request over HTTP/2 that Pingora's proxy serves, in
+/// bytes.
+pub const PINGORA_TASK_BYTES: usize = 36 * 1024;
+/// The memory of a header field without its name and value, in bytes.
+const FIELD_BYTES: usize = 128;
 
 /// One client may use the memory divided by this number.
 const CLIENT_SHARE_DIVISOR: usize = 16;
@@ -85,6 +98,49 @@ impl HeldBytesGuard {
     }
 }
 
+impl HeldBytesGuard {
+    /// Lowers the bytes that the guard counts to `bytes`, if it counts more.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let fewer = self.bytes.saturating_sub(bytes);
+        if fewer > 0 {
+            self.bytes -= fewer;
+            self.held_bytes.used_bytes.fetch_sub(fewer, Ordering::Relaxed);
+            if let Some(client) = &mut self.of_client {
+                client.give_back(fewer);
+            }
+        }
+    }
+
+    /// Waits for the client, and counts `bytes` from the moment on at which there is nothing to do
+    /// without waiting. Returns `None` if riskgate may not hold these bytes.
+    pub async fn count_during<T>(
+        &mut self,
+        wait: impl Future<Output = T>,
+        bytes: usize,
+    ) -> Option<T> {
+        let mut wait = pin!(wait);
+        match poll_fn(|task| Poll::Ready(wait.as_mut().poll(task))).await {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending if !self.grow_to(bytes) => None,
+            Poll::Pending => Some(wait.await),
+        }
+    }
+}
+
+/// Returns the bytes that a request takes while it waits for its body, without the body. Over
+/// HTTP/1.1, each request has a connection, and the limits of connections bound these bytes. Over
+/// HTTP/2, one connection has many requests, and a long head costs the client few bytes (RFC 7541).
+/// `task_bytes` is the memory of the task and the stream.
+pub fn waiting_request_bytes(client: &ServerSession, task_bytes: usize) -> usize {
+    if !client.is_http2() {
+        return 0;
+    }
+    let fields = client.req_header().headers.iter();
+    let head_bytes: usize =
+        fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES).sum();
+    task_bytes + head_bytes
+}
+
 impl Drop for HeldBytesGuard {
     fn drop(&mut self) {
         self.held_bytes.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -113,5 +169,22 @@ mod tests {
         assert!(!begin("192.0.2.3").grow_to(1), "the whole is used");
         drop((first, other, exempt));
         assert_eq!(held.used_bytes(), 0);
+    }
+
+    #[test]
+    fn bytes_that_a_client_has_taken_no_longer_count() {
+        let held = Arc::new(HeldBytes::new(160, Networks::default()));
+        let begin = || held.begin_body(Some("192.0.2.1".parse().unwrap()));
+        let (mut first, mut second) = (begin(), begin());
+        assert!(first.grow_to(10) && !second.grow_to(1));
+        first.shrink_to(20);
+        assert_eq!(held.used_bytes(), 10);
+        first.shrink_to(4);
+        assert_eq!(held.used_bytes(), 4);
+        assert!(second.grow_to(6) && !first.grow_to(5));
+        drop(first);
+        drop(second);
+        assert_eq!(held.used_bytes(), 0);
+        assert!(begin().grow_to(10), "the share of the client is free");
     }
 }

@@ -21,9 +21,12 @@ use crate::message::response::X_REQUEST_ID;
 
 /// The memory that a header takes in the h2 crate, in bytes: about that of a response of riskgate.
 const HEADER_BYTES: usize = 2048;
+/// The memory of a response of riskgate that waits for the client, without its body, in bytes: its
+/// header, its stream, and the task that waits until the client takes the body.
+const REPLY_BYTES: usize = 10 * 1024;
 /// The most unsent bytes of a connection that don't count against `listen.max_held_bytes`. They are
 /// about one response of riskgate, and the limit of connections bounds them.
-const MAX_UNCOUNTED_BYTES: usize = 4 * 1024;
+const MAX_UNCOUNTED_BYTES: usize = 12 * 1024;
 
 /// Counts the unsent bytes of all responses on one connection.
 #[derive(Debug, Default)]
@@ -70,8 +73,13 @@ struct UnsentPart {
 }
 
 impl ResponsePart {
-    fn has_header(self) -> bool {
-        self != ResponsePart::ForwardedRest
+    /// The bytes that the part takes beside those of the body.
+    fn bytes_beside_body(self) -> usize {
+        match self {
+            ResponsePart::Reply => REPLY_BYTES,
+            ResponsePart::ForwardedStart | ResponsePart::ForwardedHeaderAlone => HEADER_BYTES,
+            ResponsePart::ForwardedRest => 0,
+        }
     }
 
     /// Whether the connection counts the part with riskgate's own responses.
@@ -138,7 +146,7 @@ impl UnsentResponse {
 
     /// Returns this part of the body, so that it counts as unsent until the h2 crate drops it.
     pub fn track(self: &Arc<Self>, bytes: Bytes, part: ResponsePart) -> Bytes {
-        let counted_bytes = bytes.len() + if part.has_header() { HEADER_BYTES } else { 0 };
+        let counted_bytes = part.bytes_beside_body() + bytes.len();
         if part.is_waited_for() {
             self.bytes.fetch_add(counted_bytes, Ordering::Relaxed);
         }
@@ -254,10 +262,10 @@ mod tests {
         let response = UnsentResponse::begin(&connection, Arc::clone(&guard));
         response.wait_until_parts_are_dropped().await;
         let reply = response.track(Bytes::new(), ResponsePart::Reply);
-        assert_eq!((connection.total(), response.bytes_to_count()), (HEADER_BYTES, 0));
+        assert_eq!((connection.total(), response.bytes_to_count()), (REPLY_BYTES, 0));
         let body = Bytes::from(vec![b'x'; MAX_UNCOUNTED_BYTES]);
         let mut rest = response.track(body.clone(), ResponsePart::ForwardedRest);
-        assert_eq!(response.bytes_to_count(), HEADER_BYTES + MAX_UNCOUNTED_BYTES);
+        assert_eq!(response.bytes_to_count(), REPLY_BYTES + MAX_UNCOUNTED_BYTES);
         assert_eq!(connection.reply_bytes_to_count(), 0);
         assert_eq!((&reply[..], &rest[..]), (&b""[..], &body[..]));
         drop(reply);
@@ -282,7 +290,7 @@ mod tests {
         let guard = Arc::new(());
         let response = UnsentResponse::begin(&connection, Arc::clone(&guard));
         let mut headers: Vec<ResponseHeader> =
-            (0..3).map(|_| ResponseHeader::build(204, None).unwrap()).collect();
+            (0..9).map(|_| ResponseHeader::build(204, None).unwrap()).collect();
         for header in &mut headers {
             header.insert_header(X_REQUEST_ID, "an-id").unwrap();
             response.track_header_alone(header);
@@ -290,7 +298,7 @@ mod tests {
         }
         response.wait_until_parts_are_dropped().await;
         drop(response);
-        assert_eq!(connection.reply_bytes_to_count(), 3 * (HEADER_BYTES + "an-id".len()));
+        assert_eq!(connection.reply_bytes_to_count(), 9 * (HEADER_BYTES + "an-id".len()));
         assert_eq!(Arc::strong_count(&guard), 2);
         drop(headers);
         assert_eq!((connection.total(), Arc::strong_count(&guard)), (0, 1));
@@ -302,7 +310,7 @@ mod tests {
         let response = UnsentResponse::begin(&connection, ());
         let replies: Vec<Bytes> =
             (0..3).map(|_| response.track(Bytes::new(), ResponsePart::Reply)).collect();
-        assert_eq!(connection.reply_bytes_to_count(), 3 * HEADER_BYTES);
+        assert_eq!(connection.reply_bytes_to_count(), 3 * REPLY_BYTES);
         drop(replies);
         assert_eq!(connection.reply_bytes_to_count(), 0);
     }

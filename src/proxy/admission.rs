@@ -7,7 +7,8 @@ use pingora_proxy::Session;
 
 use super::request_body::{self, BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES};
 use crate::gate::{
-    AfterGates, BodyOptions, BodyToForward, Gate, RequestContext, send_continue_if_awaited,
+    AfterGates, BodyOptions, BodyToForward, Gate, PINGORA_TASK_BYTES, RequestContext,
+    send_continue_if_awaited,
 };
 use crate::model::refusal::Refusal;
 use crate::screening::ReceivedBody;
@@ -174,5 +175,6 @@ async fn hold_body(
     let outlook = BodyOutlook { announced_length, max_last_part };
     client.enable_retry_buffering();
     let options = BodyOptions { max_bytes: rules.max_bytes, ..gate.body_options().clone() };
-    Ok(request_body::hold_body(client, outlook, first_part, &mut memory, &options).await)
+    let memory = (&mut memory, PINGORA_TASK_BYTES);
+    Ok(request_body::hold_body(client, outlook, first_part, memory, &options).await)
 }

@@ -21,8 +21,8 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 
 use crate::exchange::{BodyFault, BodyFraming, Failure, ResponseFraming, StatusKind};
 use crate::gate::{
-    BodyToForward, FailedExchange, Gate, HeldBytesGuard, RequestContext, ResponsePart,
-    UnsentResponse, classify_error, has_final_response_started,
+    BodyToForward, FailedExchange, Gate, HeldBytesGuard, PINGORA_TASK_BYTES, RequestContext,
+    ResponsePart, UnsentResponse, classify_error, has_final_response_started,
 };
 use crate::proxy::admission::{BodyReadRules, admit_request};
 use crate::proxy::request_body;
@@ -503,7 +503,8 @@ impl ProxyHttp for Gateway {
         ctx.wait_until_sent_or_held(session, error.is_none()).await;
         if session.is_http2() && session.response_written().is_some() {
             let held = self.gate.begin_held_body(&ctx.request_context);
-            request_body::discard_rest_of_body(session.as_downstream_mut(), held).await;
+            let client = session.as_downstream_mut();
+            request_body::discard_rest_of_body(client, held, PINGORA_TASK_BYTES).await;
         }
     }
 

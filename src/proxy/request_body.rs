@@ -6,9 +6,6 @@
 //! start of a body. The limits of the config come from [`BodyOptions`]. The parser of the request
 //! head decides whether a request may have a body.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,17 +17,15 @@ use pingora::protocols::http::ServerSession;
 use tokio::time::timeout;
 
 use crate::exchange::BodyFault;
-use crate::gate::{BodyOptions, HeldBytesGuard, NO_MEMORY_REFUSAL};
+use crate::gate::{
+    BodyOptions, HeldBytesGuard, NO_MEMORY_REFUSAL, PINGORA_TASK_BYTES, waiting_request_bytes,
+};
 use crate::message::request_head::{expects_continue, parse_content_length};
 use crate::model::refusal::Refusal;
 
 /// riskgate holds a body of at most this many bytes until it is complete. Pingora keeps as many
 /// bytes for a retry. After a response over HTTP/2, riskgate reads and discards at most as many.
 pub const MAX_HELD_BODY_BYTES: usize = 64 * 1024;
-/// The memory of a request over HTTP/2 without its header fields: its task and its stream.
-const HTTP2_REQUEST_BYTES: usize = 12 * 1024;
-/// The memory of a header field without its name and value.
-const FIELD_BYTES: usize = 128;
 /// The longest time for which riskgate discards a body.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time to the start of a body whose client waits for a 100 that riskgate can't send.
@@ -109,12 +104,12 @@ impl BodyOutlook {
 /// Reads a body until it is complete, or until riskgate knows that it is longer than
 /// [`MAX_HELD_BODY_BYTES`]. So a slow client keeps no server waiting, and holds no exchange permit.
 /// `first_part` was read before. If riskgate has to wait, `held` counts the bytes of the body or
-/// those of the request, whichever are more.
+/// those of the request, whichever are more; `task_bytes` as [`waiting_request_bytes`] expects.
 pub async fn hold_body(
     client: &mut ServerSession,
     outlook: BodyOutlook,
     first_part: Bytes,
-    held: &mut HeldBytesGuard,
+    (held, task_bytes): (&mut HeldBytesGuard, usize),
     options: &BodyOptions,
 ) -> Result<HeldBody, HoldError> {
     let mut body = Vec::from(first_part);
@@ -126,7 +121,7 @@ pub async fn hold_body(
         true => (Duration::MAX, options.timeout),
         false => (options.timeout, Duration::MAX),
     };
-    let request_bytes = waiting_request_bytes(client);
+    let request_bytes = waiting_request_bytes(client, task_bytes).max(1);
     let read = async {
         loop {
             if client.is_body_done() {
@@ -135,14 +130,9 @@ pub async fn hold_body(
             if outlook.must_stop_after(body.len()) {
                 return Ok(false);
             }
-            let mut next = pin!(read_next_part(client));
-            let part = match poll_fn(|task| Poll::Ready(next.as_mut().poll(task))).await {
-                Poll::Ready(part) => part,
-                Poll::Pending if !held.grow_to(body.len().max(request_bytes).max(1)) => {
-                    return Err(HoldError::TooManyHeld);
-                }
-                Poll::Pending => timeout(part_timeout, next).await.map_err(too_slow)?,
-            };
+            let next = timeout(part_timeout, read_next_part(client));
+            let part = held.count_during(next, body.len().max(request_bytes)).await;
+            let part = part.ok_or(HoldError::TooManyHeld)?.map_err(too_slow)?;
             let Some(part) = part? else { return Ok(true) };
             if body.len() + part.len() > options.max_bytes {
                 return Err(HoldError::Fault(BodyFault::TooLong));
@@ -184,26 +174,13 @@ pub fn remove_expect(client: &mut ServerSession) {
     client.req_header_mut().remove_header(&EXPECT);
 }
 
-/// Returns the bytes that a request takes while it waits for its body, without the body. Over
-/// HTTP/1.1, each request has a connection, and the limits of connections bound these bytes. Over
-/// HTTP/2, one connection has many requests, and a long head costs the client few bytes (RFC 7541).
-fn waiting_request_bytes(client: &ServerSession) -> usize {
-    if !client.is_http2() {
-        return 0;
-    }
-    let fields = client.req_header().headers.iter();
-    let head_bytes: usize =
-        fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES).sum();
-    HTTP2_REQUEST_BYTES + head_bytes
-}
-
 /// Waits for the start of a body whose client waits for a 100 that riskgate can't send. Returns the
 /// first part of the body, which is empty if the body has ended.
 pub async fn wait_for_body_start(
     client: &mut ServerSession,
     held: &mut HeldBytesGuard,
 ) -> Result<Bytes, HoldError> {
-    if !held.grow_to(waiting_request_bytes(client).max(1)) {
+    if !held.grow_to(waiting_request_bytes(client, PINGORA_TASK_BYTES).max(1)) {
         return Err(HoldError::TooManyHeld);
     }
     match timeout(BODY_START_TIMEOUT, read_next_part(client)).await {
@@ -214,9 +191,14 @@ pub async fn wait_for_body_start(
 
 /// Reads and discards the rest of a body after an HTTP/2 response, so that a client that is still
 /// sending a short body gets no reset. If the body is longer, the client gets a reset of the stream
-/// with NO_ERROR (RFC 9113 section 8.1), and if `held` has no place for the request.
-pub async fn discard_rest_of_body(client: &mut ServerSession, mut held: HeldBytesGuard) {
-    if !held.grow_to(waiting_request_bytes(client)) {
+/// with NO_ERROR (RFC 9113 section 8.1), and if `held` has no place for the request; `task_bytes`
+/// as [`waiting_request_bytes`] expects.
+pub async fn discard_rest_of_body(
+    client: &mut ServerSession,
+    mut held: HeldBytesGuard,
+    task_bytes: usize,
+) {
+    if !held.grow_to(waiting_request_bytes(client, task_bytes)) {
         return;
     }
     let rest = async {

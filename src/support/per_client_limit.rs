@@ -66,7 +66,25 @@ impl PerClientGuard {
     }
 }
 
+impl PerClientGuard {
+    /// Gives back so many of the guard's units.
+    pub fn give_back(&mut self, units: usize) {
+        let units = units.min(self.units);
+        self.units -= units;
+        if let Some((limit, client)) = self.counted.as_ref().filter(|_| units > 0) {
+            limit.give_back(client, units);
+        }
+    }
+}
+
 impl PerClientLimit {
+    fn give_back(&self, client: &ClientPrefix, units: usize) {
+        self.units_by_client.remove_if_mut(client, |_, count| {
+            *count -= units;
+            *count == 0
+        });
+    }
+
     fn forget_if_unused(&self, client: &ClientPrefix) {
         self.units_by_client.remove_if(client, |_, count| *count == 0);
     }
@@ -74,13 +92,7 @@ impl PerClientLimit {
 
 impl Drop for PerClientGuard {
     fn drop(&mut self) {
-        let Some((limit, client)) = self.counted.as_ref().filter(|_| self.units > 0) else {
-            return;
-        };
-        limit.units_by_client.remove_if_mut(client, |_, count| {
-            *count -= self.units;
-            *count == 0
-        });
+        self.give_back(self.units);
     }
 }
 

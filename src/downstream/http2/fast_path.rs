@@ -21,8 +21,8 @@ use crate::downstream::fast_path_exchange::{
 };
 use crate::exchange::BodyFault;
 use crate::gate::{
-    ConnectionFacts, GateDecision, PlainHead, RequestContext, StartTime, UnchargedRoute,
-    UnsentResponse,
+    ConnectionFacts, FAST_PATH_TASK_BYTES, GateDecision, PlainHead, RequestContext, StartTime,
+    UnchargedRoute, UnsentResponse,
 };
 use crate::message::request_head::{RequestFields, check_http2_request, takes_body};
 use crate::message::response::Reply;
@@ -140,7 +140,8 @@ async fn answer(
     if !session.is_body_done() {
         let held = context.gate.begin_held_body(ctx);
         box_future(|| async move {
-            discard_rest_of_body(&mut ServerSession::new_http2(*session), held).await
+            let mut client = ServerSession::new_http2(*session);
+            discard_rest_of_body(&mut client, held, FAST_PATH_TASK_BYTES).await
         })
         .await;
     }
@@ -178,7 +179,7 @@ async fn forward(
     context.gate.count_and_log_on_fast_path(ctx, head);
     if matches!(ended, ExchangeEnd::Answered { .. }) {
         let held = context.gate.begin_held_body(ctx);
-        discard_rest_of_body(&mut client.session, held).await;
+        discard_rest_of_body(&mut client.session, held, FAST_PATH_TASK_BYTES).await;
     }
     // If the response is incomplete, the end of the session resets the stream after the bytes that
     // are still to be sent.
@@ -206,7 +207,8 @@ async fn receive_body(
     let mut held = context.gate.begin_held_body(ctx);
     let outlook = BodyOutlook { announced_length: announced_length(head), max_last_part: 0 };
     let options = context.gate.body_options();
-    match hold_body(session, outlook, Bytes::new(), &mut held, options).await? {
+    let held = (&mut held, FAST_PATH_TASK_BYTES);
+    match hold_body(session, outlook, Bytes::new(), held, options).await? {
         HeldBody::Whole(body) => Ok(body),
         HeldBody::Start(_) => Err(HoldError::Fault(BodyFault::TooLong)),
     }

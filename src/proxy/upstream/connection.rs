@@ -5,18 +5,22 @@
 //! received bytes without a request.
 
 use std::collections::HashMap;
+use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Result};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use pingora::protocols::Stream;
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::unconstrained;
 
 use crate::support::socket_reset::duplicate_fd;
 
@@ -41,6 +45,10 @@ pub struct UpstreamConnection {
     pub is_reused: bool,
     /// The request to send. The next exchange uses the same memory.
     pub request_buffer: Vec<u8>,
+    /// How many bytes of the request were sent.
+    sent_bytes: usize,
+    /// Whether the server has closed the connection before it had the whole request.
+    is_request_cut: bool,
     /// The bytes that have arrived from the server. The next exchange uses the same memory.
     pub arrived: BytesMut,
 }
@@ -78,32 +86,96 @@ impl UpstreamConnection {
             server_address: server.to_string(),
             is_reused: false,
             request_buffer: Vec::with_capacity(REQUEST_HEADER_BYTES),
+            sent_bytes: 0,
+            is_request_cut: false,
             arrived: BytesMut::new(),
         }
     }
 
-    /// Sends the request in `request_buffer`, and empties the buffer.
-    pub async fn send_request(&mut self) -> Result<()> {
-        let request = &self.request_buffer;
-        match &mut self.stream {
-            ServerStream::Tcp(stream) => stream.write_all(request).await?,
-            ServerStream::Tls { stream, .. } => {
-                stream.write_all(request).await?;
-                stream.flush().await?;
+    /// Sends the request in `request_buffer`, and empties the buffer. If the server answers before
+    /// it has the whole request, returns true once bytes have arrived, after reserving `capacity`
+    /// bytes for them; then [`UpstreamConnection::read`] sends the rest. Else returns false.
+    ///
+    /// # Errors
+    /// Returns an error if the request can't be sent and no byte of an answer has arrived.
+    pub async fn send_request(&mut self, capacity: usize) -> Result<bool> {
+        poll_fn(|task| {
+            let sent = self.poll_send(task);
+            if let Poll::Ready(Ok(())) = sent {
+                return Poll::Ready(Ok(false));
             }
-        }
-        self.request_buffer.clear();
-        self.request_buffer.shrink_to(REQUEST_HEADER_BYTES);
-        Ok(())
+            // A server may answer early, and then close the connection with a reset.
+            match (self.poll_read(task, capacity), sent) {
+                (Poll::Ready(Ok(1..)), sent) => {
+                    self.is_request_cut = sent.is_ready();
+                    Poll::Ready(Ok(true))
+                }
+                (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
+                (Poll::Ready(Ok(0)), _) => Poll::Ready(Err(ErrorKind::UnexpectedEof.into())),
+                (Poll::Ready(Err(error)), _) => Poll::Ready(Err(error)),
+                (Poll::Pending, _) => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// Reads more of a response into `arrived`, after reserving `capacity` bytes. Returns 0 at the
-    /// end of the connection.
+    /// end of the connection. Meanwhile sends the rest of the request, if there is one.
     pub async fn read(&mut self, capacity: usize) -> Result<usize> {
+        poll_fn(|task| {
+            if !self.request_buffer.is_empty() && !self.is_request_cut {
+                self.is_request_cut = matches!(self.poll_send(task), Poll::Ready(Err(_)));
+            }
+            self.poll_read(task, capacity)
+        })
+        .await
+    }
+
+    /// Sends the rest of the request, and then empties `request_buffer`.
+    fn poll_send(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
+        while self.sent_bytes < self.request_buffer.len() {
+            let rest = &self.request_buffer[self.sent_bytes..];
+            let written = match &mut self.stream {
+                ServerStream::Tcp(stream) => ready!(Pin::new(stream).poll_write(task, rest)),
+                ServerStream::Tls { stream, .. } => ready!(Pin::new(stream).poll_write(task, rest)),
+            };
+            match written? {
+                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                written => self.sent_bytes += written,
+            }
+        }
+        if let ServerStream::Tls { stream, .. } = &mut self.stream {
+            ready!(Pin::new(stream).poll_flush(task))?;
+        }
+        self.sent_bytes = 0;
+        self.request_buffer.clear();
+        self.request_buffer.shrink_to(REQUEST_HEADER_BYTES);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&mut self, task: &mut Context<'_>, capacity: usize) -> Poll<Result<usize>> {
         self.arrived.reserve(capacity);
         match &mut self.stream {
-            ServerStream::Tcp(stream) => stream.read_buf(&mut self.arrived).await,
-            ServerStream::Tls { stream, .. } => stream.read_buf(&mut self.arrived).await,
+            ServerStream::Tcp(stream) => pin!(stream.read_buf(&mut self.arrived)).poll(task),
+            ServerStream::Tls { stream, .. } => pin!(stream.read_buf(&mut self.arrived)).poll(task),
+        }
+    }
+
+    /// Returns true if no part of an exchange is left: the server has the whole request, and no
+    /// byte has arrived behind its response. TLS may have decrypted such bytes before; the kernel
+    /// then has none.
+    fn is_between_exchanges(&mut self) -> bool {
+        if !self.request_buffer.is_empty() || !self.arrived.is_empty() {
+            return false;
+        }
+        match &mut self.stream {
+            ServerStream::Tcp(_) => true,
+            ServerStream::Tls { stream, .. } => {
+                let mut byte = [0];
+                // Tokio's budget for this task must not look like a stream without bytes.
+                let read = pin!(unconstrained(stream.read(&mut byte)));
+                read.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+            }
         }
     }
 
@@ -169,9 +241,14 @@ impl IdlePool {
         }
     }
 
-    /// Keeps a connection whose exchange has ended, or closes it if the pool is full.
+    /// Keeps a connection whose exchange has ended. Closes the connection if a part of the exchange
+    /// is left, or if the pool is full.
     pub fn put(self: &Arc<Self>, mut connection: UpstreamConnection) {
-        if connection.arrived.capacity() > MAX_IDLE_READ_BYTES {
+        if !connection.is_between_exchanges() {
+            return;
+        }
+        // The memory in front of the bytes that were taken counts, too.
+        if connection.arrived.try_reclaim(MAX_IDLE_READ_BYTES + 1) {
             connection.arrived = BytesMut::new();
         }
         let mut state = self.lock_state();
@@ -271,6 +348,7 @@ impl IdlePool {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
     #[tokio::test]

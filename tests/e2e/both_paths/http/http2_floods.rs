@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::harness::http2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, GOAWAY, HEADERS, PING, PRIORITY,
@@ -114,6 +115,19 @@ fn a_flood_of_frames_ends_the_connection_while_a_request_is_active() {
     gateway.get_domain("first.test", &key).expect(200);
 }
 
+/// A proxy may send the requests of many clients on one connection.
+#[test]
+fn targets_that_are_no_uri_end_no_other_request_on_the_connection() {
+    let answer = vec![Step::Pause(Duration::from_secs(1)), Step::Send(response_bytes(200, "", ""))];
+    let (gateway, key) = start(&MockUpstream::with_script(move |_| answer.clone()));
+    let mut client = FrameClient::open(gateway.http);
+    assert!(client.try_send(&headers(1, "GET", CHECK, &key)));
+    for stream in (1..=200).map(|at| at * 2 + 1) {
+        assert!(client.try_send(&headers(stream, "GET", "/a<b", &key)));
+    }
+    assert_eq!(client.read_status(1), 200);
+}
+
 #[test]
 fn data_beyond_what_requests_announce_ends_the_connection() {
     let silent = MockUpstream::with_script(|_| vec![Step::StaySilent]);
@@ -125,9 +139,10 @@ fn data_beyond_what_requests_announce_ends_the_connection() {
     let block = encode_request_fields("GET", DOMAIN, &key, &[("content-length", "3")]);
     assert!(client.try_send(&encode_frame(HEADERS, END_HEADERS, 3, &block)));
     assert_eq!(client.read_status(3), 400);
-    // This client obeys the window of the connection, so the h2 crate finds no error.
+    // This client obeys the window of the connection, which riskgate has widened to 1 MiB, so the h2
+    // crate finds no error.
     let data = encode_frame(DATA, 0, 3, &[0; 16_000]);
-    let (mut window, mut sent) = (65_535, 0);
+    let (mut window, mut sent) = (1 << 20, 0);
     let error_code = loop {
         while window >= 16_000 && sent < 100_000_000 {
             if !client.try_send(&data) {

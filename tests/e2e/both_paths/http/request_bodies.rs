@@ -2,12 +2,13 @@
 //! Short, long, slow and too long ones.
 
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
-    DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, encode_frame, encode_request_fields,
+    DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, WINDOW_UPDATE, encode_frame,
+    encode_request_fields,
 };
 use crate::harness::{Connection, Gateway, MockUpstream, Setup, request, wait_until};
 
@@ -229,16 +230,16 @@ fn slow_bodies_of_one_client_take_its_share_and_no_more() {
 #[test]
 fn requests_over_http2_that_wait_for_their_bodies_take_memory_too() {
     let upstream = MockUpstream::start();
-    let setup = Setup::new().set("listen.max_held_bytes", "1048576");
+    let setup = Setup::new().set("listen.max_held_bytes", "3145728");
     let (gateway, key) = start(setup, &upstream);
     let mut frames = FrameClient::open(gateway.http);
-    // One client may use 65,536 bytes, and each of these requests takes more than 12,288.
+    // One client may use 196,608 bytes, and each of these requests takes more than 36,864.
     let block = encode_request_fields("POST", "/v1/signup", &key, &[]);
     for stream in [1, 3, 5, 7, 9] {
         assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, stream, &block)));
     }
     wait_until("all requests wait", || {
-        gateway.sum_of_samples("riskgate_held_body_bytes", &[]) > 5.0 * 12_288.0
+        gateway.sum_of_samples("riskgate_held_body_bytes", &[]) > 5.0 * 36_864.0
     });
     assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 11, &block)));
     assert_eq!(frames.read_status(11), 500);
@@ -247,6 +248,28 @@ fn requests_over_http2_that_wait_for_their_bodies_take_memory_too() {
     assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 13, &block)));
     assert!(frames.try_send(&encode_frame(DATA, END_STREAM, 13, b"whole")));
     assert_eq!(frames.read_status(13), 200);
+}
+
+#[test]
+fn posts_over_http2_that_riskgate_answers_itself_take_memory_while_they_wait() {
+    let setup = Setup::new().set("listen.max_held_bytes", "3145728");
+    let (gateway, key) = start(setup, &MockUpstream::start());
+    for path in ["/v1/assess", "/v1/public/domains"] {
+        let mut frames = FrameClient::open(gateway.http);
+        let block = encode_request_fields("POST", path, &key, &[]);
+        for stream in [1, 3, 5, 7, 9] {
+            assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, stream, &block)));
+        }
+        wait_until("all requests wait", || {
+            gateway.sum_of_samples("riskgate_held_body_bytes", &[]) > 5.0 * 36_864.0
+        });
+        assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 11, &block)));
+        assert_eq!(frames.read_status(11), 500, "{path}");
+        drop(frames);
+        wait_until("their memory is free", || {
+            gateway.sum_of_samples("riskgate_held_body_bytes", &[]) == 0.0
+        });
+    }
 }
 
 /// The exchanges that are under way.
@@ -305,15 +328,55 @@ fn an_upload_over_http2_that_stalls_gets_408() {
     assert_eq!(gateway.get_month_count(&key), 0);
 }
 
-/// The client sends as much as the gateway takes.
-#[test]
-fn an_upload_to_a_server_that_stops_reading_is_ended() {
-    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+/// Starts a server that accepts connections and reads nothing.
+fn start_server_that_reads_nothing() -> SocketAddr {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     std::thread::spawn(move || {
         let open: Vec<_> = server.incoming().map(Result::unwrap).collect();
         drop(open);
     });
+    address
+}
+
+#[test]
+fn an_upload_over_http2_that_its_server_does_not_read_leaves_others_room() {
+    let setup = Setup::new().append_toml(ROUTES).set("listen.h2c", "true");
+    let gateway = setup.with_upstreams(&[start_server_that_reads_nothing()]).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut frames = FrameClient::open(gateway.http);
+    let fields = [("content-length", "30000000")];
+    let block = encode_request_fields("POST", "/v1/signup", &key, &fields);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 1, &block)));
+    // A stream has this window at first, and so has a connection.
+    let (mut of_stream, mut of_connection) = (65_535, 65_535);
+    frames.stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    loop {
+        let length = 16_000.min(of_stream).min(of_connection);
+        if length > 0 {
+            assert!(frames.try_send(&encode_frame(DATA, 0, 1, &vec![b'b'; length])));
+            (of_stream, of_connection) = (of_stream - length, of_connection - length);
+            continue;
+        }
+        let Some((kind, _, stream, payload)) = frames.read_frame() else { break };
+        if kind == WINDOW_UPDATE {
+            let increment = u32::from_be_bytes(payload[..].try_into().unwrap()) as usize;
+            *if stream == 0 { &mut of_connection } else { &mut of_stream } += increment;
+        }
+    }
+    assert_eq!(of_stream, 0, "the server takes no more");
+    assert!(of_connection >= 65_535, "another stream may send {of_connection} bytes");
+    let body = br#"{"domains":["a.com"]}"#;
+    let block = encode_request_fields("POST", "/v1/public/domains", &key, &[]);
+    assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 3, &block)));
+    assert!(frames.try_send(&encode_frame(DATA, END_STREAM, 3, body)));
+    assert_eq!(frames.read_status(3), 200);
+}
+
+/// The client sends as much as the gateway takes.
+#[test]
+fn an_upload_to_a_server_that_stops_reading_is_ended() {
+    let address = start_server_that_reads_nothing();
     let route = format!("{ROUTES}deadline = \"1s\"\n");
     let setup = Setup::new().append_toml(&route).with_upstreams(&[address]);
     let gateway = setup.set("listen.h2c", "true").start();

@@ -1,12 +1,14 @@
 //! Tests which certificate riskgate presents and which TLS versions it accepts, and that a renewed
 //! certificate closes no open connection.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    CertificateAuthority, Connection, Gateway, MockUpstream, Setup, Step, get, response_bytes,
-    wait_for, wait_until,
+    CertificateAuthority, Connection, Gateway, MockUpstream, ReceivedRequest, Setup, Step, get,
+    response_bytes, wait_for, wait_until,
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -260,6 +262,48 @@ fn riskgate_verifies_the_certificate_of_a_tls_upstream() {
     assert!(ran.stderr.contains("upstream.tls_ca: expected certificates"), "{}", ran.stderr);
 }
 
+/// A gateway in front of this server, which it reaches by TLS.
+fn start_before_tls_server(authority: &CertificateAuthority, server: SocketAddr) -> Gateway {
+    Setup::new()
+        .with_upstreams(&[authority.start_tls_server_for(server, "upstream.test")])
+        .set("upstream.tls", "true")
+        .set_text("upstream.tls_name", "upstream.test")
+        .set_text("upstream.tls_ca", &authority.certificate_path().display().to_string())
+        .start()
+}
+
+#[test]
+fn bytes_behind_a_response_in_its_tls_record_answer_no_other_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = CertificateAuthority::new(folder.path());
+    let surplus = response_bytes(200, "", "surplus");
+    // A read of the response may end within the surplus bytes, before them or behind them.
+    let lengths = [200, 2_047, 2_048, 2_049, 2_048 + surplus.len()];
+    let length = Arc::new(AtomicUsize::new(0));
+    let script = {
+        let length = Arc::clone(&length);
+        move |seen: &ReceivedRequest| match seen.request_line().contains("first") {
+            true => {
+                // The field `Content-Length` takes up to three bytes more for a longer body.
+                let head_bytes = response_bytes(200, "", "").len() + 3;
+                let body = "x".repeat(length.load(Ordering::SeqCst) - head_bytes);
+                let own = response_bytes(200, "", &body);
+                vec![Step::Send([own, surplus.clone()].concat())]
+            }
+            false => vec![Step::Send(response_bytes(200, "", "own"))],
+        }
+    };
+    let upstream = MockUpstream::with_script(script);
+    let gateway = start_before_tls_server(&authority, upstream.address);
+    let key = gateway.create_active_key("acme", &[]);
+    for response_length in lengths {
+        length.store(response_length, Ordering::SeqCst);
+        gateway.get("/v1/check/first@b.com", &key).expect(200);
+        let second = gateway.get("/v1/check/second@b.com", &key).expect(200);
+        assert_eq!(second.text(), "own", "{response_length}");
+    }
+}
+
 #[test]
 fn a_get_is_retried_once_if_its_reused_tls_connection_closes() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,12 +313,7 @@ fn a_get_is_retried_once_if_its_reused_tls_connection_closes() {
         0 => vec![Step::Send(response_bytes(200, "", "{}"))],
         _ => vec![Step::Close],
     });
-    let gateway = Setup::new()
-        .with_upstreams(&[authority.start_tls_server_for(upstream.address, "upstream.test")])
-        .set("upstream.tls", "true")
-        .set_text("upstream.tls_name", "upstream.test")
-        .set_text("upstream.tls_ca", &authority.certificate_path().display().to_string())
-        .start();
+    let gateway = start_before_tls_server(&authority, upstream.address);
     let key = gateway.create_active_key("acme", &[]);
     for _ in 0..6 {
         gateway.get("/v1/check/a@b.com", &key).expect(200);

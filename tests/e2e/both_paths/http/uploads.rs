@@ -2,12 +2,14 @@
 //! client can hold a connection open by continuing to send.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::harness::{
     CertificateAuthority, Connection, Gateway, MockUpstream, Setup, TEST_TIMEOUT, free_address,
-    request, wait_until,
+    request, response_bytes, wait_until,
 };
 
 const MEGABYTE: usize = 1_000_000;
@@ -321,6 +323,72 @@ fn the_client_gets_the_upstreams_early_refusal_of_an_upload() {
             });
         }
     });
+}
+
+/// Starts a server to which the kernel sends a body of 60,000 bytes only in parts. It reads the header of a request, sends `answer`,
+/// and then does with the connection what `after` does.
+fn start_early_server(answer: Vec<u8>, after: fn(TcpStream)) -> SocketAddr {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    // With the long segments of the loopback interface, the kernel would take the whole body.
+    socket.set_tcp_mss(1_400).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    socket.listen(16).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let answer = answer.clone();
+            std::thread::spawn(move || {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if client.read_exact(&mut byte).is_err() {
+                        return;
+                    }
+                    head.push(byte[0]);
+                }
+                client.write_all(&answer).unwrap();
+                after(client);
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_short_body_that_its_server_does_not_want_gets_the_servers_answer() {
+    let refusal = response_bytes(413, "", "too large for me");
+    let reset: fn(TcpStream) = |client| {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(client);
+    };
+    let read_nothing: fn(TcpStream) = |client| {
+        std::thread::sleep(Duration::from_secs(20));
+        drop(client);
+    };
+    let read_all: fn(TcpStream) = |mut client| {
+        std::thread::sleep(Duration::from_millis(300));
+        let mut body = vec![0; 60_000];
+        client.read_exact(&mut body).unwrap();
+        client.write_all(&body).unwrap();
+    };
+    let head = b"HTTP/1.1 201 Created\r\nContent-Length: 60000\r\n\r\n".to_vec();
+    for (answer, after, status, body) in [
+        (refusal.clone(), reset, 413, "too large for me".to_owned()),
+        (refusal, read_nothing, 413, "too large for me".to_owned()),
+        (head, read_all, 201, "b".repeat(60_000)),
+    ] {
+        let server = start_early_server(answer, after);
+        let gateway = Setup::new().append_toml(ROUTES).with_upstreams(&[server]).start();
+        let key = gateway.create_active_key("acme", &[]);
+        let post = request("POST", "/v1/signup").key(&key).body(&"b".repeat(60_000));
+        let begun = Instant::now();
+        let answered = gateway.send_request(&post).expect(status);
+        assert_eq!(answered.text(), body);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert_eq!(gateway.get_month_count(&key), 1, "the server has answered");
+    }
 }
 
 #[test]

@@ -75,6 +75,24 @@ fn pages_that_nobody_takes_yet_leave_the_server_to_others_and_arrive_whole() {
 }
 
 #[test]
+fn memory_for_a_response_is_free_once_its_client_has_taken_what_waited() {
+    let events = format!("{:x}\r\n{}\r\n", 12 << 20, page(12 << 20));
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let begun = [head, &*events].concat().into_bytes();
+    let upstream =
+        MockUpstream::with_script(move |_| vec![Step::Send(begun.clone()), Step::StaySilent]);
+    let gateway = Setup::new().append_toml(ROUTE).with_upstreams(&[upstream.address]).start();
+    let held = || gateway.sum_of_samples("riskgate_held_body_bytes", &[]);
+    let mut client = std::net::TcpStream::connect(gateway.http).unwrap();
+    client.write_all(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    wait_until("bytes wait for the client", || held() > 200_000.0);
+    let mut received = vec![0; 12 << 20];
+    client.read_exact(&mut received).unwrap();
+    wait_until("no byte waits", || held() == 0.0);
+    assert_eq!(exchanges(&gateway), 1.0, "the stream is still open");
+}
+
+#[test]
 fn a_truncated_response_that_was_read_ahead_never_looks_complete() {
     let whole = response_bytes(200, "", &page(12 << 20));
     let cut = whole[..whole.len() - 1_000].to_vec();
