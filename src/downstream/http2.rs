@@ -144,6 +144,7 @@ pub(super) async fn serve_http2<P>(
     };
     // Each of these waits lasts through many requests: a new wait for each request would be slow.
     let mut drain = pin!(context.tracker.wait_until_drain_starts());
+    let mut many_replies = pin!(active_requests.unsent.wait_for_many_replies());
     // The first request must arrive within the header timeout; other frames don't extend it.
     let header_timeout = context.options.header_timeout;
     let mut idle = pin!(active_requests.wait_until_idle_for(header_timeout, Instant::now()));
@@ -157,7 +158,11 @@ pub(super) async fn serve_http2<P>(
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 connection.on_accepted(accepted, &mut h2_conn).await
             }
-            // Only the arm above reads and writes frames, so this arm needs no waker of its own.
+            () = &mut many_replies => {
+                many_replies.set(active_requests.unsent.wait_for_many_replies());
+                LoopDecision::Continue
+            }
+            // The arms above wake the task whenever this condition changes.
             () = poll_fn(|task| match frame_meter.is_exceeded() {
                 true => Poll::Ready(()),
                 false => reply_memory.poll_exceeded(task),

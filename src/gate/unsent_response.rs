@@ -24,6 +24,9 @@ const HEADER_BYTES: usize = 2048;
 /// The memory of a response of riskgate that waits for the client, without its body, in bytes: its
 /// header, its stream, and the task that waits until the client takes the body.
 const REPLY_BYTES: usize = 10 * 1024;
+/// The bytes of riskgate's own unsent responses at which the task of a connection has to count them.
+/// The h2 crate wakes this task for no response while the kernel takes no bytes.
+const MANY_REPLY_BYTES: usize = 128 * 1024;
 /// The most unsent bytes of a connection that don't count against `listen.max_held_bytes`. They are
 /// about one response of riskgate, and the limit of connections bounds them.
 const MAX_UNCOUNTED_BYTES: usize = 12 * 1024;
@@ -33,6 +36,7 @@ const MAX_UNCOUNTED_BYTES: usize = 12 * 1024;
 pub struct UnsentBytes {
     total: AtomicUsize,
     of_replies: AtomicUsize,
+    many_replies: Notify,
     /// How many parts were passed to the h2 crate so far.
     begun_parts: AtomicUsize,
     /// How many parts were sent so far, or dropped with their streams.
@@ -99,6 +103,11 @@ impl UnsentBytes {
         self.total.load(Ordering::Relaxed)
     }
 
+    /// Waits until many of riskgate's own responses are unsent.
+    pub async fn wait_for_many_replies(&self) {
+        self.many_replies.notified().await;
+    }
+
     /// Returns how many parts were passed to the h2 crate so far.
     pub fn begun_parts(&self) -> usize {
         self.begun_parts.load(Ordering::Relaxed)
@@ -153,7 +162,10 @@ impl UnsentResponse {
         self.of_connection.total.fetch_add(counted_bytes, Ordering::Relaxed);
         self.of_connection.begun_parts.fetch_add(1, Ordering::Relaxed);
         if part.counts_as_reply() {
-            self.of_connection.of_replies.fetch_add(counted_bytes, Ordering::Relaxed);
+            let before = self.of_connection.of_replies.fetch_add(counted_bytes, Ordering::Relaxed);
+            if before < MANY_REPLY_BYTES && before + counted_bytes >= MANY_REPLY_BYTES {
+                self.of_connection.many_replies.notify_one();
+            }
         }
         let response = Arc::clone(self);
         Bytes::from_owner(UnsentPart { bytes, counted_bytes, part, response })

@@ -234,6 +234,8 @@ fn headers_without_a_body_that_an_http2_client_does_not_read_count() {
         .collect();
     assert!(frames.try_send(&requests));
     wait_until("the headers count", || {
+        // While the kernel takes no bytes, riskgate counts so few headers when a frame arrives.
+        assert!(frames.try_send(&encode_frame(PING, 0, 0, b"12345678")));
         held_bytes(&gateway) >= held_before + (HEADERS_ALONE * 2048) as f64
     });
     drop(frames);
