@@ -1,6 +1,7 @@
 //! Runs the container of a pod as a process: with its arguments, its environment, and its volumes
 //! as folders. The folders are as the kubelet makes them: the files of ConfigMaps and Secrets are
-//! symbolic links that change all at once, and everybody may write to an emptyDir.
+//! symbolic links that change all at once, and everybody may write to an emptyDir. Where no volume
+//! is mounted at /etc/riskgate, the process finds the config of the image.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -11,8 +12,11 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::chart::Rendered;
+use super::chart::{Rendered, read_project_file};
 use super::process::{BINARY, Process, free_address, get, run_without_warning, wait_until};
+
+/// Where the image has its config.
+const CONFIG_FOLDER: &str = "/etc/riskgate";
 
 /// The keys of Secrets with their texts, by the name of the Secret.
 pub type Secrets = BTreeMap<&'static str, Vec<(&'static str, String)>>;
@@ -64,7 +68,31 @@ impl Pod {
         };
         pod.environment = variables.iter().map(|it| pod.read_variable(it)).collect();
         pod.fill_volumes(rendered, owner, secrets);
+        pod.name_found_config();
         pod
+    }
+
+    /// Names the config that riskgate finds in the container, unless the pod names one: the process
+    /// would look for it on this machine.
+    fn name_found_config(&mut self) {
+        if self.environment.iter().any(|(name, _)| name == "RISKGATE_CONFIG") {
+            return;
+        }
+        let folder = self.mounts.iter().find(|(path, _)| path == CONFIG_FOLDER);
+        let folder = folder.map_or_else(|| self.write_image_config(), |(_, it)| it.clone());
+        let config = folder.join("riskgate.toml");
+        if config.exists() {
+            self.environment.push(("RISKGATE_CONFIG".to_owned(), config.display().to_string()));
+        }
+    }
+
+    /// Writes the config of the image, and returns its folder.
+    fn write_image_config(&self) -> PathBuf {
+        let folder = self.folder.path().join("config-of-the-image");
+        let text = self.localize(&read_project_file("packaging/riskgate.toml"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("riskgate.toml"), text).unwrap();
+        folder
     }
 
     fn read_variable(&self, variable: &Value) -> (String, String) {
@@ -137,6 +165,12 @@ impl Pod {
         let data = rendered.object("ConfigMap", "")["data"].as_object().unwrap().iter();
         let files = data.map(|(key, text)| (key.clone(), text.as_str().unwrap().to_owned()));
         self.write_files(&self.folder.path().join("config"), files.collect());
+    }
+
+    /// Updates the file of the Secret with the admin token.
+    pub fn update_admin_token(&self, token: &str) {
+        let files = vec![("token".to_owned(), token.to_owned())];
+        self.write_files(&self.folder.path().join("admin"), files);
     }
 
     /// The address that stands for a port of the container.
