@@ -158,16 +158,21 @@ fn each_port_that_an_object_names_is_a_port_of_the_container() {
 }
 
 #[test]
-fn the_scraper_sends_the_admin_token_unless_the_metrics_are_public() {
-    let monitor = |is_public: bool| {
+fn the_scraper_sends_its_token_or_the_admin_token_unless_the_metrics_are_public() {
+    let monitor = |is_public: bool, own: Value| {
         let mut values = everything();
         values["admin"] = json!({"secretName": "mine", "metricsPublic": is_public});
+        values["serviceMonitor"] = own;
         let rendered = render(json!({"values": values}));
         rendered.object("ServiceMonitor", "")["spec"]["endpoints"][0]["authorization"].clone()
     };
-    let credentials = json!({"name": "mine", "key": "token"});
-    assert_eq!(monitor(false), json!({"type": "Bearer", "credentials": credentials}));
-    assert_eq!(monitor(true), Value::Null);
+    let of_admin = json!({"enabled": true});
+    let reading = json!({"enabled": true, "secretName": "reading", "secretKey": "prometheus"});
+    for (own, name, key) in [(&of_admin, "mine", "token"), (&reading, "reading", "prometheus")] {
+        let expected = json!({"type": "Bearer", "credentials": {"name": name, "key": key}});
+        assert_eq!(monitor(false, own.clone()), expected);
+        assert_eq!(monitor(true, own.clone()), Value::Null);
+    }
 }
 
 #[test]

@@ -74,6 +74,11 @@ fn the_settings_of_the_chart_reach_riskgate() {
         "keys": {"secretName": "riskgate-keys"},
         "tls": {"enabled": true, "secretNames": ["api-example-com", "api-example-org"]},
         "drain": {"delaySeconds": 0, "graceSeconds": 90},
+        "config": format!(
+            "[check]\nanswer = \"table\"\n[[admin.token]]\nname = \"prometheus\"\n\
+             scope = \"read\"\nhash = \"sha256:{}\"\n",
+            "0".repeat(64)
+        ),
         "overrides": "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,\
                       mx_provider_label\nshop.example.co,subtree,safe,0,,true,\n",
         "extraEnv": [{"name": "RISKGATE__LOG__LEVEL", "value": "debug"}],
@@ -89,6 +94,7 @@ fn the_settings_of_the_chart_reach_riskgate() {
         ("upstream.servers", "[\"10.0.0.1:9000\", \"10.0.0.2:9000\"]"),
         ("store.wait_replicas", "2"),
         ("admin.metrics_public", "true"),
+        ("admin.token.0.scope", "\"read\""),
         ("drain.delay", "\"0s\""),
         ("drain.grace", "\"90s\""),
         ("log.level", "\"debug\""),
@@ -153,6 +159,11 @@ fn a_pod_with_a_file_gets_ready_serves_reloads_and_drains_in_its_grace_period() 
     let before = reloads();
     pod.update_config(&render(values(200)));
     wait_until("riskgate reads the new ConfigMap", || reloads() > before);
+
+    pod.update_admin_token("another-token-of-the-tests");
+    let ask = |token| get(pod.address(9090), "/status", Some(token)).unwrap().0;
+    wait_until("the new token works", || ask("another-token-of-the-tests") == 200);
+    assert_eq!(ask(TOKEN), 401);
 
     let begun = Instant::now();
     running.process.send_sigterm();

@@ -31,6 +31,10 @@ fn helm_refuses_values_that_do_not_fit_and_names_the_reason() {
         ),
         (config("[drain]\ndelay = \"5s\"\n"), "from drain.delaySeconds, but found it in the text"),
         (
+            config("[admin]\ntoken = \"a-token-of-the-tests\"\n"),
+            "config: admin.token: expected the chart to set it, from admin.secretName",
+        ),
+        (
             env("RISKGATE__STORE__URL"),
             "extraEnv: RISKGATE__STORE__URL: expected the chart to set it, from store.kind",
         ),
@@ -115,37 +119,45 @@ fn each_value_has_a_comment_and_a_description_in_the_schema() {
     assert!(uncommented.is_empty(), "no comment in values.yaml: {uncommented:?}");
 }
 
-/// Each setting of docs/configuration.md, and whether it needs a restart.
-fn read_settings() -> Vec<(String, bool)> {
+/// A change of the config.
+struct Change {
+    setting: String,
+    config: String,
+    needs_restart: bool,
+}
+
+/// A change of each setting of docs/configuration.md, and of each list with a table of its own.
+fn read_changes() -> Vec<Change> {
     let text = read_project_file("docs/configuration.md");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
     let settings = rows.filter_map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let name = cells[0].trim_end_matches('`');
         let reload = cells.iter().find(|cell| ["yes", "restart"].contains(cell))?;
-        name.contains('.').then(|| (name.to_owned(), *reload == "restart"))
+        let (section, key) = name.split_once('.')?;
+        let config = format!("[{section}]\n{key} = 1\n");
+        Some(Change { setting: name.to_owned(), config, needs_restart: *reload == "restart" })
     });
-    let mut settings: Vec<(String, bool)> = settings.collect();
-    // The document has a table of its own for the keys of each of these lists.
-    let lists = ["upstream.route", "table.feed"].map(|name| (name.to_owned(), false));
-    settings.extend(lists);
-    settings
+    let lists = ["upstream.route", "table.feed", "rule", "admin.token"].map(|name| {
+        let config = format!("[[{name}]]\nname = \"a\"\n");
+        Change { setting: format!("[[{name}]]"), config, needs_restart: false }
+    });
+    settings.chain(lists).collect()
 }
 
 #[test]
 fn a_change_of_the_config_replaces_the_pods_only_if_a_setting_needs_a_restart() {
-    let settings = read_settings();
-    let config = |setting: &str| {
-        let (section, key) = setting.split_once('.').unwrap();
-        json!({"values": {"config": format!("[{section}]\n{key} = 1\n")}})
-    };
-    let mut requests = vec![json!({"values": {"config": ""}})];
-    requests.extend(settings.iter().map(|(name, _)| config(name)));
+    let changes = read_changes();
+    let configs = changes.iter().map(|change| change.config.as_str());
+    let requests: Vec<Value> = std::iter::once("")
+        .chain(configs)
+        .map(|config| json!({"values": {"config": config}}))
+        .collect();
     let mut answers = render_all(&requests).into_iter();
     let template = |answer: &super::chart::Rendered| answer.workload()["spec"]["template"].clone();
     let unchanged = template(&answers.next().unwrap().unwrap());
     let (mut restarts, mut reloads, mut own) = (0, 0, 0);
-    for ((setting, needs_restart), answer) in settings.iter().zip(answers) {
+    for (Change { setting, needs_restart, .. }, answer) in changes.iter().zip(answers) {
         match answer {
             Ok(rendered) => {
                 let is_replaced = template(&rendered) != unchanged;

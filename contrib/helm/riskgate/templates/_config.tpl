@@ -36,6 +36,7 @@ settings:
   authz: [check, email, mode, block_score, block_reasons, unscreened, message]
   store: [on_failure]
   keys: [file, max_per_client, prefix]
+  admin: [token]
 {{- end -}}
 
 {{/* A hash of the settings that need a restart. If it changes, Kubernetes replaces the pods. */}}
