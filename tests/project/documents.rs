@@ -14,6 +14,7 @@ use riskgate::decide::Action;
 use riskgate::model::domain::DomainError;
 use riskgate::model::email::EmailError;
 use riskgate::model::refusal::Refusal;
+use riskgate::model::route_label::RouteLabel;
 use riskgate::model::verdict::{Reason, Score, VerdictSource};
 use riskgate::observe::metrics::{Metrics, OUTCOMES};
 use riskgate::process::admin::PROBLEM_COMPONENTS;
@@ -349,6 +350,27 @@ fn every_setting_that_a_document_names_exists() {
         }
     }
     assert!(named > 20, "{named}");
+}
+
+#[test]
+fn the_alerts_name_each_outcome_that_refunds_and_each_route_that_riskgate_serves() {
+    let alerts = read_project_file("contrib/prometheus/alerts.yml");
+    let names_of_alert = |alert: &str, label: &str| -> BTreeSet<String> {
+        let (_, rule) = alerts.split_once(&format!("- alert: {alert}\n")).unwrap();
+        let (_, names) = rule.split_once(&format!("{label}=~\"")).unwrap();
+        names.split('"').next().unwrap().split('|').map(str::to_owned).collect()
+    };
+    let refusals = all_refusals();
+    let refunding = refusals.iter().filter(|it| it.refunds_call()).map(Refusal::code);
+    // A client may leave before it gets the answer of such a refusal.
+    let refunding = refunding.chain(["aborted"]).map(str::to_owned).collect();
+    assert_eq!(names_of_alert("RiskgateRefundsExceedFailures", "outcome"), refunding);
+    let mut routes = names_of_alert("RiskgateLookupsSlow", "route");
+    routes.append(&mut names_of_alert("RiskgateForwardedRequestsSlow", "route"));
+    // Neither a preflight nor a refusal without a route is worth an alert.
+    let labels = RouteLabel::ALL.map(RouteLabel::as_str).into_iter();
+    let labels = labels.filter(|it| !["options", "none"].contains(it));
+    assert_eq!(routes, labels.map(str::to_owned).collect());
 }
 
 #[test]
