@@ -144,7 +144,7 @@ pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
     let path = format_toml_text(&format!("/etc/riskgate/{name}")).replace('$', "$$");
     format!(
         "# riskgate with its store in a volume. Build the image with scripts/release in the sources,\n\
-         # and load it: podman load -i riskgate-{version}-image.tar\n\
+         # and load it: docker load -i target/release-files/riskgate-{version}-image.tar\n\
          services:\n  riskgate:\n    image: riskgate:{version}\n    \
          command: [run, -c, {path}]\n    restart: unless-stopped\n    \
          read_only: true\n    cap_drop: [ALL]\n    environment:\n      \

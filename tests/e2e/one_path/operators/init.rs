@@ -128,6 +128,8 @@ fn a_compose_file_has_no_server_on_the_loopback_of_the_container() {
     assert!(made.contains("build the image first: scripts/release"), "{made}");
     let text = fs::read_to_string(folder.path().join("compose.yaml")).unwrap();
     assert!(text.contains("extra_hosts: [\"host.docker.internal:host-gateway\"]\n"), "{text}");
+    // Docker does not see the images of Podman.
+    assert!(text.contains("load it: docker load -i target/release-files/riskgate-"), "{text}");
 }
 
 #[test]
