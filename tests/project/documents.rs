@@ -313,21 +313,52 @@ fn metrics_in_documents_exist_and_every_metric_is_in_a_document() {
     assert!(silent.is_empty(), "docs/operations.md does not say what {silent:?} mean");
 }
 
-/// Every `section.key` of the config, including keys without a default.
-fn setting_names_in_shipped_config() -> BTreeSet<String> {
-    let mut section = String::new();
+/// Every `section.key` of the config, including keys without a default. A paragraph before a
+/// section may list keys, each with its meaning behind two blanks.
+pub(crate) fn setting_names_in_shipped_config() -> BTreeSet<String> {
+    let is_key = |key: &str| {
+        let is_good = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+        !key.is_empty() && key.bytes().all(is_good)
+    };
+    let (mut section, mut listed) = (String::new(), Vec::new());
     let mut settings = BTreeSet::new();
     for line in SHIPPED_CONFIG.lines() {
-        let line = line.strip_prefix("# ").unwrap_or(line);
-        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let comment = line.strip_prefix("# ");
+        let text = comment.unwrap_or(line);
+        let item = comment.and_then(|it| it.strip_prefix("  ")?.split_once("  "));
+        if line.is_empty() {
+            listed.clear();
+        } else if let Some(name) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             section = name.trim_matches(['[', ']']).to_owned();
-        } else if let Some((key, _)) = line.split_once(" = ")
-            && key.trim().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            settings.extend(listed.drain(..).map(|key| format!("{section}.{key}")));
+        } else if let Some((key, _)) = text.split_once(" = ")
+            && is_key(key.trim())
         {
             settings.insert(format!("{section}.{}", key.trim()));
+        } else if let Some((key, _)) = item.filter(|(key, _)| is_key(key)) {
+            listed.push(key);
         }
     }
     settings
+}
+
+/// The settings that take effect without a restart, as the head of the shipped config lists them:
+/// each section or setting, and what it lacks.
+pub(crate) fn reloaded_in_shipped_config() -> Vec<(String, Vec<String>)> {
+    let text = SHIPPED_CONFIG.replace("\n# ", " ");
+    let (_, list) = text.split_once("without a restart: ").unwrap();
+    let (list, _) = list.split_once(". All others take effect at a restart").unwrap();
+    let words = |text: &str| -> Vec<String> {
+        text.replace(" and ", ", ").split(", ").map(str::to_owned).collect()
+    };
+    let mut reloaded = Vec::new();
+    for part in list.split_inclusive(')') {
+        let (names, lacking) = part.split_once(" (but ").unwrap_or((part, ""));
+        let names = words(names.trim_start_matches([',', ' ']));
+        reloaded.extend(names.into_iter().map(|name| (name, Vec::new())));
+        reloaded.last_mut().unwrap().1 = words(lacking.trim_end_matches(')'));
+    }
+    reloaded
 }
 
 #[test]

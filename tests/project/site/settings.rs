@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::markdown::read_documents;
 use super::{run_riskgate, stderr_text};
+use crate::documents::{reloaded_in_shipped_config, setting_names_in_shipped_config};
 
 /// A config that has every section once. Its second route is screened.
 const EVERY_SECTION: &str = r#"
@@ -58,6 +59,7 @@ const DESCRIBED_DEFAULTS: [(&str, &str, &str); 7] = [
 struct Row {
     kind: String,
     default: String,
+    reload: String,
     meaning: String,
 }
 
@@ -83,8 +85,12 @@ fn read_rows() -> BTreeMap<String, Row> {
                     "Key" => format!("{section}.{name}"),
                     _ => name.to_owned(),
                 };
-                let row =
-                    Row { kind: cell("Type"), default: cell("Default"), meaning: cell("Meaning") };
+                let row = Row {
+                    kind: cell("Type"),
+                    default: cell("Default"),
+                    reload: cell("Reload"),
+                    meaning: cell("Meaning"),
+                };
                 if !name.starts_with('-') {
                     assert!(rows.insert(key.clone(), row).is_none(), "{key} has two rows");
                 }
@@ -226,6 +232,33 @@ fn the_documents_have_a_row_for_each_setting_and_no_other_rows() {
         missing.is_empty() && unknown.is_empty(),
         "no row: {missing:?}; no setting: {unknown:?}"
     );
+}
+
+#[test]
+fn the_shipped_config_has_each_setting_and_no_other() {
+    let shipped = setting_names_in_shipped_config();
+    let settings: BTreeSet<String> = read_schema().into_keys().collect();
+    let missing: Vec<_> = settings.difference(&shipped).collect();
+    let unknown: Vec<_> = shipped.difference(&settings).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "conf/riskgate.toml lacks {missing:?}, and has {unknown:?}"
+    );
+}
+
+#[test]
+fn the_head_of_the_shipped_config_names_the_settings_that_need_no_restart() {
+    let reloaded = reloaded_in_shipped_config();
+    let takes_effect = |key: &str| {
+        reloaded.iter().any(|(name, lacking)| {
+            let rest = key.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
+            key == name || rest.is_some_and(|rest| !lacking.iter().any(|it| it == rest))
+        })
+    };
+    for (key, row) in read_rows() {
+        assert!(["yes", "restart"].contains(&row.reload.as_str()), "{key}: {}", row.reload);
+        assert_eq!(takes_effect(&key), row.reload == "yes", "{key}: {reloaded:?}");
+    }
 }
 
 #[test]
