@@ -111,10 +111,15 @@ fn route_of_the_document() -> String {
 }
 
 #[test]
-fn the_page_of_the_document_shows_what_riskgate_answers() {
+fn the_page_of_the_document_shows_what_riskgate_and_the_backend_answer() {
     let upstream = MockUpstream::with_script(|seen| {
         let html = "Content-Type: text/html; charset=utf-8\r\n";
+        let form_again = format!("<p id=fault>Taken.</p>{}", page_of_the_document());
+        let is_from = |name: &[u8]| seen.body.windows(name.len()).any(|it| it == name);
         let answer = match seen.request_line().split(' ').take(2).collect::<Vec<_>>()[..] {
+            ["POST", "/signup"] if is_from(b"unlucky") => response_bytes(500, html, "<p>Oops.</p>"),
+            ["POST", "/signup"] if is_from(b"known") => response_bytes(200, html, &form_again),
+            ["POST", "/signup"] if is_from(b"taken") => response_bytes(422, html, &form_again),
             ["POST", "/signup"] => response_bytes(303, "Location: /welcome\r\n", ""),
             ["GET", "/welcome"] => response_bytes(200, html, "<p role=status>Welcome.</p>"),
             _ => response_bytes(200, html, &page_of_the_document()),
@@ -133,9 +138,16 @@ fn the_page_of_the_document_shows_what_riskgate_answers() {
         ("x@yopmail.com", "Please use another e-mail address."),
         ("jane@gmial.com", "Did you mean jane@gmail.com?"),
         ("jane@gmail", "Did you mean jane@gmail.com?"),
+        ("unlucky@gmail.com", "Please try again later."),
     ] {
         sign_up(email);
         wait_until(text, || browser.text("[role=alert]") == text);
+        let kept = browser.run_script("return document.querySelector('[name=email]').value", &[]);
+        assert_eq!(kept, email);
+    }
+    for email in ["known@gmail.com", "taken@gmail.com"] {
+        sign_up(email);
+        wait_until("the backend's page", || browser.text("#fault") == "Taken.");
     }
     sign_up("jane@gmail.com");
     wait_until("the user is welcome", || browser.url().ends_with("/welcome"));
