@@ -24,19 +24,25 @@ pub enum ConfigFile {
 
 impl ConfigFile {
     /// Returns the file that `RISKGATE_CONFIG` names, else the first of [`DEFAULT_CONFIG_PATHS`]
-    /// that exists, else no file. riskgate looks for the file only once. If the file disappears
+    /// that exists, else no file. Leaves out the relative paths if this user may not search the
+    /// working directory. riskgate looks for the file only once. If the file disappears
     /// later, reloads fail and do not use the built-in defaults.
     pub fn find_default() -> ConfigFile {
         if let Some(named) = std::env::var_os(CONFIG_FILE_VARIABLE).filter(|path| !path.is_empty())
         {
             return ConfigFile::Path(named.into());
         }
-        // In a directory that this user may not read, the file may exist. riskgate then reports why
-        // it can't read the file.
+        // Nobody keeps a config for this user where this user may not search. `sudo -u riskgate` in
+        // /root starts riskgate in such a directory.
+        let working_dir = Path::new(".").symlink_metadata();
+        let skips_relative = working_dir.is_err_and(|e| e.kind() == ErrorKind::PermissionDenied);
+        let is_tried = |path: &&Path| path.is_absolute() || !skips_relative;
+        // In another directory that this user may not read, the file may exist. riskgate then
+        // reports why it can't read the file.
         let is_missing = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
         let exists =
             |path: &&Path| path.symlink_metadata().map_or_else(|e| !is_missing(e.kind()), |_| true);
-        let found = DEFAULT_CONFIG_PATHS.map(Path::new).into_iter().find(exists);
+        let found = DEFAULT_CONFIG_PATHS.map(Path::new).into_iter().filter(is_tried).find(exists);
         found.map_or(ConfigFile::None, |path| ConfigFile::Path(path.to_owned()))
     }
 }

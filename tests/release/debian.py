@@ -104,7 +104,9 @@ exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/syst
         return output
 
     def riskgate(self, *command: object) -> str:
-        return self.run("runuser", "-u", "riskgate", "--", "riskgate", *command)
+        """Runs a command as the user of the service, in a folder that this user may not search."""
+        return self.run("sh", "-c", 'cd /root && exec runuser -u riskgate -- riskgate "$@"', "sh",
+                        *command)
 
     def is_active(self, instance: str) -> bool:
         return self.try_run("systemctl", "is-active", "--quiet", f"riskgate@{instance}")[0] == 0

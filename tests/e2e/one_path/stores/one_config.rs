@@ -2,12 +2,15 @@
 //! makes one.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::harness::{BINARY, CommandOutput, Setup, run_command, wait_until};
+use crate::harness::{
+    BINARY, CommandOutput, Setup, run_command, unprivileged_command_prefix, wait_until,
+};
 
 /// Runs a command in this folder.
 fn run_in(folder: &Path, words: &[&str]) -> CommandOutput {
@@ -170,4 +173,28 @@ fn check_says_which_config_and_store_it_has_read() {
     let checked = run_in(&inside, &["check", "-c", "riskgate.toml"]).expect(0).stderr;
     let store = folder.path().canonicalize().unwrap().join("state/riskgate.db");
     assert!(checked.contains(&format!("sqlite:{}", store.display())), "{checked}");
+}
+
+#[test]
+fn a_config_that_may_be_hidden_is_told_unless_the_working_directory_hides_all() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("conf")).unwrap();
+    // `sudo -u riskgate` in /root starts riskgate in a folder that it may not search.
+    let show = |hidden: &str| {
+        let script = format!("chmod 000 {hidden} && exec \"$@\"");
+        let words = [&["-c", &script, "sh"], unprivileged_command_prefix(), &[BINARY]].concat();
+        let mut command = Command::new("sh");
+        let command = command.args(words).args(["config", "show"]).current_dir(folder.path());
+        let output = run_command(command.env_remove("RISKGATE_CONFIG"));
+        let mode = |name: &str, mode: u32| {
+            fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(mode))
+        };
+        mode("", 0o755).unwrap();
+        mode("conf", 0o755).unwrap();
+        output
+    };
+    let told = show("conf").expect(78).stderr;
+    assert!(told.contains("conf/riskgate.toml: expected a config file, but found Perm"), "{told}");
+    let shown = show(".").expect(0).stdout;
+    assert!(shown.contains("http = \"127.0.0.1:8080\"  # default"), "{shown}");
 }
