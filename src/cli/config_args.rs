@@ -1,6 +1,6 @@
 //! The command-line options that name the config file and override settings.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::failure::CommandFailure;
 use super::output::print_message;
@@ -16,11 +16,6 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// The arguments that name this file.
-    pub fn of_file(file: &Path) -> ConfigArgs {
-        ConfigArgs { config: Some(file.to_owned()) }
-    }
-
     pub fn read_config(&self) -> Result<Config, CommandFailure> {
         let config = Config::read(&self.config_sources()).map_err(CommandFailure::config_faults)?;
         for former in &config.former_defaults {

@@ -13,10 +13,10 @@ use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::keys::create_key;
 use super::output::print_message;
+use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::management::NewKey;
 use crate::model::network::loopback_if_unspecified;
 use crate::support::regular_file::parent_dir;
@@ -67,7 +67,9 @@ fn write_files_and_key(
 ) -> Result<(), CommandFailure> {
     write_new(&args.file, &render_config(answers))?;
     written.push(args.file.clone());
-    let config = ConfigArgs::of_file(&args.file).read_config()?;
+    let file = ConfigFile::Written(args.file.clone());
+    let config = Config::read(&ConfigSources { file, flags: Vec::new() });
+    let config = config.map_err(CommandFailure::config_faults)?;
     if let Some(extra) = extra {
         let text = match args.systemd {
             true => render_unit(&args.file)?,

@@ -17,6 +17,9 @@ const SERVICE_DATA_FOLDER: &str = "/var/lib/riskgate";
 pub enum ConfigFile {
     /// This file, which must exist.
     Path(PathBuf),
+    /// This file, which this process has just written. No earlier version of riskgate has used it,
+    /// so its default paths are the present ones.
+    Written(PathBuf),
     /// No file.
     #[default]
     None,
@@ -60,7 +63,7 @@ impl ConfigSources {
     /// Returns the path of the file, if there is one.
     pub fn file_path(&self) -> Option<PathBuf> {
         match &self.file {
-            ConfigFile::Path(file) => Some(file.clone()),
+            ConfigFile::Path(file) | ConfigFile::Written(file) => Some(file.clone()),
             ConfigFile::None => None,
         }
     }

@@ -98,6 +98,9 @@ pub struct Settings {
     pub descriptions: Vec<SettingDescription>,
     /// The folders at which relative paths in the file and default paths start.
     pub base_folders: RelativePathBases,
+    /// Whether the default paths of earlier versions do not count, because no earlier version has
+    /// used the config.
+    pub ignores_former_defaults: bool,
     /// The default paths of earlier versions at which something stands.
     pub former_defaults: Vec<FormerDefault>,
     /// Faults with which the gateway starts nevertheless, and of which it warns.
@@ -519,15 +522,12 @@ impl Settings {
     /// the path behind it.
     fn find_default_path(&mut self, key: &str, default: &str, scheme: &str) -> PathBuf {
         let present = self.base_folders.of_defaults.join(default);
-        // A path that the system does not let riskgate check may exist.
-        let is_missing = |path: &Path| fs::exists(path).is_ok_and(|exists| !exists);
-        let former = std::path::absolute(default).unwrap_or_else(|_| default.into());
+        let Some(former) = self.find_former_default(default) else { return present };
         let absolute = std::path::absolute(&present).unwrap_or_else(|_| present.clone());
-        let is_used = is_missing(&present);
+        let is_used = is_surely_missing(&present);
         // riskgate warns of a second store that is not used, because somebody may miss its keys.
         // Other files can be made again.
-        let is_told = is_used || key == "store.url" && former != absolute;
-        if !is_told || !fs::exists(&former).unwrap_or_default() {
+        if !is_used && (key != "store.url" || former == absolute) {
             return present;
         }
         let value = toml_text(&format!("{scheme}{}", former.display()));
@@ -544,15 +544,16 @@ impl Settings {
     /// not exist.
     pub fn find_file_of_earlier_versions(&self, default: &str) -> PathBuf {
         let present = self.base_folders.of_defaults.join(default);
-        match std::path::absolute(default) {
-            // A path that the system does not let riskgate check may exist.
-            Ok(former)
-                if fs::exists(&present).is_ok_and(|is_there| !is_there) && former.exists() =>
-            {
-                former
-            }
-            _ => present,
-        }
+        let former = self.find_former_default(default).filter(|_| is_surely_missing(&present));
+        former.unwrap_or(present)
+    }
+
+    /// Returns the absolute path at which earlier versions looked for the default path, in the
+    /// working directory, if something stands there that an earlier version may have made for this
+    /// config.
+    fn find_former_default(&self, default: &str) -> Option<PathBuf> {
+        let former = std::path::absolute(default).ok().filter(|_| !self.ignores_former_defaults)?;
+        former.exists().then_some(former)
     }
 
     /// Resolves a path that the setting `key` names. A relative path from the file starts at
@@ -850,6 +851,11 @@ impl Settings {
         }
         limits
     }
+}
+
+/// Whether nothing stands at a path. A path that the system does not let riskgate check may exist.
+fn is_surely_missing(path: &Path) -> bool {
+    fs::exists(path).is_ok_and(|exists| !exists)
 }
 
 /// Returns what to write for a name in place of the address of a listener.

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
-use super::locations::{ConfigSources, RelativePathBases};
+use super::locations::{ConfigFile, ConfigSources, RelativePathBases};
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
 use super::variables::ENV_PREFIX;
@@ -21,6 +21,7 @@ impl Settings {
     /// Reads the raw settings of all sources; each overrides those before it. Fails as
     /// [`Settings::read_config_file`] does.
     pub fn read_sources(&mut self, sources: &ConfigSources) -> Result<(), Vec<ConfigFault>> {
+        self.ignores_former_defaults = matches!(sources.file, ConfigFile::Written(_));
         if let Some(file) = sources.file_path() {
             self.read_config_file(&file)?;
         }

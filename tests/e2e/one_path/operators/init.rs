@@ -114,6 +114,23 @@ fn a_store_that_is_broken_leaves_no_config_behind() {
 }
 
 #[test]
+fn the_first_key_is_in_the_store_of_the_new_config_and_in_no_former_one() {
+    let folder = TempDir::new().unwrap();
+    run_in(folder.path(), &["keys", "create", "--account", "other"]).expect(0);
+    fs::create_dir(folder.path().join("svc")).unwrap();
+    let made = run_in(folder.path(), &["init", "svc"]).expect(0).stderr;
+    assert!(!made.contains("warning"), "{made}");
+    let accounts = |words: &[&str]| {
+        let words = [&["keys", "list", "--json"], words].concat();
+        let listed = run_in(folder.path(), &words).expect(0).json();
+        let keys = listed.as_array().unwrap();
+        keys.iter().map(|key| key["account"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(accounts(&["-c", "svc/riskgate.toml"]), ["main"]);
+    assert_eq!(accounts(&[]), ["other"]);
+}
+
+#[test]
 fn a_compose_file_has_no_server_on_the_loopback_of_the_container() {
     let folder = TempDir::new().unwrap();
     for server in ["127.0.0.1:3000", "localhost:3000", "[::1]:3000", "0.0.0.0:3000"] {
