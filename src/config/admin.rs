@@ -82,7 +82,8 @@ impl Settings {
     /// token is set.
     pub fn report_admin_without_token(&mut self, admin: SocketAddr, tokens: &[AdminToken]) {
         // A faulty token has its own fault.
-        let has_token = self.values.keys().any(|key| key.starts_with("admin.token"));
+        let is_token = |key: &String| key.starts_with("admin.token") && self.has_value(key);
+        let has_token = self.values.keys().any(is_token);
         if admin.ip().is_loopback() || !tokens.is_empty() || has_token {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::description::toml_text;
 use super::fault::ConfigFault;
-use super::raw_value::{RawValue, parse_duration};
+use super::raw_value::parse_duration;
 use super::settings::Settings;
 use crate::store::StoreUrl;
 
@@ -113,11 +113,7 @@ impl Settings {
         match need {
             True(key) => flag(key) == Some(true),
             NotFalse(key) => flag(key) != Some(false),
-            // A number is a value. An empty text and an empty list are none.
-            Value(key) => raw(key).is_some_and(|raw| match raw {
-                RawValue::List(items) => !items.is_empty(),
-                raw => raw.as_text() != Some(""),
-            }),
+            Value(key) => self.has_value(key),
             Not(key, value) => raw(key).and_then(|raw| raw.as_text()).is_none_or(|text| {
                 let duration = parse_duration(text);
                 text != *value && (duration.is_none() || duration != parse_duration(value))
@@ -145,13 +141,12 @@ impl Settings {
     /// Whether a setting changes nothing: it is missing, empty or has the default, or riskgate does
     /// not know the setting.
     fn is_unset_or_default(&self, key: &str) -> bool {
-        let Some(setting) = self.values.get(key) else { return true };
+        let Some(setting) = self.values.get(key).filter(|_| self.has_value(key)) else {
+            return true;
+        };
         let description = self.descriptions.iter().find(|it| it.key == key);
-        let is_empty = setting.raw.as_text() == Some("");
-        is_empty
-            || description.is_none_or(|it| {
-                it.default.is_some() && setting.raw.to_toml(&it.kind) == it.default
-            })
+        description
+            .is_none_or(|it| it.default.is_some() && setting.raw.to_toml(&it.kind) == it.default)
     }
 
     fn hint_for_need(&self, need: &Need, store: &StoreUrl) -> Option<String> {

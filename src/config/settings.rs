@@ -120,6 +120,15 @@ impl Settings {
         self.values.get(key).map_or("config".to_owned(), |setting| setting.location.clone())
     }
 
+    /// Whether a setting has a value. An empty text and an empty list are none, so an empty path
+    /// names no file.
+    pub(super) fn has_value(&self, key: &str) -> bool {
+        self.values.get(key).is_some_and(|setting| match &setting.raw {
+            RawValue::List(items) => !items.is_empty(),
+            raw => raw.as_text() != Some(""),
+        })
+    }
+
     pub(super) fn read_and_mark_known(
         &mut self,
         key: &str,
@@ -755,7 +764,7 @@ impl Settings {
             Some(setting) => match setting.raw.as_text().map(StoreUrl::parse) {
                 Some(Ok(url)) => Some(url),
                 // The URL may contain a password, so the fault does not show it.
-                Some(Err(error)) if !self.values.contains_key(&format!("{key}_file")) => {
+                Some(Err(error)) if !self.has_value(&format!("{key}_file")) => {
                     let hint = hint_for_store(&setting);
                     self.report_at_value(key, "…", &error.to_string(), hint);
                     None

@@ -155,7 +155,7 @@ impl Settings {
         const KEYS: [&str; 2] = ["store.tls_certificate", "store.tls_key"];
         let [certificate, key] = KEYS.map(|key| self.read_path(key));
         for (key, other) in [(KEYS[0], KEYS[1]), (KEYS[1], KEYS[0])] {
-            if self.values.contains_key(key) && !self.values.contains_key(other) {
+            if self.has_value(key) && !self.has_value(other) {
                 self.report_required(other, &format!("a path, since {key} is set"));
             }
         }

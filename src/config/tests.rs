@@ -1151,6 +1151,45 @@ fn a_faulty_file_of_the_webhook_secret_is_told_at_its_setting() {
 }
 
 #[test]
+fn an_empty_path_of_a_secret_is_no_path() {
+    let secret = "secret = \"whsec_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHH\"\n";
+    let url = "[webhook]\nurl = \"https://a.test/\"\n";
+    let cases = [
+        (format!("{url}secret_file = \"\"\n"), "webhook.secret: expected whsec_ and the Base64"),
+        (format!("{url}secret = \"x\"\nsecret_file = \"\"\n"), "3:10: webhook.secret: expected"),
+        (
+            "[listen]\nadmin = \"0.0.0.0:1\"\n[admin]\ntoken_file = \"\"\n".to_owned(),
+            "2:9: listen.admin: expected an address of loopback, or a token",
+        ),
+        (
+            "[store]\nurl = \"localhost:6379\"\nurl_file = \"\"\n".to_owned(),
+            "write \"redis://localhost:6379\"",
+        ),
+        (
+            "[store]\nurl = \"redis+sentinel://a:1/b\"\nsentinel_user = \"c\"\n\
+             sentinel_password_file = \"\"\n"
+                .to_owned(),
+            "4:26: store.sentinel_password_file: expected the password of the user",
+        ),
+        (
+            "[store]\nurl = \"rediss://a:1\"\ntls_certificate = \"\"\ntls_key = \"b\"\n".to_owned(),
+            "3:19: store.tls_certificate: expected a path, since store.tls_key is set",
+        ),
+    ];
+    for (text, expected) in cases {
+        let faults = read_config_text(&text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        assert!(faults[0].contains(expected), "{text}: {faults:#?}");
+    }
+    for text in [
+        format!("{url}{secret}secret_file = \"\"\nprevious_secret_file = \"\"\n"),
+        "[admin]\ntoken_file = \"\"\n[store]\nurl_file = \"\"\ntls_key = \"\"\n".to_owned(),
+    ] {
+        assert!(read_config_text(&text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn a_file_of_the_inbox_secret_loses_one_line_end_and_no_other_byte() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret");

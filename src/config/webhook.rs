@@ -72,8 +72,10 @@ impl Settings {
 
     fn read_webhook_secret(&mut self, key: &str, is_required: bool) -> Option<WebhookSecret> {
         self.read_secret_from_file(key);
+        let file_key = format!("{key}_file");
         let Some(setting) = self.read_and_mark_known(key, SettingKind::Secret) else {
-            let is_faulty = self.values.contains_key(&format!("{key}_file"));
+            // The file has a fault of its own.
+            let is_faulty = self.has_value(&file_key);
             if is_required && !is_faulty {
                 let expected = format!("{SECRET_SYNTAX}, since webhook.url is set");
                 let hint = format!("write secret = \"whsec_…\", the output of: {NEW_SECRET}");
@@ -82,8 +84,8 @@ impl Settings {
             return None;
         };
         let secret = setting.raw.as_text().and_then(WebhookSecret::parse);
-        let file_key = format!("{key}_file");
-        match self.values.get(&file_key).and_then(|setting| setting.raw.as_text()) {
+        let file = self.values.get(&file_key).filter(|_| self.has_value(&file_key));
+        match file.and_then(|setting| setting.raw.as_text()) {
             _ if secret.is_some() => {}
             Some(file) => {
                 let problem = format!(
