@@ -82,6 +82,7 @@ pub use hints::{guess_text, nearest_name};
 use listen::ListenAddresses;
 pub use locations::{
     CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, FormerDefault,
+    RelativePathBases,
 };
 pub use raw_value::{parse_duration, redact_if_url};
 use settings::Settings;

@@ -23,7 +23,8 @@ use crate::support::regular_file::parent_dir;
 use answers::Answers;
 pub use answers::Args;
 use files::{
-    COMPOSE_FILE, UNIT_FILE, quote_for_shell, render_compose_file, render_config, render_unit,
+    COMPOSE_FILE, UNIT_FILE, check_user_of_unit, quote_for_shell, render_compose_file,
+    render_config, render_unit,
 };
 use questions::Interview;
 
@@ -40,6 +41,9 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     };
     for file in [Some(&args.file), extra.as_ref()].into_iter().flatten() {
         check_path_is_free(file)?;
+    }
+    if args.systemd {
+        check_user_of_unit(folder)?;
     }
     let mut answers = Interview::new().ask(args)?;
     if args.compose {

@@ -113,6 +113,7 @@ const CRATES: [(&str, &[&str]); 42] = [
             "process",
             "cli/output",
             "cli/author",
+            "cli/init/files",
             "store/sqlite/open",
             "support/memory",
             "support/machine_name",

@@ -1,7 +1,9 @@
 //! The options of `riskgate init`, and the answers of which it makes the config.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
+
+use crate::support::regular_file::parent_dir;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -33,9 +35,15 @@ pub struct Args {
 impl Args {
     /// Returns the path of the config to write.
     pub fn config_file(&self) -> PathBuf {
-        match self.file.is_dir() {
+        let file = match self.file.is_dir() {
             true => self.file.components().as_path().join("riskgate.toml"),
             false => self.file.clone(),
+        };
+        // systemd takes no path with `..` in it.
+        let is_resolved = self.systemd && file.components().any(|it| it == Component::ParentDir);
+        match parent_dir(&file).canonicalize() {
+            Ok(folder) if is_resolved => folder.join(file.file_name().unwrap_or_default()),
+            _ => file,
         }
     }
 }

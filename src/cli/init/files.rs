@@ -5,8 +5,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use rustix::process::geteuid;
+
 use super::answers::{Answers, Upstream};
 use crate::cli::failure::CommandFailure;
+use crate::config::RelativePathBases;
 use crate::support::regular_file::parent_dir;
 
 /// The name of the unit for systemd, which is written beside the config.
@@ -87,13 +90,29 @@ fn format_toml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Renders a unit for systemd. The service runs as the owner of the config's folder, so that it can
-/// write there.
+/// Fails if root runs this command in the folder of another user. The service would run as root,
+/// and that user could change its config.
+pub(super) fn check_user_of_unit(folder: &Path) -> Result<(), CommandFailure> {
+    let owner = fs::metadata(folder)?.uid();
+    if geteuid().is_root() && owner != 0 {
+        return Err(CommandFailure::failed(format!(
+            "--systemd: expected the user {owner}, who owns {} and may write a config for the \
+             service there, but found root; write sudo -u '#{owner}' before the command",
+            folder.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Renders a unit for systemd. The service runs as the user who runs this command, because that
+/// user has made the store. The service may write to the folder at which the default paths start,
+/// even if the folder is below one that `ProtectSystem` makes read-only.
 pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
-    let absolute = |path: &Path| std::path::absolute(path);
-    let (program, config) = (std::env::current_exe()?, absolute(config)?);
-    let (folder, user) = (parent_dir(&config), fs::metadata(parent_dir(&config))?.uid());
+    let (program, config) = (std::env::current_exe()?, std::path::absolute(config)?);
+    let (folder, user) = (parent_dir(&config), geteuid().as_raw());
     let folder = folder.display().to_string().replace('%', "%%");
+    let writable = RelativePathBases::of_config(&config, Path::new("/")).of_defaults;
+    let writable = quote_for_systemd(&writable);
     let (program, config) = (quote_for_systemd(&program), quote_for_systemd(&config));
     // systemd replaces variables in the arguments, but not in the name of the program.
     let config = config.replace('$', "$$");
@@ -107,7 +126,7 @@ pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
          # Longer than drain.delay and drain.grace together.\nTimeoutStopSec=60\n\
          Restart=on-failure\n# A restart does not repair a broken config.\n\
          RestartPreventExitStatus=78\nLimitNOFILE=65536\nNoNewPrivileges=yes\n\
-         ProtectSystem=full\nPrivateTmp=yes\nUMask=0077\n\n\
+         ProtectSystem=full\nReadWritePaths=-{writable}\nPrivateTmp=yes\nUMask=0077\n\n\
          [Install]\nWantedBy=multi-user.target\n"
     ))
 }
@@ -122,7 +141,7 @@ pub(super) fn quote_for_shell(path: &Path) -> String {
     }
 }
 
-/// Formats a path as a word of `ExecStart`. systemd replaces `%` there, so `%` is doubled.
+/// Formats a path as a word of a setting of systemd. systemd replaces `%` there, so `%` is doubled.
 fn quote_for_systemd(path: &Path) -> String {
     let text = path.display().to_string();
     let text = text.replace('\\', r"\\").replace('"', r#"\""#);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -174,6 +174,50 @@ fn the_unit_names_a_folder_whose_name_systemd_would_change() {
     assert!(unit.contains(&folder), "{unit}");
     let config = format!("\" run -c \"{parent}/50%% of $$HOME \\\"x\\\"/riskgate.toml\"\n");
     assert!(unit.contains(&config), "{unit}");
+    let writable = format!("ReadWritePaths=-\"{parent}/50%% of $HOME \\\"x\\\"\"\n");
+    assert!(unit.contains(&writable), "{unit}");
+}
+
+#[test]
+fn the_unit_lets_the_service_write_where_its_default_paths_start() {
+    let folder = TempDir::new().unwrap();
+    let root = fs::canonicalize(folder.path()).unwrap().display().to_string();
+    for (name, argument, writable) in
+        [("a", "a", "/a"), ("conf", "conf/x.toml", ""), ("a/b", "a/../a/b", "/a/b")]
+    {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        run_in(folder.path(), &["init", argument, "--systemd"]).expect(0);
+        let unit = folder.path().join(name).join("riskgate.service");
+        let unit = fs::read_to_string(unit).unwrap();
+        for line in [
+            format!("WorkingDirectory={root}/{name}\n"),
+            format!("ProtectSystem=full\nReadWritePaths=-\"{root}{writable}\"\n"),
+        ] {
+            assert!(unit.contains(&line), "{unit}");
+        }
+    }
+}
+
+#[test]
+fn root_makes_no_unit_in_the_folder_of_another_user() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("riskgate.toml");
+    let config = config.to_str().unwrap();
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    // In a new user namespace, somebody is root, and all other users own nothing but "nobody".
+    let (prefix, config) = match is_root {
+        true => (&["env"][..], config),
+        false => (&["unshare", "--map-root-user"][..], "/riskgate.toml"),
+    };
+    if is_root {
+        chown(folder.path(), Some(65534), None).unwrap();
+    }
+    let mut command = Command::new(prefix[0]);
+    let command = command.args(&prefix[1..]).args([BINARY, "init", config, "--systemd"]);
+    let refused = run_command(command.env_remove("RISKGATE_CONFIG")).expect(1).stderr;
+    assert!(refused.contains("--systemd: expected the user 65534, who owns"), "{refused}");
+    assert!(refused.contains("sudo -u '#65534'"), "{refused}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
