@@ -139,7 +139,8 @@ pub struct StartupConfig {
     pub runtime_dir: Option<PathBuf>,
     /// How long a draining process keeps accepting connections.
     pub drain_delay: Duration,
-    /// How long a draining process waits for requests in flight.
+    /// How long a draining process waits for requests in flight, in whole seconds, because Pingora
+    /// knows no shorter time.
     pub drain_grace: Duration,
     /// The file to which riskgate appends the records of the audit; None without such a file.
     pub audit_path: Option<PathBuf>,
@@ -320,7 +321,7 @@ impl Config {
                 store,
                 runtime_dir: settings.read_path_or_default("process.runtime_dir", "state/run"),
                 drain_delay: settings.read_duration("drain.delay", Duration::ZERO),
-                drain_grace: settings.read_duration("drain.grace", Duration::from_secs(30)),
+                drain_grace: settings.read_whole_seconds("drain.grace", 30),
                 audit_path: settings.read_path("audit.path"),
                 inbox_secret: settings.read_inbox_secret(),
                 is_metrics_public: settings.read_boolean("admin.metrics_public", false),

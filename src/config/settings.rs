@@ -601,6 +601,12 @@ impl Settings {
         self.parse_duration_or(key, expected, Duration::ZERO, default)
     }
 
+    /// Reads a duration, and rounds it up to whole seconds.
+    pub fn read_whole_seconds(&mut self, key: &str, default_seconds: u64) -> Duration {
+        let time = self.read_duration(key, Duration::from_secs(default_seconds));
+        Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
+    }
+
     /// Reads a duration of at least 1 ms; a zero timeout would reject every request.
     pub fn read_nonzero_duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration of 1ms or more, such as 500ms, 2.5s, 10m, 1h or 7d";

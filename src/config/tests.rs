@@ -1190,6 +1190,14 @@ fn an_empty_path_of_a_secret_is_no_path() {
 }
 
 #[test]
+fn the_grace_of_a_drain_is_rounded_up_to_whole_seconds() {
+    for (text, seconds) in [("0", 0), ("1ms", 1), ("1s", 1), ("1.2s", 2), ("30s", 30)] {
+        let config = read_config_text(&format!("[drain]\ngrace = {text:?}\n")).unwrap();
+        assert_eq!(config.startup.drain_grace, Duration::from_secs(seconds), "{text}");
+    }
+}
+
+#[test]
 fn a_file_of_the_inbox_secret_loses_one_line_end_and_no_other_byte() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret");

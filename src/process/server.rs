@@ -382,7 +382,7 @@ fn pingora_server_conf(config: &Config) -> ServerConf {
         work_stealing: config.startup.threads > 1,
         max_retries: MAX_ATTEMPTS,
         // A drain ends once the tracker counts no connections, but after this time at the latest.
-        grace_period_seconds: Some(config.startup.drain_grace.as_secs_f64().ceil() as u64),
+        grace_period_seconds: Some(config.startup.drain_grace.as_secs()),
         graceful_shutdown_timeout_seconds: Some(1),
         upstream_keepalive_pool_size: MAX_IDLE_CONNECTIONS,
         ca_file: connector_ca_file(config.startup.upstream.tls.as_ref()),

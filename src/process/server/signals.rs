@@ -98,7 +98,7 @@ pub(super) struct SignalHandler {
     pub reload_trigger: ReloadTrigger,
     pub exit_tasks: Arc<ExitTasks>,
     pub drain_delay: Duration,
-    /// How long the drain may take after `drain_delay`.
+    /// How long the drain may take after `drain_delay`, in whole seconds.
     pub drain_grace: Duration,
     /// The process that this one replaces; `None` if this one took over no sockets.
     pub predecessor: Mutex<Option<Predecessor>>,
