@@ -22,11 +22,12 @@ pub struct ConnectionLimits {
     pub exempt_networks: Networks,
 }
 
-/// Counts open listeners, open connections and requests in flight, and knows whether the process is
-/// draining.
+/// Counts open listeners, open connections and requests in flight, and knows whether the HTTP
+/// listener has begun to accept, and whether the process is draining.
 pub struct ConnectionTracker {
     max_connections: usize,
     open_listeners: AtomicUsize,
+    is_http_accepting: AtomicBool,
     open_connections: AtomicUsize,
     connections_per_client: Arc<PerClientLimit>,
     requests_in_flight: AtomicUsize,
@@ -45,6 +46,7 @@ impl ConnectionTracker {
         ConnectionTracker {
             max_connections: limits.max_connections,
             open_listeners: AtomicUsize::new(0),
+            is_http_accepting: AtomicBool::new(false),
             open_connections: AtomicUsize::new(0),
             connections_per_client: Arc::new(PerClientLimit::new(
                 limits.max_per_address,
@@ -127,6 +129,16 @@ impl ConnectionTracker {
     pub fn remove_listener(&self) {
         self.open_listeners.fetch_sub(1, Ordering::Release);
         self.count_changed.notify_waiters();
+    }
+
+    /// Notes that the HTTP listener begins to accept connections.
+    pub fn set_http_accepting(&self) {
+        self.is_http_accepting.store(true, Ordering::Release);
+    }
+
+    /// Returns true once the HTTP listener has begun to accept connections.
+    pub fn is_http_accepting(&self) -> bool {
+        self.is_http_accepting.load(Ordering::Acquire)
     }
 
     /// Counts one more connection until the guard is dropped. `None` if all clients together have

@@ -23,8 +23,7 @@ mod page;
 mod responses;
 mod status;
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicBool;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use http::header::ORIGIN;
@@ -33,7 +32,6 @@ use tokio::sync::Semaphore;
 
 use crate::downstream::ConnectionTracker;
 use crate::gate::GateState;
-use crate::model::network::loopback_if_unspecified;
 use crate::observe::process_log::ProcessLog;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
 use crate::proxy::upstream::Upstreams;
@@ -87,8 +85,6 @@ pub struct AdminApp {
     listens_on_loopback: bool,
     is_metrics_public: bool,
     started_at: i64,
-    http_probe_address: SocketAddr,
-    was_http_listening: AtomicBool,
 }
 
 impl AdminApp {
@@ -123,8 +119,6 @@ impl AdminApp {
             process_log: None,
             listens_on_loopback: inputs.startup.admin.ip().is_loopback(),
             is_metrics_public: inputs.startup.is_metrics_public,
-            http_probe_address: loopback_if_unspecified(inputs.startup.http),
-            was_http_listening: AtomicBool::new(false),
             inputs,
         }
     }
@@ -156,7 +150,7 @@ impl AdminApp {
         match (path, is_read) {
             ("/healthz", true) => text_response(StatusCode::OK, "ok\n"),
             ("/readyz", true) => {
-                self.check_readiness_and_respond(self.may_read_all_accounts(headers)).await
+                self.check_readiness_and_respond(self.may_read_all_accounts(headers))
             }
             ("/metrics", true) if self.is_metrics_public => self.update_and_render_metrics(),
             // The files contain no data: the page requests its data from the admin API.

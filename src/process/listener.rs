@@ -131,6 +131,8 @@ pub struct ListenerService<A> {
     first_kept_descriptor: i32,
     /// Counts a connection that was closed because of its descriptor.
     count_closed_connection: Box<dyn Fn() + Send + Sync>,
+    /// Told once, when the accept loop starts.
+    tell_accepting: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<A> ListenerService<A> {
@@ -153,7 +155,17 @@ impl<A> ListenerService<A> {
             closed_connection_log: LogInterval::default(),
             first_kept_descriptor: i32::MAX,
             count_closed_connection: Box::new(|| ()),
+            tell_accepting: Box::new(|| ()),
         }
+    }
+
+    /// Makes the service call `tell_accepting` once its accept loop starts.
+    pub fn telling_when_it_accepts(
+        mut self,
+        tell_accepting: impl Fn() + Send + Sync + 'static,
+    ) -> ListenerService<A> {
+        self.tell_accepting = Box::new(tell_accepting);
+        self
     }
 
     /// Keeps the last descriptors of the process free of this service's connections, so that a
@@ -249,6 +261,7 @@ impl<A: ServerApp + Send + Sync + 'static> Service for ListenerService<A> {
         });
         match socket {
             Some(Ok(socket)) => {
+                (self.tell_accepting)();
                 let stopping = shutdown.clone();
                 let mut heartbeat_interval = tokio::time::interval(HEARTBEAT_INTERVAL);
                 loop {
@@ -333,6 +346,24 @@ mod tests {
         let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
         service.accept_one(&socket, &shutdown).await;
         assert_eq!(tokio::io::AsyncReadExt::read(&mut client, &mut [0]).await.unwrap(), 0);
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_service_tells_that_it_accepts_once_its_loop_starts() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let told = Arc::clone(&count);
+        let listener = bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
+        let service = ListenerService::new("test", listener, Unasked, Duration::from_secs(7));
+        let mut service = service.telling_when_it_accepts(move || {
+            told.fetch_add(1, Ordering::Relaxed);
+        });
+        let (_stop, shutdown) = tokio::sync::watch::channel(true);
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+        service.start_service(None, shutdown.clone(), 1).await;
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        // The service has closed its socket.
+        service.start_service(None, shutdown, 1).await;
         assert_eq!(count.load(Ordering::Relaxed), 1);
     }
 

@@ -1,33 +1,25 @@
 //! Readiness, and the problems that an operator should fix.
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::responses::{JSON_TYPE, build_response, to_pretty_json};
 use super::{AdminApp, PROBLEM_COMPONENTS};
 use crate::model::month::{SECONDS_PER_DAY, format_rfc3339};
 
-/// How long readiness waits for the HTTP listener to accept a connection.
-const HTTP_LISTENER_PROBE_TIMEOUT: Duration = Duration::from_millis(200);
-
 impl AdminApp {
     /// Answers `/readyz`, which anybody may request. The texts of problems name files. So a client
     /// that may not read these texts gets only the names of the faulty parts.
-    pub(super) async fn check_readiness_and_respond(
-        &self,
-        may_read_problems: bool,
-    ) -> Response<Vec<u8>> {
+    pub(super) fn check_readiness_and_respond(&self, may_read_problems: bool) -> Response<Vec<u8>> {
         let draining = self.connection_tracker.is_draining();
+        let accepts = self.connection_tracker.is_http_accepting();
         // Without a key ring, calls with a key get 500, so a load balancer should use other nodes.
         let has_keys = self.state.keys.peek().is_some();
         // Without a known time there is no month to charge, and calls get 500.
         let has_time = !self.state.ledger.waits_for_clock();
-        let ready = !draining && has_keys && has_time && self.is_http_listening().await;
+        let ready = !draining && accepts && has_keys && has_time;
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = json!({
             "ready": ready,
@@ -53,18 +45,6 @@ impl AdminApp {
         let feeds = status.feeds.iter();
         let feeds = feeds.map(|feed| render(format!("feed {}", feed.name), feed.state.changed_at));
         std::iter::once(table).chain(feeds).collect()
-    }
-
-    /// Returns true if the HTTP listener accepts connections, or once did. After the first
-    /// successful probe, does not probe the listener again.
-    async fn is_http_listening(&self) -> bool {
-        if self.was_http_listening.load(Ordering::Relaxed) {
-            return true;
-        }
-        let connect = tokio::net::TcpStream::connect(self.http_probe_address);
-        let is_open = matches!(timeout(HTTP_LISTENER_PROBE_TIMEOUT, connect).await, Ok(Ok(_)));
-        self.was_http_listening.store(is_open, Ordering::Relaxed);
-        is_open
     }
 
     /// Lists problems that the operator should fix, although the process serves.

@@ -112,6 +112,12 @@ impl ProxyServiceParts<'_> {
             let service =
                 ListenerService::new(name, socket, app, config.startup.downstream.write_timeout);
             let service = service.leaving_last_descriptors(count_closed());
+            let tracker = Arc::clone(self.connection_tracker);
+            let service = service.telling_when_it_accepts(move || {
+                if name == "http" {
+                    tracker.set_http_accepting();
+                }
+            });
             server.add_service(
                 service.with_threads_and_heartbeat(config.startup.threads, self.heartbeat.clone()),
             );
