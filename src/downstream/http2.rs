@@ -11,6 +11,7 @@ mod reply_memory;
 mod stream_client;
 
 use std::future::{Future, poll_fn};
+use std::os::fd::RawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -38,7 +39,9 @@ use reply_memory::ReplyMemory;
 use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
 use super::options::DownstreamOptions;
-use crate::gate::{ConnectionFacts, FAST_PATH_TASK_BYTES, Gate, LoggedHead, UnsentResponse};
+use crate::gate::{
+    ConnectionFacts, FAST_PATH_TASK_BYTES, Gate, LoggedHead, UnsentResponse, waiting_request_bytes,
+};
 use crate::message::request_head::{
     DIVIDED_COOKIES_OVERHEAD_BYTES, check_http2_request, join_cookie_fields,
 };
@@ -49,8 +52,11 @@ use crate::proxy::upload_watch::serve_watched;
 /// The bytes of bodies that a client may send on one connection before riskgate takes them. One
 /// stream may have 64 KiB of them (RFC 9113 section 6.9.2): so a server that takes nothing of an
 /// upload leaves the window open for the other requests on the connection. The permits for
-/// exchanges limit the number of such uploads.
+/// exchanges limit the number of such uploads, and a reply that waits counts the body before it.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// The most bytes of frames with little data that the h2 crate keeps: half of the first window of a
+/// connection, which is the h2 crate's choice for such a window.
+const SHORT_DATA_BUDGET_BYTES: usize = 32_767;
 /// The most bytes that one stream buffers for a client that doesn't read.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// The most streams that a client may reset before riskgate has accepted them.
@@ -90,6 +96,7 @@ fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     options
         .max_concurrent_streams(app.max_streams)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .data_frame_budget(SHORT_DATA_BUDGET_BYTES)
         .max_header_list_size(u32::try_from(header_list_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
@@ -144,7 +151,6 @@ pub(super) async fn serve_http2<P>(
     };
     // Each of these waits lasts through many requests: a new wait for each request would be slow.
     let mut drain = pin!(context.tracker.wait_until_drain_starts());
-    let mut many_replies = pin!(active_requests.unsent.wait_for_many_replies());
     // The first request must arrive within the header timeout; other frames don't extend it.
     let header_timeout = context.options.header_timeout;
     let mut idle = pin!(active_requests.wait_until_idle_for(header_timeout, Instant::now()));
@@ -158,11 +164,8 @@ pub(super) async fn serve_http2<P>(
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 connection.on_accepted(accepted, &mut h2_conn).await
             }
-            () = &mut many_replies => {
-                many_replies.set(active_requests.unsent.wait_for_many_replies());
-                LoopDecision::Continue
-            }
-            // The arms above wake the task whenever this condition changes.
+            () = active_requests.unsent.wait_for_many_replies() => LoopDecision::Continue,
+            // The arms above wake the task when there is more to count.
             () = poll_fn(|task| match frame_meter.is_exceeded() {
                 true => Poll::Ready(()),
                 false => reply_memory.poll_exceeded(task),
@@ -177,12 +180,7 @@ pub(super) async fn serve_http2<P>(
         }
     }
     drop(reply_memory);
-    // A request may still be active that has sent its response and is being logged.
-    if connection.is_closing && active_requests.has_sent_all_bytes() {
-        let close = FinalClose::begin(socket);
-        drop(h2_conn);
-        close.finish(context.options.write_timeout).await;
-    }
+    connection.close(h2_conn, socket).await;
 }
 
 /// Whether the loop of a connection goes on after an event.
@@ -227,6 +225,16 @@ where
         // The connection ends even if the client does not read GOAWAY.
         let _ = timeout(GOAWAY_TIMEOUT, poll_fn(|task| h2_conn.poll_closed(task))).await;
         LoopDecision::End
+    }
+
+    /// Closes the connection. After GOAWAY, waits until the last responses have arrived.
+    async fn close(self, h2_conn: H2Conn, socket: RawFd) {
+        // A request may still be active that has sent its response and is being logged.
+        if self.is_closing && self.active_requests.has_sent_all_bytes() {
+            let close = FinalClose::begin(socket);
+            drop(h2_conn);
+            close.finish(self.context.options.write_timeout).await;
+        }
     }
 
     fn count_flood(&self) {
@@ -397,6 +405,7 @@ async fn refuse_stream(
     };
     let is_sent = refused.send_on_http2_stream(&mut session).await;
     let held = refused.begin_held_body();
+    let request_bytes = waiting_request_bytes(session.req_header(), FAST_PATH_TASK_BYTES);
     refused.count_and_log(is_sent);
-    request_body::discard_rest_of_body(&mut session, held, FAST_PATH_TASK_BYTES).await;
+    request_body::discard_rest_of_body(&mut session, held, request_bytes).await;
 }

@@ -111,7 +111,7 @@ impl Gate {
         send_continue_if_awaited(session).await?;
         let client = session.as_downstream_mut();
         let max_bytes = post.max_body_bytes();
-        let request_bytes = waiting_request_bytes(client, PINGORA_TASK_BYTES);
+        let request_bytes = waiting_request_bytes(client.req_header(), PINGORA_TASK_BYTES);
         let read_to_end = async {
             let mut body = Vec::new();
             loop {
@@ -132,7 +132,10 @@ impl Gate {
         };
         let read: std::result::Result<Result<_>, _> = timeout(POST_BODY_TIMEOUT, read_to_end).await;
         match read {
-            Ok(Ok(read)) => Ok(read),
+            Ok(Ok(read)) => {
+                held.shrink_to(read.as_ref().map_or(0, Vec::len));
+                Ok(read)
+            }
             Ok(Err(error)) => match BodyFault::find_in(&error) {
                 Some(fault) => Ok(Err(fault.refusal())),
                 None => Err(error.into_down()),

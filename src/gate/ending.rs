@@ -1,6 +1,7 @@
 //! The end of a request: the bytes or the header that a driver writes for a reply of riskgate, then
 //! the metrics and the line in the access log.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -119,7 +120,8 @@ impl RequestContext {
     ) -> Result<()> {
         let (header, mut body) = self.header_and_body(reply);
         if let Some(response) = UnsentResponse::of_request(session.req_header()) {
-            body = response.track(body, ResponsePart::Reply);
+            let response = Arc::clone(response);
+            body = response.track(body, ResponsePart::of_reply(session.is_body_done()));
         }
         if reply.closes_connection() {
             session.set_keepalive(None);

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use pingora::protocols::http::ServerSession;
+use http::Version;
+use pingora::http::RequestHeader;
 
 use crate::model::network::Networks;
 use crate::model::refusal::Refusal;
@@ -131,11 +132,11 @@ impl HeldBytesGuard {
 /// HTTP/1.1, each request has a connection, and the limits of connections bound these bytes. Over
 /// HTTP/2, one connection has many requests, and a long head costs the client few bytes (RFC 7541).
 /// `task_bytes` is the memory of the task and the stream.
-pub fn waiting_request_bytes(client: &ServerSession, task_bytes: usize) -> usize {
-    if !client.is_http2() {
+pub fn waiting_request_bytes(header: &RequestHeader, task_bytes: usize) -> usize {
+    if header.version != Version::HTTP_2 {
         return 0;
     }
-    let fields = client.req_header().headers.iter();
+    let fields = header.headers.iter();
     let head_bytes: usize =
         fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES).sum();
     task_bytes + head_bytes

@@ -24,8 +24,11 @@ const HEADER_BYTES: usize = 2048;
 /// The memory of a response of riskgate that waits for the client, without its body, in bytes: its
 /// header, its stream, and the task that waits until the client takes the body.
 const REPLY_BYTES: usize = 10 * 1024;
-/// The bytes of riskgate's own unsent responses at which the task of a connection has to count them.
-/// The h2 crate wakes this task for no response while the kernel takes no bytes.
+/// The memory of the body of a request whose client does not take riskgate's reply, in bytes: nobody
+/// reads the body meanwhile, and the client may send a window of it.
+const UNREAD_BODY_BYTES: usize = 64 * 1024;
+/// Each time riskgate's own unsent responses of a connection grow by as many bytes, its task has to
+/// count them. The h2 crate wakes this task for no response while the kernel takes no bytes.
 const MANY_REPLY_BYTES: usize = 128 * 1024;
 /// The most unsent bytes of a connection that don't count against `listen.max_held_bytes`. They are
 /// about one response of riskgate, and the limit of connections bounds them.
@@ -59,6 +62,8 @@ pub enum ResponsePart {
     /// The header and the whole body of a response of riskgate. No permit limits the number of such
     /// responses, so the connection counts them.
     Reply,
+    /// As [`ResponsePart::Reply`], to a request whose body was not read to its end.
+    ReplyBeforeBody,
     /// The header and the first part of the body of a server's response.
     ForwardedStart,
     /// A later part of the body of a server's response.
@@ -77,10 +82,19 @@ struct UnsentPart {
 }
 
 impl ResponsePart {
+    /// Returns the part for a whole response of riskgate.
+    pub fn of_reply(is_request_body_done: bool) -> ResponsePart {
+        match is_request_body_done {
+            true => ResponsePart::Reply,
+            false => ResponsePart::ReplyBeforeBody,
+        }
+    }
+
     /// The bytes that the part takes beside those of the body.
     fn bytes_beside_body(self) -> usize {
         match self {
             ResponsePart::Reply => REPLY_BYTES,
+            ResponsePart::ReplyBeforeBody => REPLY_BYTES + UNREAD_BODY_BYTES,
             ResponsePart::ForwardedStart | ResponsePart::ForwardedHeaderAlone => HEADER_BYTES,
             ResponsePart::ForwardedRest => 0,
         }
@@ -88,7 +102,11 @@ impl ResponsePart {
 
     /// Whether the connection counts the part with riskgate's own responses.
     fn counts_as_reply(self) -> bool {
-        matches!(self, ResponsePart::Reply | ResponsePart::ForwardedHeaderAlone)
+        match self {
+            ResponsePart::Reply | ResponsePart::ReplyBeforeBody => true,
+            ResponsePart::ForwardedHeaderAlone => true,
+            ResponsePart::ForwardedStart | ResponsePart::ForwardedRest => false,
+        }
     }
 
     /// Whether [`UnsentResponse::wait_until_sent`] waits for the part.
@@ -103,7 +121,7 @@ impl UnsentBytes {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Waits until many of riskgate's own responses are unsent.
+    /// Waits until many more of riskgate's own responses are unsent.
     pub async fn wait_for_many_replies(&self) {
         self.many_replies.notified().await;
     }
@@ -163,7 +181,7 @@ impl UnsentResponse {
         self.of_connection.begun_parts.fetch_add(1, Ordering::Relaxed);
         if part.counts_as_reply() {
             let before = self.of_connection.of_replies.fetch_add(counted_bytes, Ordering::Relaxed);
-            if before < MANY_REPLY_BYTES && before + counted_bytes >= MANY_REPLY_BYTES {
+            if before / MANY_REPLY_BYTES < (before + counted_bytes) / MANY_REPLY_BYTES {
                 self.of_connection.many_replies.notify_one();
             }
         }

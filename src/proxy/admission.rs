@@ -8,7 +8,7 @@ use pingora_proxy::Session;
 use super::request_body::{self, BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES};
 use crate::gate::{
     AfterGates, BodyOptions, BodyToForward, Gate, PINGORA_TASK_BYTES, RequestContext,
-    send_continue_if_awaited,
+    send_continue_if_awaited, waiting_request_bytes,
 };
 use crate::model::refusal::Refusal;
 use crate::screening::ReceivedBody;
@@ -175,6 +175,7 @@ async fn hold_body(
     let outlook = BodyOutlook { announced_length, max_last_part };
     client.enable_retry_buffering();
     let options = BodyOptions { max_bytes: rules.max_bytes, ..gate.body_options().clone() };
-    let memory = (&mut memory, PINGORA_TASK_BYTES);
+    let request_bytes = waiting_request_bytes(client.req_header(), PINGORA_TASK_BYTES);
+    let memory = (&mut memory, request_bytes);
     Ok(request_body::hold_body(client, outlook, first_part, memory, &options).await)
 }

@@ -23,6 +23,7 @@ use crate::exchange::{BodyFault, BodyFraming, Failure, ResponseFraming, StatusKi
 use crate::gate::{
     BodyToForward, FailedExchange, Gate, HeldBytesGuard, PINGORA_TASK_BYTES, RequestContext,
     ResponsePart, UnsentResponse, classify_error, has_final_response_started,
+    waiting_request_bytes,
 };
 use crate::proxy::admission::{BodyReadRules, admit_request};
 use crate::proxy::request_body;
@@ -504,7 +505,8 @@ impl ProxyHttp for Gateway {
         if session.is_http2() && session.response_written().is_some() {
             let held = self.gate.begin_held_body(&ctx.request_context);
             let client = session.as_downstream_mut();
-            request_body::discard_rest_of_body(client, held, PINGORA_TASK_BYTES).await;
+            let request_bytes = waiting_request_bytes(client.req_header(), PINGORA_TASK_BYTES);
+            request_body::discard_rest_of_body(client, held, request_bytes).await;
         }
     }
 

@@ -104,12 +104,12 @@ impl BodyOutlook {
 /// Reads a body until it is complete, or until riskgate knows that it is longer than
 /// [`MAX_HELD_BODY_BYTES`]. So a slow client keeps no server waiting, and holds no exchange permit.
 /// `first_part` was read before. If riskgate has to wait, `held` counts the bytes of the body or
-/// those of the request, whichever are more; `task_bytes` as [`waiting_request_bytes`] expects.
+/// `request_bytes`, whichever are more.
 pub async fn hold_body(
     client: &mut ServerSession,
     outlook: BodyOutlook,
     first_part: Bytes,
-    (held, task_bytes): (&mut HeldBytesGuard, usize),
+    (held, request_bytes): (&mut HeldBytesGuard, usize),
     options: &BodyOptions,
 ) -> Result<HeldBody, HoldError> {
     let mut body = Vec::from(first_part);
@@ -121,7 +121,6 @@ pub async fn hold_body(
         true => (Duration::MAX, options.timeout),
         false => (options.timeout, Duration::MAX),
     };
-    let request_bytes = waiting_request_bytes(client, task_bytes).max(1);
     let read = async {
         loop {
             if client.is_body_done() {
@@ -131,7 +130,7 @@ pub async fn hold_body(
                 return Ok(false);
             }
             let next = timeout(part_timeout, read_next_part(client));
-            let part = held.count_during(next, body.len().max(request_bytes)).await;
+            let part = held.count_during(next, body.len().max(request_bytes).max(1)).await;
             let part = part.ok_or(HoldError::TooManyHeld)?.map_err(too_slow)?;
             let Some(part) = part? else { return Ok(true) };
             if body.len() + part.len() > options.max_bytes {
@@ -180,7 +179,8 @@ pub async fn wait_for_body_start(
     client: &mut ServerSession,
     held: &mut HeldBytesGuard,
 ) -> Result<Bytes, HoldError> {
-    if !held.grow_to(waiting_request_bytes(client, PINGORA_TASK_BYTES).max(1)) {
+    let request_bytes = waiting_request_bytes(client.req_header(), PINGORA_TASK_BYTES);
+    if !held.grow_to(request_bytes.max(1)) {
         return Err(HoldError::TooManyHeld);
     }
     match timeout(BODY_START_TIMEOUT, read_next_part(client)).await {
@@ -191,14 +191,13 @@ pub async fn wait_for_body_start(
 
 /// Reads and discards the rest of a body after an HTTP/2 response, so that a client that is still
 /// sending a short body gets no reset. If the body is longer, the client gets a reset of the stream
-/// with NO_ERROR (RFC 9113 section 8.1), and if `held` has no place for the request; `task_bytes`
-/// as [`waiting_request_bytes`] expects.
+/// with NO_ERROR (RFC 9113 section 8.1), and if `held` has no place for `request_bytes`.
 pub async fn discard_rest_of_body(
     client: &mut ServerSession,
     mut held: HeldBytesGuard,
-    task_bytes: usize,
+    request_bytes: usize,
 ) {
-    if !held.grow_to(waiting_request_bytes(client, task_bytes)) {
+    if !held.grow_to(request_bytes) {
         return;
     }
     let rest = async {

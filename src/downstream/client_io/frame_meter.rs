@@ -44,8 +44,8 @@ const MIN_DATA_BYTES: usize = 64;
 
 /// The bytes of DATA that a client may send beyond those that its requests announce: on streams
 /// that riskgate refused because too many were open, and on streams that it has not accepted yet.
-/// A client in good faith sends at most a window of 65,535 bytes on each such stream, and the h2
-/// crate closes the connection after 20 refused streams.
+/// A client in good faith sends at most a window of 65,535 bytes on each such stream, before it
+/// learns how many streams it may open.
 const MAX_UNANNOUNCED_BYTES: i64 = 2 << 20;
 /// The bytes of DATA that a client may send for a request beyond its Content-Length. If riskgate
 /// refuses a request, it discards up to 64 KiB of the body, and the client may send another window

@@ -22,7 +22,7 @@ use crate::downstream::fast_path_exchange::{
 use crate::exchange::BodyFault;
 use crate::gate::{
     ConnectionFacts, FAST_PATH_TASK_BYTES, GateDecision, PlainHead, RequestContext, StartTime,
-    UnchargedRoute, UnsentResponse,
+    UnchargedRoute, UnsentResponse, waiting_request_bytes,
 };
 use crate::message::request_head::{RequestFields, check_http2_request, takes_body};
 use crate::message::response::Reply;
@@ -140,8 +140,9 @@ async fn answer(
     if !session.is_body_done() {
         let held = context.gate.begin_held_body(ctx);
         box_future(|| async move {
+            let request_bytes = waiting_request_bytes(session.req_header(), FAST_PATH_TASK_BYTES);
             let mut client = ServerSession::new_http2(*session);
-            discard_rest_of_body(&mut client, held, FAST_PATH_TASK_BYTES).await
+            discard_rest_of_body(&mut client, held, request_bytes).await
         })
         .await;
     }
@@ -179,7 +180,8 @@ async fn forward(
     context.gate.count_and_log_on_fast_path(ctx, head);
     if matches!(ended, ExchangeEnd::Answered { .. }) {
         let held = context.gate.begin_held_body(ctx);
-        discard_rest_of_body(&mut client.session, held, FAST_PATH_TASK_BYTES).await;
+        let request_bytes = waiting_request_bytes(head, FAST_PATH_TASK_BYTES);
+        discard_rest_of_body(&mut client.session, held, request_bytes).await;
     }
     // If the response is incomplete, the end of the session resets the stream after the bytes that
     // are still to be sent.
@@ -207,7 +209,7 @@ async fn receive_body(
     let mut held = context.gate.begin_held_body(ctx);
     let outlook = BodyOutlook { announced_length: announced_length(head), max_last_part: 0 };
     let options = context.gate.body_options();
-    let held = (&mut held, FAST_PATH_TASK_BYTES);
+    let held = (&mut held, waiting_request_bytes(head, FAST_PATH_TASK_BYTES));
     match hold_body(session, outlook, Bytes::new(), held, options).await? {
         HeldBody::Whole(body) => Ok(body),
         HeldBody::Start(_) => Err(HoldError::Fault(BodyFault::TooLong)),

@@ -74,7 +74,7 @@ pub(super) async fn send_whole(
     (header, body): (Box<ResponseHeader>, Bytes),
     response: &Arc<UnsentResponse>,
 ) -> bool {
-    let body = response.track(body, ResponsePart::Reply);
+    let body = response.track(body, ResponsePart::of_reply(stream.is_body_done()));
     stream.write_response_header(header, false).is_ok()
         && stream.write_body(body, true).await.is_ok()
 }
@@ -134,6 +134,7 @@ impl ExchangeClient for Http2Client {
         let (header, body) = ctx.header_and_body(reply);
         self.header = Some(header);
         self.session.set_write_timeout(Some(self.write_timeout));
-        self.send(body, ResponsePart::Reply, true).await
+        let part = ResponsePart::of_reply(self.session.is_body_done());
+        self.send(body, part, true).await
     }
 }

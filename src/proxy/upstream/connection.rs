@@ -21,6 +21,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::unconstrained;
+use tokio::time::timeout;
 
 use crate::support::socket_reset::duplicate_fd;
 
@@ -28,6 +29,8 @@ use crate::support::socket_reset::duplicate_fd;
 const REQUEST_HEADER_BYTES: usize = 2 * 1024;
 /// The most memory that an idle connection keeps for the bytes that arrive, in bytes.
 const MAX_IDLE_READ_BYTES: usize = 4 * 1024;
+/// How long the server of a complete response may take the rest of the request.
+const REST_OF_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often riskgate inspects the idle connections.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 /// The most connections that riskgate takes out of the pool at a time to inspect them. Meanwhile,
@@ -99,36 +102,59 @@ impl UpstreamConnection {
     /// # Errors
     /// Returns an error if the request can't be sent and no byte of an answer has arrived.
     pub async fn send_request(&mut self, capacity: usize) -> Result<bool> {
+        let mut send_error = None;
         poll_fn(|task| {
-            let sent = self.poll_send(task);
-            if let Poll::Ready(Ok(())) = sent {
-                return Poll::Ready(Ok(false));
+            if send_error.is_none() {
+                match self.poll_send(task) {
+                    Poll::Ready(Ok(())) => return Poll::Ready(Ok(false)),
+                    Poll::Ready(Err(error)) => send_error = Some(error),
+                    Poll::Pending => {}
+                }
             }
             // A server may answer early, and then close the connection with a reset.
-            match (self.poll_read(task, capacity), sent) {
-                (Poll::Ready(Ok(1..)), sent) => {
-                    self.is_request_cut = sent.is_ready();
-                    Poll::Ready(Ok(true))
-                }
-                (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
-                (Poll::Ready(Ok(0)), _) => Poll::Ready(Err(ErrorKind::UnexpectedEof.into())),
-                (Poll::Ready(Err(error)), _) => Poll::Ready(Err(error)),
-                (Poll::Pending, _) => Poll::Pending,
-            }
+            self.is_request_cut = send_error.is_some();
+            let read = ready!(self.poll_read(task, capacity));
+            let error = match read {
+                Ok(1..) => return Poll::Ready(Ok(true)),
+                Ok(0) => ErrorKind::UnexpectedEof.into(),
+                Err(error) => error,
+            };
+            Poll::Ready(Err(send_error.take().unwrap_or(error)))
         })
         .await
     }
 
     /// Reads more of a response into `arrived`, after reserving `capacity` bytes. Returns 0 at the
     /// end of the connection. Meanwhile sends the rest of the request, if there is one.
+    ///
+    /// # Errors
+    /// Returns an error if the connection has ended before the server had the whole request: then
+    /// the end is no end of a response.
     pub async fn read(&mut self, capacity: usize) -> Result<usize> {
         poll_fn(|task| {
-            if !self.request_buffer.is_empty() && !self.is_request_cut {
+            if self.has_rest_to_send() {
                 self.is_request_cut = matches!(self.poll_send(task), Poll::Ready(Err(_)));
             }
-            self.poll_read(task, capacity)
+            match self.poll_read(task, capacity) {
+                Poll::Ready(Ok(0)) if self.is_request_cut => {
+                    Poll::Ready(Err(ErrorKind::ConnectionReset.into()))
+                }
+                read => read,
+            }
         })
         .await
+    }
+
+    /// Sends what is left of a request whose server has answered in full, so that the server gets
+    /// the whole request. Returns false if the server does not take it in
+    /// [`REST_OF_REQUEST_TIMEOUT`].
+    async fn send_rest(&mut self) -> bool {
+        let sent = poll_fn(|task| self.poll_send(task));
+        matches!(timeout(REST_OF_REQUEST_TIMEOUT, sent).await, Ok(Ok(())))
+    }
+
+    fn has_rest_to_send(&self) -> bool {
+        !self.request_buffer.is_empty() && !self.is_request_cut
     }
 
     /// Sends the rest of the request, and then empties `request_buffer`.
@@ -162,7 +188,7 @@ impl UpstreamConnection {
     }
 
     /// Returns true if no part of an exchange is left: the server has the whole request, and no
-    /// byte has arrived behind its response. TLS may have decrypted such bytes before; the kernel
+    /// byte can be read behind its response. TLS may have decrypted such bytes before; the kernel
     /// then has none.
     fn is_between_exchanges(&mut self) -> bool {
         if !self.request_buffer.is_empty() || !self.arrived.is_empty() {
@@ -244,6 +270,15 @@ impl IdlePool {
     /// Keeps a connection whose exchange has ended. Closes the connection if a part of the exchange
     /// is left, or if the pool is full.
     pub fn put(self: &Arc<Self>, mut connection: UpstreamConnection) {
+        if connection.has_rest_to_send() {
+            let pool = Arc::clone(self);
+            tokio::spawn(async move {
+                if connection.send_rest().await {
+                    pool.put(connection);
+                }
+            });
+            return;
+        }
         if !connection.is_between_exchanges() {
             return;
         }
@@ -374,6 +409,57 @@ mod tests {
         pool.put(reused);
         drop(other);
         wait_until_evicted(&pool, server).await;
+    }
+
+    /// A request of which the kernels of both sides take only a part.
+    const LONG_REQUEST_BYTES: usize = 64 << 20;
+
+    /// Sends a long request to a server that answers before it has read the request. Returns both
+    /// sides of the connection.
+    async fn get_early_answer() -> (UpstreamConnection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let mut connection = UpstreamConnection::open(server, 32 * 1024).await.unwrap();
+        let (mut other, _) = listener.accept().await.unwrap();
+        connection.request_buffer.resize(LONG_REQUEST_BYTES, b'r');
+        other.write_all(b"early").await.unwrap();
+        assert!(connection.send_request(16).await.unwrap());
+        assert_eq!(&connection.arrived.split()[..], b"early");
+        (connection, other)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_answers_early_gets_the_rest_of_the_request() {
+        let (mut connection, mut other) = get_early_answer().await;
+        let reading = tokio::spawn(async move {
+            let mut received = vec![0; LONG_REQUEST_BYTES / 2];
+            other.read_exact(&mut received).await.unwrap();
+            other.write_all(b"more").await.unwrap();
+            other
+        });
+        assert_eq!(connection.read(16).await.unwrap(), 4);
+        connection.arrived.clear();
+        let (server, mut other) = (connection.server, reading.await.unwrap());
+        let pool = Arc::new(IdlePool::new(1, Duration::from_secs(60)));
+        pool.put(connection);
+        assert!(pool.checkout(server).is_none(), "a part of the request is left");
+        let mut rest = vec![0; LONG_REQUEST_BYTES - LONG_REQUEST_BYTES / 2];
+        other.read_exact(&mut rest).await.unwrap();
+        for _ in 0..500 {
+            if pool.connection_count() > 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(pool.checkout(server).unwrap().request_buffer.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_connection_whose_request_was_cut_ends_no_response() {
+        let (mut connection, other) = get_early_answer().await;
+        drop(other);
+        let error = connection.read(16).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
 
     /// 300 connections are more than Tokio lets a task poll before the task must yield.

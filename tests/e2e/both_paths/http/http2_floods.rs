@@ -139,8 +139,8 @@ fn data_beyond_what_requests_announce_ends_the_connection() {
     let block = encode_request_fields("GET", DOMAIN, &key, &[("content-length", "3")]);
     assert!(client.try_send(&encode_frame(HEADERS, END_HEADERS, 3, &block)));
     assert_eq!(client.read_status(3), 400);
-    // This client obeys the window of the connection, which riskgate has widened to 1 MiB, so the h2
-    // crate finds no error.
+    // This client obeys the window of the connection, which riskgate has widened to 1 MiB, so the
+    // h2 crate finds no error.
     let data = encode_frame(DATA, 0, 3, &[0; 16_000]);
     let (mut window, mut sent) = (1 << 20, 0);
     let error_code = loop {

@@ -325,8 +325,8 @@ fn the_client_gets_the_upstreams_early_refusal_of_an_upload() {
     });
 }
 
-/// Starts a server to which the kernel sends a body of 60,000 bytes only in parts. It reads the header of a request, sends `answer`,
-/// and then does with the connection what `after` does.
+/// Starts a server to which the kernel sends a body of 60,000 bytes only in parts. The server reads
+/// the header of a request, sends `answer`, and then does with the connection what `after` does.
 fn start_early_server(answer: Vec<u8>, after: fn(TcpStream)) -> SocketAddr {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
