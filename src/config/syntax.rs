@@ -10,6 +10,7 @@ use super::fault::{ConfigFault, ConfigText};
 use super::hints::{is_curly_quote, is_quote};
 use super::judged_value::judge_value;
 use super::raw_value::{RawValue, redact_urls_and_long_words};
+use super::secret::may_be_secret;
 use super::unknown_keys::{header_of_known, known_keys, meant_setting_of_variable};
 use super::variables::ENV_PREFIX;
 
@@ -254,8 +255,10 @@ impl<'t> FaultyLine<'t> {
 
     /// Whether a fault may show the line, because no part of the line can be a part of a secret.
     fn is_shown(&self) -> bool {
-        let is_secret =
-            NAMES_OF_SECRETS.contains(&self.name.rsplit('.').next().unwrap_or_default());
+        let name = self.name.rsplit('.').next().unwrap_or_default();
+        // Somebody may have written the secret in place of the path of its file.
+        let is_secret = NAMES_OF_SECRETS.contains(&name)
+            || name.ends_with("_file") && may_be_secret(self.value.trim_matches(is_quote));
         let is_setting = self.key.is_some() && !is_secret;
         (is_setting || self.is_of_block()) && redact_urls_and_long_words(self.text) == self.text
     }

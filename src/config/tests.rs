@@ -90,10 +90,23 @@ fn neither_faults_nor_debug_output_show_a_secret() {
         "[[upstream.route]]\nprefix = \"https://u:s3cr3t@h/signup\"\n".to_owned(),
         format!("[[admin.token]]\nname = \"ops\"\nscope = \"read\"\nhash = [{token:?}]\n"),
         format!("[webhook]\nurl = \"https://a.example\"\nsecret = {token:?}\n"),
+        format!("[store]\nurl_file = {url:?}\n"),
+        format!("[admin]\ntoken_file = {token:?}\n"),
+        format!("[admin]\ntokenfile = {token:?}\n"),
+        format!("[admin]\ntoken_file = {token}\n"),
+        format!("[webhook]\nsecret_file = {token:?}\n"),
+        format!("[inbox]\nsecret_file = {token:?}\n"),
+        format!("[inbox]\nsecret = {token:?}\n"),
     ] {
         let faults = read_config_text(&text).unwrap_err();
         assert!(faults.iter().all(|fault| !fault.contains("s3cr3t")), "{faults:?}");
     }
+}
+
+#[test]
+fn a_secret_that_is_a_number_is_not_shown() {
+    let faults = read_config_text("[admin]\ntoken = 2718281828\n").unwrap_err();
+    assert!(!faults[0].contains("2718"), "{faults:?}");
 }
 
 #[test]
@@ -1224,6 +1237,9 @@ fn a_file_of_the_inbox_secret_loses_one_line_end_and_no_other_byte() {
     assert!(short[0].contains("of 32 bytes or more, but found 31\n"), "{short:?}");
     let missing = read_config_text("[inbox]\nsecret_file = \"/none/secret\"\n").unwrap_err();
     assert!(missing[0].contains("expected a readable file /none/secret, but found No such"));
+    let secret = read_config_text("[inbox]\nsecret_file = \"0123456789\"\n").unwrap_err();
+    assert!(secret[0].contains("names no file and may be the secret itself"), "{secret:?}");
+    assert!(secret[0].contains("put the secret into a file of its own"), "{secret:?}");
 }
 
 #[test]

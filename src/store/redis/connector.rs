@@ -234,7 +234,12 @@ fn read_file(location: &str, path: &Path, expected: &'static str) -> Result<Vec<
 /// Reads the first line of `store.sentinel_password_file`.
 fn read_password(location: &str, path: &Path) -> Result<String, StoreError> {
     let expected = "store.sentinel_password_file to be a file with a password in its first line";
-    let contents = read_file(location, path, expected)?;
+    let contents = read_credential_file(path).map_err(|error| {
+        // Somebody may have written the password in place of the path.
+        let shown = if path.exists() { format!(": {}", path.display()) } else { String::new() };
+        let (location, found) = (location.to_owned(), format!("{error}{shown}"));
+        StoreError::Unusable { location, expected, found }
+    })?;
     let text = String::from_utf8_lossy(&contents);
     match text.lines().next().filter(|line| !line.is_empty()) {
         Some(password) => Ok(password.to_owned()),
