@@ -140,6 +140,10 @@ impl Settings {
             (is_valid && !text.chars().any(char::is_control)).then(|| text.to_owned())
         });
         let routes = self.read_rule_routes(&format!("{entry}.routes"), routes, authz);
+        if !self.values.contains_key(&format!("{entry}.if")) && self.has_unknown_setting(entry) {
+            // The unknown setting may be meant for `if`. Without it, the rule would always hold.
+            return None;
+        }
         let rule = DecisionRule {
             name: name?.into(),
             conditions: conditions?,
@@ -154,6 +158,15 @@ impl Settings {
             self.report_at_section(entry, &problem, Some(hint));
         }
         Some(rule)
+    }
+
+    /// Whether a section has a setting or a section that riskgate has not read.
+    fn has_unknown_setting(&self, section: &str) -> bool {
+        let prefix = format!("{section}.");
+        let is_read = |key: &str| self.descriptions.iter().any(|it| it.key == key);
+        let mut settings = self.values.keys().filter(|key| key.starts_with(&prefix));
+        let mut sections = self.section_spans.keys();
+        settings.any(|key| !is_read(key)) || sections.any(|key| key.starts_with(&prefix))
     }
 
     fn read_rule_name(&mut self, entry: &str, earlier: &[DecisionRule]) -> Option<String> {

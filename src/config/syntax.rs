@@ -6,6 +6,9 @@
 
 use std::ops::Range;
 
+use toml::de::DeValue;
+
+use super::description::toml_text;
 use super::fault::{ConfigFault, ConfigText};
 use super::hints::{is_curly_quote, is_quote};
 use super::judged_value::judge_value;
@@ -16,6 +19,8 @@ use super::variables::ENV_PREFIX;
 
 /// How the message of the parser begins if a setting or a section stands twice.
 const DUPLICATE_KEY_MESSAGE: &str = "duplicate key";
+/// How the message of the parser begins if the file ends in a list.
+const UNCLOSED_LIST_MESSAGE: &str = "unclosed array";
 /// What to write in place of the blocks of other servers.
 const SECTIONS_AND_SETTINGS_HINT: &str = "write sections and settings: [listen] and http = \"0.0.0.0:8080\", [upstream] and \
      servers = [\"127.0.0.1:9000\"]";
@@ -55,8 +60,10 @@ impl ConfigText {
     pub fn syntax_fault(&self, span: Range<usize>, message: &str) -> ConfigFault {
         let line = self.line_of(span.start);
         let text = self.text.get(line.clone()).unwrap_or_default();
-        let is_of_header = |c: char| c.is_ascii_alphanumeric() || " ._-[]".contains(c);
-        if text.starts_with('[') && text.chars().all(is_of_header) {
+        if let Some(fault) = self.fault_of_open_list(span.start, message) {
+            return fault;
+        }
+        if is_header(text) {
             return self.header_fault(&line, span, message);
         }
         if let Some(fault) = self.fault_of_yaml(span.start) {
@@ -72,6 +79,35 @@ impl ConfigText {
         let found = finding.found.unwrap_or(message.to_owned());
         let problem = finding.problem.unwrap_or(format!("expected TOML, but found: {found}"));
         self.fault_with_excerpt(span.start, shown, place, &problem).with_hint(finding.hint)
+    }
+
+    /// Creates a fault if a list has no end: below it is a setting or a header in place of a text,
+    /// or the file ends.
+    fn fault_of_open_list(&self, offset: usize, message: &str) -> Option<ConfigFault> {
+        let line = self.line_of(offset);
+        let text = self.text.get(line.clone())?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || " ._-".contains(c);
+        let has_setting = text.split_once('=').is_some_and(|(name, _)| name.chars().all(is_name));
+        let (end, found) = match () {
+            () if message.starts_with(UNCLOSED_LIST_MESSAGE) => {
+                (self.text.len(), "the end of the file")
+            }
+            () if text.starts_with('[') => (line.start, "a section"),
+            () if has_setting => (line.start, "a setting"),
+            () => return None,
+        };
+        let (key, first) = self.open_list_above(end)?;
+        let before = self.text.get(..end)?.lines().enumerate();
+        let (last, _) = before.filter(|(_, it)| !it.trim().is_empty() && !is_header(it)).last()?;
+        let problem = format!(
+            "{key}: expected ] at the end of the list, which begins in line {first}, but found \
+             {found}"
+        );
+        let faulty = FaultyLine::parse(text, self.section_above(line.start));
+        let indent = text.len() - text.trim_start().len();
+        let (shown, place) = faulty.excerpt(indent);
+        let fault = self.fault_with_excerpt(line.start + indent, shown, place, &problem);
+        Some(fault.with_hint(Some(format!("write ] behind the last text, in line {}", last + 1))))
     }
 
     /// Creates one fault if all lines of the file are YAML.
@@ -97,18 +133,38 @@ impl ConfigText {
         })
     }
 
-    /// Returns the setting whose list begins in a line above and has not ended there.
-    fn open_list_above(&self, line_start: usize) -> Option<String> {
-        let mut before = self.text.get(..line_start)?.lines().rev().map(str::trim);
-        let first = before.find(|line| line.contains(['=', ']']) || line.starts_with('['))?;
-        let (name, value) = first.split_once('=')?;
-        let is_open = value.trim_start().starts_with('[') && !value.contains(']');
-        is_open.then(|| format!("{}.{}", self.section_above(line_start), name.trim()))
+    /// Returns the setting whose list begins in a line above and has not ended there, and the
+    /// number of this line.
+    fn open_list_above(&self, line_start: usize) -> Option<(String, usize)> {
+        let mut before = self.text.get(..line_start)?;
+        loop {
+            let at = before.trim_end().rfind('\n').map_or(0, |at| at + 1);
+            let line = before.get(at..)?.trim();
+            before = before.get(..at)?;
+            let is_text = line.starts_with(['"', '\'']);
+            let is_setting = line.contains('=') && !is_text;
+            // In a list, a header of a section is a list too.
+            let is_skipped = line.starts_with('#') || is_header(line);
+            match is_setting || line.contains(']') {
+                true if !is_skipped => {
+                    let (name, value) = line.split_once('=').filter(|_| is_setting)?;
+                    let is_open = value.trim_start().starts_with('[') && !value.contains(']');
+                    let key = format!("{}.{}", self.section_above(at), name.trim());
+                    let number = before.matches('\n').count() + 1;
+                    return is_open.then(|| (key.trim_start_matches('.').to_owned(), number));
+                }
+                _ if before.is_empty() => return None,
+                _ => {}
+            }
+        }
     }
 
     /// Creates a fault if the line has texts without quotes, in a list that began in a line above.
     fn fault_in_open_list(&self, line: &Range<usize>) -> Option<ConfigFault> {
-        let key = self.open_list_above(line.start).filter(|key| known_keys().contains(key))?;
+        let (key, _) = self.open_list_above(line.start)?;
+        if !known_keys().contains(&key) {
+            return None;
+        }
         let text = self.text.get(line.clone())?;
         let items = text.split(" #").next()?.trim_end().trim_end_matches(']');
         let indent = items.len() - items.trim_start().len();
@@ -200,6 +256,12 @@ impl ConfigText {
     }
 }
 
+/// Whether a line is the header of a section, perhaps with wrong brackets.
+fn is_header(line: &str) -> bool {
+    let is_of_header = |c: char| c.is_ascii_alphanumeric() || " ._-[]".contains(c);
+    line.starts_with('[') && line.chars().all(is_of_header)
+}
+
 /// Describes a header that stands twice, or that is no TOML.
 fn describe_header_fault(
     section: &str,
@@ -270,11 +332,12 @@ impl<'t> FaultyLine<'t> {
             let found = format!("{} again, first in line {first}", self.name);
             return Finding { found: Some(found), ..Finding::default() };
         }
-        let sources: [fn(&FaultyLine<'t>) -> Option<Finding>; 5] = [
+        let sources: [fn(&FaultyLine<'t>) -> Option<Finding>; 6] = [
             FaultyLine::find_other_characters,
             FaultyLine::find_line_of_shell,
             FaultyLine::find_other_format,
             FaultyLine::find_other_separator,
+            FaultyLine::find_blank_in_name,
             FaultyLine::find_unquoted_value,
         ];
         let found = sources.iter().find_map(|find| find(self));
@@ -413,11 +476,37 @@ impl<'t> FaultyLine<'t> {
         }
     }
 
+    /// Finds a name with blanks, such as `team plan`.
+    fn find_blank_in_name(&self) -> Option<Finding> {
+        let (name, _) = self.text.split_once('=')?;
+        let name = name.trim();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || " _-".contains(c);
+        if !name.contains(' ') || !name.chars().all(is_word) {
+            return None;
+        }
+        let joined = name.split(' ').filter(|it| !it.is_empty()).collect::<Vec<_>>().join("_");
+        let is_plan = self.key.as_ref().is_some_and(|key| key.starts_with("plans."));
+        let is_known = || known_keys().iter().any(|it| it.rsplit('.').next() == Some(&joined));
+        let hint = match is_plan {
+            true => {
+                let (quoted, value) = (toml_text(name), self.value);
+                format!("write {quoted} = {value}, or {joined} = {value}")
+            }
+            false if is_known() => format!("write {joined} = …"),
+            false => return None,
+        };
+        Some(Finding::new("a blank in a name", hint))
+    }
+
     /// Judges a value without quotes by its setting.
     fn find_unquoted_value(&self) -> Option<Finding> {
         let value = self.value.split(" #").next().unwrap_or_default();
         let value = value.trim_end_matches([',', ';', ' ']);
         if self.name.is_empty() || value.is_empty() || value.starts_with(['"', '\'', '{', '#']) {
+            return None;
+        }
+        // The value is good, so something else is wrong.
+        if DeValue::parse(value).is_ok() {
             return None;
         }
         let raw = match value.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {

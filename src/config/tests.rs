@@ -888,6 +888,8 @@ fn what_is_no_toml_gets_what_was_meant() {
             "write [[upstream.route]] above line 2",
         ),
         ("[log]\nlevel =\n", "2:8", "level without a value"),
+        ("[plans]\nteam plan = 500\n", "2:6", "write \"team plan\" = 500, or team_plan = 500"),
+        ("[listen]\nmax streams = 5\n", "2:5", "write max_streams = …"),
         ("[log]\nlevel = \"info\n", "2:14", "end the text with \""),
         ("[log]\npath = \"C:\\log\"\n", "2:12", "write \\\\ for each \\"),
         ("[log]\naccess = true\naccess = true\n", "3:1", "access again, first in line 2"),
@@ -918,6 +920,10 @@ fn yaml_lines_of_a_shell_and_open_lists_get_what_was_meant() {
             "write \"::1/128\"",
         ),
         ("[upstream]\nservers = [\n  http://a:1,\n]\n", "3:3", "write [\"a:1\"]"),
+        ("[upstream]\nservers = [\"a:1\"\ntls = true\n", "3:1", "last text, in line 2"),
+        ("[[rule]]\nif = [\n  \"risk_score >= 3\"\nthen = \"block\"\n", "4:1", "text, in line 3"),
+        ("[upstream]\nservers = [\n\"a:1\",\n\n[log]\n", "5:1", "last text, in line 3"),
+        ("[upstream]\nservers = [\"a:1\",\n", "2:1", "line 2, but found the end"),
     ] {
         let faults = read_config_text(text).unwrap_err();
         assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
@@ -1080,6 +1086,11 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
             "a name that no other rule has",
         ),
         ("[decide]\nscope = \"accounts\"\n".to_owned(), "did you mean \"account\"?"),
+        // The faults of a rule say nothing about the rules behind it.
+        (
+            rule("conditions = [\"risk_score > 3\"]\n[[rule]]\nname = \"b\"\nthen = \"pass\""),
+            "did you mean `if`?",
+        ),
     ]);
 }
 
