@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::raw_value::span_in_list;
+use super::raw_value::{redact_urls_and_long_words, span_in_list};
 use crate::support::excerpt::Excerpt;
 use crate::support::line_index::LineIndex;
 
@@ -135,14 +135,15 @@ impl ConfigText {
     }
 
     /// Creates a fault that marks the value of a setting. `shown_value` is the value without what
-    /// may be secret.
+    /// may be secret; `None` if no part of the value is, so that the value is shown as it is
+    /// written.
     pub fn fault_at_value(
         &self,
         span: &SettingSpan,
-        shown_value: &str,
+        shown_value: Option<&str>,
         problem: &str,
     ) -> ConfigFault {
-        self.fault_at(span.value.clone(), Some(shown_value), "", problem)
+        self.fault_at(span.value.clone(), shown_value, "", problem)
     }
 
     /// Creates a fault that marks the text at this index of a list. `shown` are the texts of the
@@ -156,8 +157,14 @@ impl ConfigText {
     ) -> ConfigFault {
         let shown_item = shown.get(index).map_or("…", String::as_str);
         let written = self.text.get(list.value.clone()).unwrap_or_default();
-        let place = span_in_list(written, index)
-            .map_or(list.value.start, |span| list.value.start + span.start);
+        let item = span_in_list(written, index)
+            .map(|span| list.value.start + span.start..list.value.start + span.end);
+        if let Some(item) = item.clone()
+            && let Some((line, marked)) = self.line_of_plain_list(&item, list.value.end)
+        {
+            return self.fault_with_excerpt(item.start, line, marked, problem);
+        }
+        let place = item.map_or(list.value.start, |item| item.start);
         let (line, first_line) = (self.line_of(place), self.line_of(list.value.start));
         let (before, behind) = match line == first_line {
             true => {
@@ -179,8 +186,38 @@ impl ConfigText {
         self.fault_with_excerpt(place, format!("{before}{shown_item}{behind}"), marked, problem)
     }
 
-    /// Creates a fault that marks a part of a text in a list. The text must not be a secret.
-    pub fn fault_in_text(&self, place: Range<usize>, text: &str, problem: &str) -> ConfigFault {
+    /// The line of a part of a list, and the characters of this part. `None` if the line may have a
+    /// secret. `list_end` is the byte behind the list.
+    fn line_of_plain_list(
+        &self,
+        part: &Range<usize>,
+        list_end: usize,
+    ) -> Option<(String, Range<usize>)> {
+        let line = self.line_of(part.start);
+        let text = self.text.get(line.start..list_end.min(line.end))?;
+        // Behind a # there may be a comment.
+        let is_before_text = |c: char| is_name_char(c) || " \t=[".contains(c);
+        let start = text.split(['"', '\'']).next()?;
+        let is_plain = start.chars().all(is_before_text)
+            && !text.contains(['#', '\\'])
+            && redact_urls_and_long_words(text) == text;
+        let before = self.text.get(line.start..part.start)?.chars().count();
+        let marked = self.text.get(part.start..part.end.min(line.end))?.chars().count();
+        is_plain.then(|| (text.trim_end().replace('\t', " "), before..before + marked))
+    }
+
+    /// Creates a fault that marks a part of a text in a list, which ends at the byte `list_end`.
+    /// The text must not be a secret.
+    pub fn fault_in_text(
+        &self,
+        place: Range<usize>,
+        list_end: usize,
+        text: &str,
+        problem: &str,
+    ) -> ConfigFault {
+        if let Some((shown, marked)) = self.line_of_plain_list(&place, list_end) {
+            return self.fault_with_excerpt(place.start, shown, marked, problem);
+        }
         let line = self.line_of(place.start);
         let before = self.text.get(line.start..place.start).unwrap_or_default();
         let marked = self.text.get(place.start..place.end.min(line.end)).unwrap_or_default();

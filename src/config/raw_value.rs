@@ -145,6 +145,18 @@ impl RawValue {
         }
     }
 
+    /// Whether [`RawValue::to_redacted_string`] leaves nothing out.
+    pub fn is_free_of_secrets(&self) -> bool {
+        match self {
+            RawValue::Text(text) | RawValue::Untyped(text) => {
+                redact_urls_and_long_words(text) == *text
+            }
+            RawValue::List(items) => items.iter().all(RawValue::is_free_of_secrets),
+            RawValue::Integer(_) | RawValue::Boolean(_) | RawValue::Fraction(_) => true,
+            RawValue::Variable(_) | RawValue::Unsupported(_) => false,
+        }
+    }
+
     /// The value as an error message may show it: without the passwords of URLs, and without words
     /// so long that they may be keys.
     pub fn to_redacted_string(&self) -> String {

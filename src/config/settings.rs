@@ -192,6 +192,8 @@ impl Settings {
         let span = setting.and_then(|setting| setting.span.as_ref());
         let is_unsupported = |it: &RawSetting| matches!(it.raw, RawValue::Unsupported(_));
         let shown = if setting.is_some_and(is_unsupported) { "…" } else { shown_value };
+        let is_plain = |it: &RawSetting| self.is_plain(it, shown);
+        let shown = (!setting.is_some_and(is_plain)).then_some(shown);
         let hint = match setting.is_some_and(|it| it.raw.has_variable()) {
             true => Some(self.hint_for_variable_in(key)),
             false => hint,
@@ -201,6 +203,30 @@ impl Settings {
             None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
         };
         self.faults.push(fault.with_hint(hint));
+    }
+
+    /// Whether no part of a value in the file may be secret, so that a fault may show the value as
+    /// it is written. `shown` is what a fault shows of it otherwise.
+    fn is_plain(&self, setting: &RawSetting, shown: &str) -> bool {
+        let written =
+            setting.span.as_ref().and_then(|it| self.file_text.text.get(it.value.clone()));
+        let written = written.filter(|text| redact_urls_and_long_words(text) == *text);
+        let is_harmless = match &setting.raw {
+            RawValue::Integer(_) | RawValue::Boolean(_) | RawValue::Fraction(_) => true,
+            raw if raw.as_text().and_then(parse_duration).is_some() => true,
+            raw => raw.to_redacted_string() == shown && raw.is_free_of_secrets(),
+        };
+        shown != "…" && written.is_some() && is_harmless
+    }
+
+    /// Returns a value as a fault says it: without what may be secret, and a number as it is
+    /// written.
+    fn found_value(&self, setting: &RawSetting) -> String {
+        let found = setting.raw.to_redacted_string();
+        let is_number = matches!(setting.raw, RawValue::Integer(_) | RawValue::Fraction(_));
+        let written =
+            setting.span.as_ref().and_then(|it| self.file_text.text.get(it.value.clone()));
+        written.filter(|_| is_number).map_or(found, str::to_owned)
     }
 
     fn hint_for_variable_in(&self, key: &str) -> String {
@@ -223,6 +249,8 @@ impl Settings {
     pub(super) fn begin_fault_at_value(&self, key: &str) -> ConfigFault {
         let setting = self.values.get(key);
         let shown = setting.map_or(String::new(), |setting| setting.raw.to_redacted_string());
+        let is_plain = setting.is_some_and(|setting| self.is_plain(setting, &shown));
+        let shown = (!is_plain).then_some(shown.as_str());
         match setting.and_then(|setting| setting.span.as_ref()) {
             Some(span) => self.file_text.fault_at_value(span, &shown, &self.shown_key(key)),
             None => ConfigFault::new(format!("{}: {}", self.location_of(key), self.shown_key(key))),
@@ -243,10 +271,11 @@ impl Settings {
         let place = span.and_then(|span| {
             let list = self.file_text.text.get(span.value.clone())?;
             let place = place_in_list(list, index, within)?;
-            Some(span.value.start + place.start..span.value.start + place.end)
+            let place = span.value.start + place.start..span.value.start + place.end;
+            Some((place, span.value.end))
         });
         let fault = match place {
-            Some(place) => self.file_text.fault_in_text(place, text, &problem),
+            Some((place, end)) => self.file_text.fault_in_text(place, end, text, &problem),
             None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
         };
         self.faults.push(fault.with_hint(hint));
@@ -408,7 +437,7 @@ impl Settings {
         let setting = self.read_and_mark_known(key, kind)?;
         let value = parse(&setting.raw);
         if value.is_none() && !self.report_wrong_item(key, &setting.raw, expected, &parse) {
-            let found = setting.raw.to_redacted_string();
+            let found = self.found_value(&setting);
             let word = match &setting.raw {
                 RawValue::Integer(number) => Some(number.to_string()),
                 raw => raw.as_text().map(str::to_owned),

@@ -1063,7 +1063,7 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
         (
             "'domain in [\"a.com\", \"b_c\"]'",
             "4:42:",
-            "domain in [\"a.com\", \"b_c\"]\n  |                     ^^^^^",
+            "'domain in [\"a.com\", \"b_c\"]',\n  |                                          ^^^^^",
         ),
     ];
     assert_faults_of_conditions(&mistakes);
@@ -1155,6 +1155,30 @@ fn a_rule_may_name_only_routes_that_decide() {
     let config = config.unwrap();
     let routes = config.reloadable.decisions.rules()[0].routes.as_deref();
     assert_eq!(routes, Some(&["/signup", "/authz", "assess"].map(str::to_owned)[..]));
+}
+
+/// The excerpt has the line of the file, with the mark at the place that the fault names.
+#[test]
+fn a_fault_shows_its_line_as_it_is_written() {
+    for (text, excerpt) in [
+        (
+            "[plans]\nbusiness  = 1e6\n",
+            "found 1e6\n  |\n2 | business  = 1e6\n  |             ^^^ write",
+        ),
+        ("[listen]\nmax_streams = 1_00_000\n", "found 1_00_000\n  |\n2 | max_streams = 1_00_000\n"),
+        ("[listen]\nhttp = 'nowhere'\n", "2 | http = 'nowhere'\n  |        ^^^^^^^^^"),
+        (
+            "[log]\nfields = ['time','pat']\n",
+            "2 | fields = ['time','pat']\n  |                  ^^^^^ did you mean",
+        ),
+        (
+            "[[rule]]\nname = \"a\"\nthen = \"pass\"\nif = [\"is_role == ture\"]\n",
+            "4 | if = [\"is_role == ture\"]\n  |                   ^^^^ did you mean",
+        ),
+    ] {
+        let faults = read_config_text(text).unwrap_err();
+        assert!(faults[0].contains(excerpt), "{text}: {}", faults[0]);
+    }
 }
 
 #[test]

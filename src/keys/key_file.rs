@@ -250,14 +250,26 @@ impl KeyFileReader<'_> {
         shown: &str,
         message: String,
     ) -> KeyFileError {
-        let (line, before) = self.lines.line_and_text_before(offset);
-        // If the value stands in a list, the excerpt leaves out the items before it.
+        let (line_number, before) = self.lines.line_and_text_before(offset);
+        let whole = self.text.get(offset..).unwrap_or_default().lines().next().unwrap_or_default();
+        let is_of_plain_line = before
+            .split_once('=')
+            .is_some_and(|(name, list)| name.trim() == field && list.split('"').all(can_be_shown));
+        if whole.starts_with(shown) && is_of_plain_line {
+            let start = before.chars().count();
+            let marked = start..start + shown.chars().count();
+            let line = format!("{before}{shown}").replace('\t', " ");
+            let excerpt = Some(Box::new(Excerpt::new(line_number, line, marked)));
+            let at = self.format_location(offset);
+            return KeyFileError { excerpt, ..KeyFileError::in_content(at, message) };
+        }
+        // The excerpt leaves out what stands before the value, because it may be a key.
         let name = before.split('=').next().unwrap_or_default().trim_end();
         let name = if name.trim() == field { name } else { field };
         let before = format!("{name} = ");
         let start = before.chars().count();
         let marked = start..start + shown.chars().count();
-        let excerpt = Some(Box::new(Excerpt::new(line, format!("{before}{shown}"), marked)));
+        let excerpt = Some(Box::new(Excerpt::new(line_number, format!("{before}{shown}"), marked)));
         KeyFileError { excerpt, ..KeyFileError::in_content(self.format_location(offset), message) }
     }
 
