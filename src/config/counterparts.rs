@@ -36,7 +36,7 @@ const NO_REWRITE_HINT: &str = "riskgate forwards each path as it is; let your se
 const CERTIFICATE_HINT: &str = "write [[listen.certificate]], and below it chain = \"…\" and \
                                  key = \"…\", with the paths of PEM files";
 
-const COUNTERPARTS: [Counterpart; 68] = [
+const COUNTERPARTS: [Counterpart; 72] = [
     counterpart_in(
         "upstream.route",
         &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
@@ -69,6 +69,22 @@ const COUNTERPARTS: [Counterpart; 68] = [
         &["cluster", "nodes", "hosts", "addresses", "sentinels", "master_name", "master"],
         "write url = \"redis+sentinel://HOST:PORT,HOST:PORT/SERVICE\" for Sentinels, \
          redis+cluster://HOST:PORT,HOST:PORT for a Cluster, or redis://HOST:PORT for one server",
+    ),
+    counterpart_in(
+        "store",
+        &["tls", "ssl", "use_tls", "tls_enabled", "enable_tls"],
+        "write rediss in place of redis in url, as rediss://HOST:PORT, and remove this line",
+    ),
+    counterpart_in(
+        "upstream",
+        &["tls_skip_verify", "insecure_skip_verify", "skip_verify", "insecure"],
+        "write tls_verify = false, or better tls_ca = \"…\", the path of a PEM file with the \
+         authority of the servers' certificate",
+    ),
+    counterpart_in(
+        "authz",
+        &["enabled", "enable", "active"],
+        "remove this line: path = \"/authz\" switches it on",
     ),
     counterpart_in(
         "table",
@@ -290,7 +306,7 @@ const COUNTERPARTS: [Counterpart; 68] = [
     ),
     counterpart_in(
         SECTION_NAMES,
-        &["key"],
+        &["key", "keys.key"],
         "write [[key]] into a file of its own, and name the file here: [keys] and file = \
          \"keys.toml\"",
     ),
@@ -430,6 +446,11 @@ const COUNTERPARTS: [Counterpart; 68] = [
         ],
         "riskgate sets no fields of your own; let a proxy in front of riskgate, or your service, \
          set them, and remove this line",
+    ),
+    counterpart_anywhere(
+        &["tlsskipverify", "insecureskipverify", "skipverify", "insecure"],
+        "riskgate verifies each certificate; write tls_ca = \"…\", the path of a PEM file with its \
+         authority, if the section has it",
     ),
     counterpart_anywhere(
         &["gzip", "compress", "compression", "brotli", "zstd", "encode"],

@@ -180,7 +180,7 @@ impl Settings {
             (is_valid && text.trim() == text).then(|| text.to_owned())
         })?;
         if earlier.iter().any(|rule| rule.name == name) {
-            self.parse_setting(&key, "a name that no other rule has", |_| None::<()>);
+            self.report_taken(&key, "a name that no other rule has");
         }
         Some(name)
     }

@@ -126,18 +126,16 @@ impl Settings {
             let text = raw.as_text()?;
             let is_good =
                 |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-            let is_taken = earlier_feeds.iter().any(|other| other.name == text);
-            (!text.is_empty()
-                && text.len() <= MAX_FEED_NAME_LEN
-                && text.bytes().all(is_good)
-                && !is_taken)
+            (!text.is_empty() && text.len() <= MAX_FEED_NAME_LEN && text.bytes().all(is_good))
                 .then(|| text.to_owned())
         };
-        self.require_setting(
-            &format!("{entry_key}.name"),
-            "a name of a-z, 0-9 and -, which no other feed has",
-            name,
-        )
+        let key = format!("{entry_key}.name");
+        let name = self.require_setting(&key, "a name of a-z, 0-9 and -", name)?;
+        if earlier_feeds.iter().any(|other| other.name == name) {
+            self.report_taken(&key, "a name that no other feed has");
+            return None;
+        }
+        Some(name)
     }
 
     fn read_feed(&mut self, entry_key: &str, earlier_feeds: &[Feed]) -> Option<Feed> {
@@ -220,7 +218,12 @@ impl Settings {
         if !path.exists() {
             let problem = "expected a file, but found none; riskgate reads it once it is there";
             let warning = self.begin_fault_at_value(key).with_problem(problem);
-            self.warnings.push(warning.with_hint(hint_for_missing(path)));
+            let text = self.texts_of(key).next().unwrap_or_default();
+            let hint = match is_url_without_scheme(&text) {
+                true => Some("write https:// before it, if it is a URL".to_owned()),
+                false => hint_for_missing(path),
+            };
+            self.warnings.push(warning.with_hint(hint));
         }
     }
 
@@ -241,6 +244,15 @@ impl Settings {
             }
         }
     }
+}
+
+/// Whether a text begins with the name of a host and a path.
+fn is_url_without_scheme(text: &str) -> bool {
+    let host = text.split_once('/').map_or("", |(host, _)| host);
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+    let last_label = host.rsplit_once('.').map_or("", |(_, last)| last);
+    let is_top_level = last_label.len() > 1 && last_label.chars().all(|c| c.is_ascii_alphabetic());
+    is_top_level && host.chars().all(is_of_name) && !host.starts_with('.')
 }
 
 /// Returns what to write for a feed without a URL whose name riskgate does not know.

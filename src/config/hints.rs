@@ -11,7 +11,7 @@ use super::raw_value::{RawValue, parse_duration, redact_urls_and_long_words};
 use crate::support::url_authority::split_authority;
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
-const OTHER_NAMES: [(&str, &[&str]); 154] = [
+const OTHER_NAMES: [(&str, &[&str]); 150] = [
     ("address", &["http", "url"]),
     ("bind", &["http"]),
     ("host", &["http", "url"]),
@@ -64,7 +64,6 @@ const OTHER_NAMES: [(&str, &[&str]); 154] = [
     ("key_file", &["key", "keys"]),
     ("api_keys", &["keys"]),
     ("verify", &["tls_verify"]),
-    ("insecure_skip_verify", &["tls_verify"]),
     ("dry_run", &["mode"]),
     ("fail_open", &["on_failure"]),
     ("max_size", &["max_bytes"]),
@@ -119,10 +118,7 @@ const OTHER_NAMES: [(&str, &[&str]); 154] = [
     ("period", &["interval"]),
     ("log_level", &["level"]),
     ("verbosity", &["level"]),
-    ("tls_skip_verify", &["tls_verify"]),
     ("ssl_verify", &["tls_verify"]),
-    ("insecure", &["tls_verify"]),
-    ("skip_verify", &["tls_verify"]),
     ("endpoint", &["url"]),
     ("webhook_url", &["url"]),
     ("grace_period", &["grace"]),
@@ -289,7 +285,8 @@ pub fn suggest_value(
     units: Units,
     is_valid: impl Fn(&RawValue) -> bool,
 ) -> Option<String> {
-    let guess = list_guesses(raw, units).into_iter().find(is_valid)?;
+    let each = || guess_each_item(raw, units, &is_valid);
+    let guess = list_guesses(raw, units).into_iter().find(&is_valid).or_else(each)?;
     let is_plain = |text: &str| redact_urls_and_long_words(text) == text;
     Some(match (raw, guess.as_text_list()) {
         // The value of an environment variable has no quotes.
@@ -409,6 +406,31 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
         }
         RawValue::Variable(_) | RawValue::Unsupported(_) => Vec::new(),
     }
+}
+
+/// Returns a list in which each faulty text is replaced by the first guess that the setting takes
+/// as a list of one. `None` if a text has none.
+fn guess_each_item(
+    raw: &RawValue,
+    units: Units,
+    is_valid: impl Fn(&RawValue) -> bool,
+) -> Option<RawValue> {
+    let items = match raw {
+        RawValue::List(items) => items.clone(),
+        raw => match parse_loose_list(raw.as_text()?)? {
+            RawValue::List(items) => items,
+            _ => return None,
+        },
+    };
+    let is_valid_text =
+        |text: &String| is_valid(&RawValue::List(vec![RawValue::Text(text.clone())]));
+    let guess = |item: &RawValue| {
+        let text = item.as_text()?;
+        let mut guesses = std::iter::once(text.to_owned()).chain(text_guesses(text, units));
+        guesses.find(is_valid_text).map(RawValue::Text)
+    };
+    let guesses: Vec<RawValue> = items.iter().map(guess).collect::<Option<_>>()?;
+    Some(RawValue::List(guesses)).filter(is_valid)
 }
 
 /// Returns the parts of all texts as one list, if a text has several.
@@ -605,8 +627,11 @@ fn sum_of_durations(text: &str) -> Option<String> {
     sum.filter(|_| starts.len() > 1).map(|sum| toml_duration(sum).trim_matches('"').to_owned())
 }
 
-/// Returns `6h` for `0 */6 * * *`, and `1d` for `30 4 * * *`.
+/// Returns `6h` for `0 */6 * * *`, and `1d` for `30 4 * * *` and `@daily`.
 fn interval_of_cron(text: &str) -> Option<String> {
+    if let Some(word) = text.strip_prefix('@') {
+        return duration_or_rate(word);
+    }
     let fields: Vec<&str> = text.split_whitespace().collect();
     let [minute, hour, "*", "*", "*"] = fields[..] else { return None };
     let is_number = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit());
@@ -638,7 +663,7 @@ fn duration_or_rate(text: &str) -> Option<String> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = match text.as_str() {
         "hourly" => ("1", "h"),
-        "daily" => ("1", "d"),
+        "daily" | "midnight" => ("1", "d"),
         "weekly" => ("7", "d"),
         _ => text.split_at(unit_at),
     };

@@ -1,6 +1,7 @@
 //! `[plans]`: the monthly limit of each plan.
 
 use super::settings::Settings;
+use super::unknown_keys::{hint_for_other_section, known_keys};
 use crate::keys::Plans;
 use crate::model::plan::DEFAULT_PLAN;
 
@@ -16,7 +17,11 @@ impl Settings {
             true => SHIPPED_PLANS.as_slice(),
             false => &[],
         };
-        let plans = self.read_plan_limits("plans", shipped);
+        let hint = |name: &str| {
+            let elsewhere = hint_for_other_section("plans", name, &known_keys());
+            elsewhere.map(|hint| format!("{hint}: each name below [plans] is a plan"))
+        };
+        let plans = self.read_plan_limits("plans", shipped, hint);
         if !plans.contains_key(DEFAULT_PLAN) {
             self.report_required("plans.free", "a limit for accounts without a plan");
         }

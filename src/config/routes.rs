@@ -54,6 +54,10 @@ impl Settings {
         let expected = expected_prefix(found);
         let is_own = found.is_some_and(is_own_path);
         let path = self.require_setting(&key, expected, path);
+        let is_list = self.values.get(&key).is_some_and(|it| matches!(it.raw, RawValue::List(_)));
+        if is_list && path.is_none() {
+            self.replace_last_hint("write one [[upstream.route]] for each prefix".to_owned());
+        }
         if is_own && path.is_none() {
             let hint = "remove this [[upstream.route]]: riskgate serves these paths by itself, and \
                         asks upstream.servers for /v1/check/";
@@ -63,7 +67,7 @@ impl Settings {
             && earlier_routes.iter().any(|other| other.path_prefix.eq_ignore_ascii_case(path))
         {
             // Two routes with one prefix contradict each other, so the second is a fault.
-            self.parse_setting(&key, "a prefix that no other upstream.route has", |_| None::<()>);
+            self.report_taken(&key, "a prefix that no other upstream.route has");
         }
         let methods = self.read_methods(entry_key, path.as_deref());
         let needs_key = self.read_boolean(&format!("{entry_key}.key"), true);

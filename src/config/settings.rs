@@ -252,7 +252,7 @@ impl Settings {
         let is_plain = setting.is_some_and(|setting| self.is_plain(setting, &shown));
         let shown = (!is_plain).then_some(shown.as_str());
         match setting.and_then(|setting| setting.span.as_ref()) {
-            Some(span) => self.file_text.fault_at_value(span, &shown, &self.shown_key(key)),
+            Some(span) => self.file_text.fault_at_value(span, shown, &self.shown_key(key)),
             None => ConfigFault::new(format!("{}: {}", self.location_of(key), self.shown_key(key))),
         }
     }
@@ -492,8 +492,14 @@ impl Settings {
         if can_be_guessed || !is_item_wrong {
             return false;
         }
-        let hint = near.map(|near| format!("did you mean {}?", toml_text(&near)));
-        let found = RawValue::Text(text.to_owned()).to_redacted_string();
+        let is_valid_text =
+            |guess: &RawValue| matches!(guess, RawValue::Text(_)) && is_valid(vec![guess.clone()]);
+        let text_alone = RawValue::Text(text.to_owned());
+        let hint = match near {
+            Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
+            None => suggest_value(&text_alone, Units::of_setting(key), is_valid_text),
+        };
+        let found = text_alone.to_redacted_string();
         let problem = format!("expected {expected}, but found {found}");
         self.report_at_list_item(key, index, &problem, hint);
         true
@@ -519,6 +525,33 @@ impl Settings {
             None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
         };
         self.faults.push(fault.with_hint(hint));
+    }
+
+    /// Reports that an earlier entry of the array has the text of the setting `key` already.
+    pub(super) fn report_taken(&mut self, key: &str, expected: &str) {
+        let text_of = |key: &str| self.values.get(key)?.raw.as_text().map(str::to_owned);
+        let Some((entry, name)) = key.rsplit_once('.') else { return };
+        let Some((array, text)) = entry.rsplit_once('.').map(|it| it.0).zip(text_of(key)) else {
+            return;
+        };
+        let entries = self.list_table_array_keys(array);
+        let earlier = entries.iter().take_while(|it| *it != entry);
+        let mut others = earlier.filter_map(|it| {
+            let other_key = format!("{it}.{name}");
+            let other = text_of(&other_key).filter(|it| it.eq_ignore_ascii_case(&text))?;
+            Some((self.location_of(&other_key), other))
+        });
+        let hint = others.next().map(|(location, other)| {
+            let case = if other == text { "" } else { ", and capital letters make no difference" };
+            let place = match location.rsplit_once(':') {
+                Some((_, line)) => format!("line {line}"),
+                None => location,
+            };
+            format!("{place} has {}{case}", toml_text(&redact_urls_and_long_words(&other)))
+        });
+        let found = toml_text(&redact_urls_and_long_words(&text));
+        let problem = format!("expected {expected}, but found {found}");
+        self.report_at_value(key, &found, &problem, hint);
     }
 
     /// Reads a text. Returns None if it is missing, faulty or empty.
@@ -654,12 +687,27 @@ impl Settings {
         let is_too_long = self.texts_of(key).any(|text| is_too_long_duration(&text));
         let expected = if is_too_long { "a duration of at most 11574d" } else { expected };
         let value = self.parse_kind(key, SettingKind::Duration, expected, parse);
+        if let Some(hint) = self.hint_for_short_time(key, default).filter(|_| value.is_none()) {
+            self.replace_last_hint(hint);
+        }
         if value.is_none() && !shortest.is_zero() {
             let hint = "write a long time, such as \"1h\": this time can't be endless";
             self.hint_fault_of(key, Some(hint.to_owned()).filter(|_| self.is_endless(key)));
         }
         self.note_default(toml_duration(default));
         value.unwrap_or(default)
+    }
+
+    /// Returns what to write for a number without a unit that means milliseconds: nobody waits for
+    /// so many seconds where the default is a second or less.
+    fn hint_for_short_time(&self, key: &str, default: Duration) -> Option<String> {
+        const MIN_MILLISECONDS: u64 = 50;
+        let is_short = !default.is_zero() && default <= Duration::from_secs(1);
+        let raw = self.values.get(key).map(|setting| &setting.raw).filter(|_| is_short)?;
+        let number = raw.as_integer().or_else(|| raw.as_text()?.parse().ok());
+        let time = format!("{}ms", number.filter(|it| *it >= MIN_MILLISECONDS)?);
+        let is_untyped = matches!(raw, RawValue::Untyped(_));
+        Some(format!("write {}", if is_untyped { time } else { toml_text(&time) }))
     }
 
     /// Whether a value is what other servers have for no limit.
@@ -858,7 +906,14 @@ impl Settings {
 
     /// Reads every key of `section`, but for `shipped`, as a monthly limit. `defaults` are the
     /// limits of keys that are not set.
-    pub fn read_plan_limits(&mut self, section: &str, defaults: &[(&str, u64)]) -> Plans {
+    ///
+    /// `hint` says what to write for a name that is no plan.
+    pub fn read_plan_limits(
+        &mut self,
+        section: &str,
+        defaults: &[(&str, u64)],
+        hint: impl Fn(&str) -> Option<String>,
+    ) -> Plans {
         let prefix = format!("{section}.");
         self.report_plans_as_sections(&prefix);
         // Settings in an array of tables below `plans` are reported as unknown.
@@ -884,6 +939,9 @@ impl Settings {
             let expected = "calls in a month as a whole number, or \"unlimited\"";
             let key = format!("{prefix}{name}");
             let value = self.parse_kind(&key, SettingKind::CallLimit, expected, limit);
+            if value.is_none() && self.values.contains_key(&key) {
+                self.hint_last_fault(hint(&name));
+            }
             let default =
                 defaults.iter().find(|(known, _)| *known == name).map(|(_, calls)| *calls);
             if let Some(default) = default {
@@ -986,6 +1044,15 @@ fn hint_for_scheme(text: &str) -> Option<String> {
             format!("write {own}+cluster://HOST:PORT,HOST:PORT without a path")
         }
         () if is_one_of(&["cluster"]) => format!("write {own}+cluster://HOST:PORT,HOST:PORT"),
+        () if scheme.ends_with("+sentinel") && text.contains('?') => {
+            let service = text.split_once("master=").map_or("SERVICE", |(_, rest)| {
+                rest.split(|c: char| !c.is_ascii_alphanumeric() && !"_-.".contains(c))
+                    .next()
+                    .unwrap_or_default()
+            });
+            let service = if service.is_empty() { "SERVICE" } else { service };
+            format!("write {own}+sentinel://HOST:PORT,HOST:PORT/{service}/0")
+        }
         () if is_one_of(&["sentinel"]) && !scheme.ends_with("+sentinel") => {
             format!("write {own}+sentinel://HOST:PORT,HOST:PORT/SERVICE")
         }
@@ -1004,6 +1071,9 @@ fn hint_for_scheme(text: &str) -> Option<String> {
             "write %2F for /, %23 for #, %3F for ? and %40 for @ in the user and the password"
                 .to_owned()
         }
+        () if is_redis && has_named_database(text) => {
+            format!("write {own}://HOST:PORT/0: behind the / is the number of a database")
+        }
         () if is_one_of(&["valkey", "keydb", "dragonfly", "redis"])
             && !is_redis
             && !scheme.ends_with("+sentinel") =>
@@ -1018,6 +1088,13 @@ fn hint_for_scheme(text: &str) -> Option<String> {
         }
         () => return None,
     })
+}
+
+/// Whether a URL of one server has a name in place of the number of a database.
+fn has_named_database(url: &str) -> bool {
+    let rest = url.split('@').next_back().unwrap_or_default();
+    let path = rest.rsplit("://").next().and_then(|it| it.split_once('/')).map(|it| it.1);
+    path.is_some_and(|it| !it.is_empty() && !it.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Returns true if the two addresses can't be bound at the same time. Port 0, which is any free

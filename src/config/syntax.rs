@@ -215,7 +215,13 @@ impl ConfigText {
             }
             (Some(right), None) if right != written => Some(format!("write {right}")),
             (Some(right), Some((at, other))) if other.trim() != right || written != right => {
-                Some(format!("write {right} here and in line {}", at + 1))
+                Some(match right.starts_with("[[") {
+                    true => format!("write {right} here and in line {}", at + 1),
+                    false => format!(
+                        "write {right} in line {}, its settings below it, and remove this line",
+                        at + 1
+                    ),
+                })
             }
             (_, Some((at, _))) if is_double => {
                 Some(format!("write its settings below line {}, and remove this line", at + 1))
@@ -227,7 +233,15 @@ impl ConfigText {
         let inner = before.find(|(_, other)| {
             other.trim_start_matches('[').starts_with(&inner) && other.starts_with('[')
         });
+        let dotted = self.dotted_name_above(section, line.start).filter(|_| first.is_none());
         let (problem, hint) = match (first, inner) {
+            _ if is_double && dotted.is_some() => {
+                let (name, at) = dotted.unwrap_or_default();
+                let problem =
+                    format!("expected {written} above {section}.{name}, but found it below");
+                let hint = format!("write {name} = … below {written}, and remove line {at}");
+                (problem, Some(hint))
+            }
             (None, Some((at, inner))) if is_double => (
                 format!("expected {written} above its {}, but found it below", inner.trim()),
                 Some(format!("write {written} above line {}", at + 1)),
@@ -239,6 +253,18 @@ impl ConfigText {
         let chars = |bytes: usize| text.get(..bytes).unwrap_or_default().chars().count();
         let place = chars(start)..chars(end).max(chars(start) + 1);
         self.fault_with_excerpt(span.start, text.to_owned(), place, &problem).with_hint(hint)
+    }
+
+    /// Returns the name of the first setting of a section that is written as `section.name` before
+    /// any header, and the number of its line.
+    fn dotted_name_above(&self, section: &str, line_start: usize) -> Option<(String, usize)> {
+        let before = self.text.get(..line_start)?.lines().map(str::trim);
+        let before = before.take_while(|line| !line.starts_with('[')).enumerate();
+        let mut names = before.filter_map(|(at, line)| {
+            let name = line.strip_prefix(section)?.strip_prefix('.')?.split_once('=')?.0;
+            Some((name.trim().to_owned(), at + 1))
+        });
+        names.next()
     }
 
     /// Returns the number of the line above that sets this name in the same section.

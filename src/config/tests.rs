@@ -343,7 +343,10 @@ fn names_of_other_servers_get_what_riskgate_has_in_their_place() {
         (plain("[listen]\nidle_timeout = \"9s\"\n"), "did you mean `keepalive_timeout`?"),
         (route("prefix = \"/a\"\npriority = 1"), "the route with the longest prefix"),
         (plain("[upstream]\nkeepalive = 32\n"), "keeps connections for idle_timeout"),
-        (plain("[upstream]\ntls_skip_verify = true\n"), "did you mean `tls_verify`?"),
+        (
+            plain("[upstream]\ntls_skip_verify = true\n"),
+            "write tls_verify = false, or better tls_ca",
+        ),
         (plain("[log]\nrotate = \"daily\"\n"), "write max_bytes = 100000000"),
         (plain("[webhook]\nevents = [\"a\"]\n"), "write thresholds = [80, 100]"),
         (plain("[dns]\nttl = 300\n"), "say how long a learned fact counts"),
@@ -395,6 +398,23 @@ fn values_of_other_servers_get_what_riskgate_has_in_their_place() {
             ),
             "write \"6h\"",
         ),
+        (
+            plain(
+                "[[table.feed]]\nname = \"a\"\nurl = \"https://a.test/l\"\ninterval = \"@daily\"\n",
+            ),
+            "write \"1d\"",
+        ),
+        (
+            store("redis+sentinel://a:1,b:1?master=main"),
+            "redis+sentinel://HOST:PORT,HOST:PORT/main/0",
+        ),
+        (store("redis://a/main"), "write redis://HOST:PORT/0: behind the / is the number"),
+        (plain("[store]\nurl = \"redis://a\"\ntls = true\n"), "write rediss in place of redis"),
+        (
+            plain("[[upstream.route]]\nprefix = [\"/signup\", \"/join\"]\n"),
+            "write one [[upstream.route]] for each prefix",
+        ),
+        (plain("[webhook]\ninsecure_skip_verify = true\n"), "riskgate verifies each certificate"),
     ]);
 }
 
@@ -437,6 +457,82 @@ fn misplaced_values_and_settings_get_the_right_hint() {
         (plain("[listen]\nlog.level = \"debug\"\n"), "write level = … below [log]"),
         (plain("[[key]]\nid = \"a\"\n"), "[keys] and file = \"keys.toml\""),
         (plain("mode = \"block\"\n"), "write it below [authz] or [upstream.route.screen]"),
+        (plain("[[keys.key]]\nid = \"a\"\n"), "[keys] and file = \"keys.toml\""),
+        (plain("[store]\ndeadline = 50\n"), "write \"50ms\""),
+        (plain("[upstream]\nconnect_timeout = 500\n"), "write \"500ms\""),
+        (plain("[upstream]\nconnect_timeout = 5\n"), "write \"5s\""),
+    ]);
+}
+
+/// A setting of another section leads there.
+#[test]
+fn a_setting_below_the_wrong_header_leads_to_the_right_one() {
+    let plain = str::to_owned;
+    let rule = "[[rule]]\nname = \"a\"\nthen = \"pass\"\n";
+    assert_hints(&[
+        (plain("[upstream]\ntrusted_proxies = []\n"), "^ write it below [listen]"),
+        (plain("[listen]\nservers = [\"a:1\"]\n"), "^ write it below [upstream]"),
+        (plain("[listen]\nconnect_timeout = \"1s\"\n"), "^ write it below [upstream]"),
+        (plain("[listen]\nlevel = \"info\"\n"), "^ write it below [log]"),
+        (plain("[listen]\nfree = 3\n"), "^ write it below [plans]"),
+        (plain("[listen]\nlearn = true\n"), "^ write it below [dns]"),
+        (plain("[log]\ntoken = \"s3cr3t\"\n"), "^ write it below [admin]"),
+        (plain("[authz]\npath = \"/a\"\ncheck = [\"key\"]\nenabled = true\n"), "remove this line"),
+        (plain("[check]\nblock_score = 3\n"), "write it below [authz] or [decide] or [upstream"),
+        (format!("{rule}mode = \"shadow\"\n"), "write it below [authz] or [upstream.route.screen]"),
+        (plain("[plans]\nanswer = \"table\"\n"), "^ write it below [check]: each name below"),
+    ]);
+}
+
+/// The second of two entries names the line of the first.
+#[test]
+fn a_name_that_is_taken_names_the_other_line() {
+    let entries = |array: &str, name: &str, one: &str, other: &str, more: &str| {
+        format!("[[{array}]]\n{name} = {one:?}\n{more}[[{array}]]\n{name} = {other:?}\n{more}")
+    };
+    let castle = ["castle", "castle"];
+    let rule = "if = [\"risk_score > 3\"]\nthen = \"pass\"\n";
+    assert_hints(&[
+        (
+            entries("upstream.route", "prefix", "/signup", "/Signup", ""),
+            "prefix: expected a prefix that no other upstream.route has, but found \"/Signup\"\n  |\n4 \
+             | prefix = \"/Signup\"\n  |          ^^^^^^^^^ line 2 has \"/signup\", and capital letters",
+        ),
+        (entries("table.feed", "name", castle[0], castle[1], ""), "^ line 2 has \"castle\""),
+        (entries("rule", "name", "a", "a", rule), "^ line 2 has \"a\""),
+        (
+            "listen.http = \"127.0.0.1:1\"\n[log]\n[listen]\n".to_owned(),
+            "^ write http = … below [listen], and remove line 1",
+        ),
+        (
+            "[[upstream]]\nservers = [\"a:1\"]\n[[upstream]]\nservers = [\"b:1\"]\n".to_owned(),
+            "write one [upstream], with all servers",
+        ),
+        (
+            "[upstream]\nservers = [\"a:1\"]\n[[upstream]]\nservers = [\"b:1\"]\n".to_owned(),
+            "write [upstream] in line 1, its settings below it, and remove this line",
+        ),
+    ]);
+}
+
+/// In a list, each text has its own fault.
+#[test]
+fn a_list_with_several_faults_gets_the_right_list() {
+    let server = |texts: &str| format!("[upstream]\nservers = [{texts}]\n");
+    let origins = |texts: &str| {
+        format!("[[upstream.route]]\nprefix = \"/a\"\nkey = false\norigins = [{texts}]\n")
+    };
+    assert_hints(&[
+        (
+            server("\"https://check.internal/v2\", \"10.0.0.8\""),
+            "write [\"check.internal:443\", \"10.0.0.8:80\"], and tls = true",
+        ),
+        (
+            server("\"a:1\", \"10.0.0.8\", \"http://b:2\""),
+            "write [\"a:1\", \"10.0.0.8:80\", \"b:2\"]",
+        ),
+        (origins("\"*.example.com\""), "write [\"https://*.example.com\"]"),
+        (origins("\"https://a.test\", \"b.test/\""), "[\"https://a.test\", \"https://b.test\"]"),
     ]);
 }
 
@@ -776,12 +872,21 @@ fn a_variable_that_riskgate_does_not_read_is_told() {
         ("RISKGATE__UPSTREAM__SERVERS", "a:1;b:2", "; write a:1,b:2: "),
         ("RISKGATE__LISTEN__HTTP", "\"1.2.3.4:80\"", "; write 1.2.3.4:80"),
         ("RISKGATE__LISTEN__H2C", "yes", "; write true"),
-        ("RISKGATE__STORE__DEADLINE", "50", "; write 50s"),
+        ("RISKGATE__STORE__DEADLINE", "50", "; write 50ms"),
         ("RISKGATE__ADMIN__TOKEN", "${TOKEN}", "; write the value: riskgate replaces no"),
+        ("RISKGATE__RULE", "x", "such as RISKGATE__RULE__0__IF"),
     ] {
         let found = fault(name, value);
         assert!(found.starts_with(name) && found.contains(hint), "{name}={value}: {found}");
     }
+}
+
+#[test]
+fn a_key_file_knows_the_sections_of_the_config() {
+    let known = unknown_keys::known_keys();
+    let sections = known.iter().filter_map(|key| Some(key.split_once('.')?.0));
+    let sections: std::collections::BTreeSet<&str> = sections.collect();
+    assert_eq!(sections, crate::keys::CONFIG_SECTIONS.into_iter().collect());
 }
 
 /// One rule for all sections: a section of which there may be several has two brackets.
@@ -1018,6 +1123,7 @@ fn rules_of_other_languages_and_those_that_never_hold_get_the_right_hint() {
         ("\"email endswith .ru\"", "4:22:", "write domain, as in"),
         ("\"domain contains mail\"", "4:29:", "rules have no patterns"),
         ("\"domain in a.com, b.com\"", "4:32:", "write [a.com, b.com]"),
+        ("\"domain in blocklist.txt\"", "4:32:", "rules read no files; [[table.feed]] and"),
         ("\"risk_score >= 0.8\"", "4:36:", "write 80"),
         ("\"risk_score < 1\"", "4:22:", "conditions that can hold together"),
         ("\"is_role == true\", \"is_role == false\"", "4:41:", "that can hold together"),

@@ -52,7 +52,7 @@ impl Settings {
             Some(meant) => format!("did you mean {}?", variable_name(&meant)),
             None if known.iter().any(|it| it.starts_with(&of_section)) => {
                 let first = known.iter().find(|it| it.starts_with(&of_section));
-                let first = first.map(|it| variable_name(it)).unwrap_or_default();
+                let first = first.map(|it| variable_name(&in_first_entry(it))).unwrap_or_default();
                 format!("write a variable for each setting of the section, such as {first}")
             }
             None => "a setting has a variable such as RISKGATE__LISTEN__HTTP".to_owned(),
@@ -116,6 +116,37 @@ impl Settings {
         }
     }
 
+    /// Returns the hint for a section that riskgate does not know.
+    fn hint_for_unknown_section(&self, section: &str, known: &BTreeSet<String>) -> String {
+        let name = without_indexes(section);
+        let named = self.hint_for_named_entry(section, known);
+        let hint = match (self.is_only_implied(section), self.is_without_header(section)) {
+            _ if named.is_some() => named.unwrap_or_default(),
+            (true, _) if find_in_section(SECTION_NAMES, &name).is_none() => {
+                format!("write {} above it", header(&name))
+            }
+            (false, true) if known.contains(&name) => {
+                let last = name.rsplit('.').next().unwrap_or_default();
+                match judge_value(&name, &RawValue::Boolean(false)) {
+                    Some((expected, _)) => {
+                        let expected = expected.split(", but found").next().unwrap_or_default();
+                        format!("write texts without braces: {expected}")
+                    }
+                    None => format!("write texts without braces, such as {last} = [\"…\"]"),
+                }
+            }
+            _ if self.section_spans.contains_key("upstream.1") && section == "upstream" => {
+                "write one [upstream], with all servers in it: servers = [\"10.0.0.7:9000\", \
+                 \"10.0.0.8:9000\"]"
+                    .to_owned()
+            }
+            _ => hint_for_section(section, known),
+        };
+        let of_variable = self.hint_of_environment(section, known);
+        let dotted = || self.hint_for_dotted_name(section, known);
+        of_variable.or_else(dotted).unwrap_or(hint)
+    }
+
     /// Reports each setting and section that the program never read. Of an unknown section, only
     /// the section is reported.
     pub fn report_unknown_keys(&mut self) {
@@ -142,28 +173,7 @@ impl Settings {
         }
         let known = known_keys();
         for section in sections {
-            let name = without_indexes(&section);
-            let named = self.hint_for_named_entry(&section, &known);
-            let hint = match (self.is_only_implied(&section), self.is_without_header(&section)) {
-                _ if named.is_some() => named.unwrap_or_default(),
-                (true, _) if find_in_section(SECTION_NAMES, &name).is_none() => {
-                    format!("write {} above it", header(&name))
-                }
-                (false, true) if known.contains(&name) => {
-                    let last = name.rsplit('.').next().unwrap_or_default();
-                    match judge_value(&name, &RawValue::Boolean(false)) {
-                        Some((expected, _)) => {
-                            let expected = expected.split(", but found").next().unwrap_or_default();
-                            format!("write texts without braces: {expected}")
-                        }
-                        None => format!("write texts without braces, such as {last} = [\"…\"]"),
-                    }
-                }
-                _ => hint_for_section(&section, &known),
-            };
-            let of_variable = self.hint_of_environment(&section, &known);
-            let dotted = || self.hint_for_dotted_name(&section, &known);
-            let hint = of_variable.or_else(dotted).unwrap_or(hint);
+            let hint = self.hint_for_unknown_section(&section, &known);
             // The fault of the section tells why its settings are missing.
             self.faults.retain(|fault| !fault.is_about_missing(&section));
             let problem = "expected a known section, but found an unknown one";
@@ -247,11 +257,29 @@ fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Opti
     if let Some(counterpart) = find_counterpart(&section, name) {
         return Some(counterpart.hint.to_owned());
     }
+    if let Some(hint) = hint_for_other_section(&section, name, known) {
+        return Some(hint);
+    }
     let names: Vec<&str> = names_in(&section, known).collect();
     match names.is_empty() {
         true => Some("write it below a section such as [listen]".to_owned()),
         false => Some(format!("{} has {}", header(&section), names.join(", "))),
     }
+}
+
+/// Returns the hint for a name that is the name of a setting in other sections. `None` if none or
+/// many sections have it.
+pub(super) fn hint_for_other_section(
+    section: &str,
+    name: &str,
+    known: &BTreeSet<String>,
+) -> Option<String> {
+    const MOST_SECTIONS: usize = 3;
+    let others = known.iter().filter_map(|key| key.rsplit_once('.'));
+    let others = others.filter(|(of, own)| *own == name && *of != section);
+    let headers: Vec<String> = others.map(|(of, _)| header(of)).collect();
+    let is_few = (1..=MOST_SECTIONS).contains(&headers.len());
+    is_few.then(|| format!("write it below {}", headers.join(" or ")))
 }
 
 /// Returns the section in `section` whose name is near to `name`.
@@ -323,6 +351,15 @@ fn header(section: &str) -> String {
     match TABLE_ARRAYS.contains(&section) {
         true => format!("[[{section}]]"),
         false => format!("[{section}]"),
+    }
+}
+
+/// Returns the key of a setting in the first entry of its array, such as `rule.0.if` for `rule.if`.
+fn in_first_entry(key: &str) -> String {
+    let of_array = TABLE_ARRAYS.iter().find_map(|array| Some((array, key.strip_prefix(*array)?)));
+    match of_array.filter(|(_, rest)| rest.starts_with('.')) {
+        Some((array, rest)) => format!("{array}.0{rest}"),
+        None => key.to_owned(),
     }
 }
 

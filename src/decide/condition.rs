@@ -309,6 +309,10 @@ impl<'t> Scanner<'t> {
             let is_list = !rest.is_empty() && rest.chars().all(is_of_list);
             let meant =
                 conditions_for_range(self.text).or_else(|| is_list.then(|| format!("[{rest}]")));
+            let is_file = [".txt", ".csv", ".conf", ".list"].iter().any(|it| rest.ends_with(it));
+            let hint = "a list in the rule, such as [a.com, b.com]: rules read no files; \
+                        [[table.feed]] and table.overrides do";
+            let meant = if is_file { Some(hint.to_owned()) } else { meant };
             let fault = fault(self.at..self.text.len(), "a list such as [a, b]");
             return Err(ConditionFault { meant, ..fault });
         }

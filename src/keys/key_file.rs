@@ -60,6 +60,12 @@ const FIELD_SYNONYMS: [(&[&str], &str); 9] = [
     (&["description", "comment", "note"], "write label"),
 ];
 
+/// The sections of the config, which have no place in a key file.
+pub const CONFIG_SECTIONS: [&str; 21] = [
+    "admin", "audit", "authz", "check", "decide", "dns", "drain", "inbox", "keys", "listen", "log",
+    "plans", "process", "rates", "rule", "store", "table", "top", "traces", "upstream", "webhook",
+];
+
 /// The words of the TOML parser for types and values, each with the words that riskgate writes
 /// instead.
 const PARSER_WORDS: [(&str, &str); 8] = [
@@ -294,6 +300,11 @@ impl KeyFileReader<'_> {
         let header = whole.trim();
         let is_other_header = is_header && header != "[[key]]";
         let hint = match other {
+            _ if is_other_header && is_of_config(header) => Some(
+                "name a file of keys, in which each begins with [[key]]; a section such as [plans] \
+                 belongs in the config"
+                    .to_owned(),
+            ),
             _ if is_other_header => Some("write [[key]]".to_owned()),
             Some((_, hint)) => Some((*hint).to_owned()),
             // A time of TOML.
@@ -461,6 +472,12 @@ impl KeyFileReader<'_> {
 struct FoundKeys {
     starts_by_id: HashMap<String, usize>,
     starts_by_digest: HashMap<[u8; 32], usize>,
+}
+
+/// Whether the header of a section is one of the config. `[[keys]]` was meant for `[[key]]`.
+fn is_of_config(header: &str) -> bool {
+    let name = header.trim_matches(['[', ']', ' ']).split('.').next().unwrap_or_default();
+    CONFIG_SECTIONS.contains(&name) && header != "[[keys]]"
 }
 
 /// Whether a text may be the name of a variable, and is surely no key.
@@ -690,6 +707,14 @@ mod tests {
             (format!("{head}key = \"{key}\"\n"), "4 | key = …\n  | ^^^ write hash = \"sha256:…\""),
             (format!("{head}hash = \"{}  -\"\n", "a".repeat(64)), " ^ write \"sha256:aaaa"),
             (format!("{head}sha256 = \"{key}\"\n"), "^ write hash"),
+            (
+                format!(
+                    "{head}hash = \"sha256:{}\"\norigins = [\"https://a.test\", \"x\"]\n",
+                    "a".repeat(64)
+                ),
+                "5 | origins = [\"https://a.test\", \"x\"\n  |                              ^^^",
+            ),
+            ("[plans]\npro = 3\n".into(), "^ name a file of keys, in which each begins with"),
             ("[[keys]]\nid = \"a\"\n".into(), "1 | [[keys]]\n  | ^^^^^^^^ write [[key]]"),
             (format!("{head}origins = \"a\"\n"), "origins: expected a list such as [\"https"),
             (

@@ -145,7 +145,8 @@ fn redact_authority(authority: &str) -> String {
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         match inner {
             Some(inner) => inner.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
-            None => host.bytes().all(is_name_byte),
+            // A wildcard stands in an origin.
+            None => host.strip_prefix("*.").unwrap_or(host).bytes().all(is_name_byte),
         }
     };
     let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|b| b.is_ascii_digit());
