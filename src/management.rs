@@ -25,7 +25,7 @@ pub use accounts::{
     AccountEntry, check_account_change, limit_to_json, list_accounts, read_plan_of_account,
     set_account,
 };
-pub use audit::{AuditFilter, read_audit_page};
+pub use audit::{AuditFilter, check_operation, read_audit_page};
 pub use expiry::Expiry;
 pub use explanation::{ExplainedDomain, explain_domain, verdict_to_json};
 pub use fault::ManagementFault;
@@ -36,8 +36,8 @@ pub use keys::{
 };
 pub use overrides::{
     ListedOverride, NameSearch, OverrideChange, OverrideOrigin, OverrideRequest,
-    check_override_may_exist, clear_override, list_overrides, read_override_file_state,
-    set_override,
+    check_override_may_exist, clear_override, fault_of_domain, list_overrides,
+    read_override_file_state, set_override,
 };
 pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;

@@ -6,7 +6,7 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_message, print_result};
 use super::store_access::open_store_to_read;
-use crate::management::{AuditFilter, read_audit_page};
+use crate::management::{AuditFilter, check_operation, read_audit_page};
 use crate::model::month::format_rfc3339;
 use crate::store::{AuditRecord, Store, StoreError};
 
@@ -39,6 +39,9 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     if let Some(id) = args.before.as_ref().filter(|id| AuditRecord::parse_id(id).is_none()) {
         let line = format!("--before: expected the id of a record, but found {id:?}");
         return Err(CommandFailure::usage(line));
+    }
+    if let Some(operation) = &args.operation {
+        check_operation(operation)?;
     }
     let config = args.config.read_config()?;
     let filter = AuditFilter {

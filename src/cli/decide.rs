@@ -6,7 +6,7 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::lookup_sources::LookupSources;
 use super::output::print_result;
-use super::standard_input::read_typed_text_and_address;
+use super::standard_input::{read_typed_text_and_address, require_dash};
 use crate::config::{Config, list_deciding_routes};
 use crate::decide::{
     Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide_strictest,
@@ -19,7 +19,7 @@ use crate::model::route_label::RouteLabel;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// `-`: the address is read from standard input, so that it is in no list of processes.
-    #[arg(value_name = "-", value_parser = require_dash)]
+    #[arg(value_name = "-", value_parser = |text: &str| require_dash(text, "decide"))]
     input: String,
     /// Decide as on this route: the prefix of a screened route, `authz` or `assess`.
     #[arg(long, default_value = RouteLabel::Assess.as_str(), value_name = "ROUTE")]
@@ -33,15 +33,6 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     config: ConfigArgs,
-}
-
-fn require_dash(text: &str) -> Result<String, String> {
-    match text {
-        "-" => Ok(text.to_owned()),
-        _ => Err("expected - alone, because the address comes from standard input: \
-                  echo ADDRESS | riskgate decide -"
-            .to_owned()),
-    }
 }
 
 fn parse_supposed_count(text: &str) -> Result<(Fact, u32), String> {

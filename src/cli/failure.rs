@@ -75,8 +75,9 @@ impl From<ManagementFault> for CommandFailure {
             ManagementFault::NotFound(line) | ManagementFault::NoRandomBits(line) => {
                 CommandFailure::failed(line)
             }
-            ManagementFault::Conflict(line) | ManagementFault::ForceRequired(line) => {
-                CommandFailure::failed(line)
+            ManagementFault::Conflict(line) => CommandFailure::failed(line),
+            ManagementFault::ForceRequired(line) => {
+                CommandFailure::failed(format!("{line}; to deny it all the same, write --force"))
             }
             ManagementFault::File(lines) => CommandFailure::config(lines),
             ManagementFault::Store(error) => error.into(),

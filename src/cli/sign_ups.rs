@@ -10,7 +10,7 @@ use super::author::find_command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_result, print_result_of_change};
-use super::standard_input::read_address;
+use super::standard_input::{read_address, require_dash};
 use super::store_access::{open_existing_store, open_store_to_read};
 use crate::config::Config;
 use crate::management::{SignUpOwner, delete_sign_ups, find_sign_ups, read_declared_keys};
@@ -18,6 +18,9 @@ use crate::model::email::EmailAddress;
 use crate::model::month::format_rfc3339;
 use crate::store::{SignUpsOfInboxes, Store};
 use crate::support::counted::CountedNoun;
+
+/// The commands that read an address, as a hint names them.
+const COMMANDS: &str = "sign-ups show|delete";
 
 #[derive(Debug, Subcommand)]
 pub enum SignUpsCommand {
@@ -30,7 +33,7 @@ pub enum SignUpsCommand {
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// `-`: the address is read from standard input, so that it is in no list of processes.
-    #[arg(value_name = "-", value_parser = ["-"])]
+    #[arg(value_name = "-", value_parser = |text: &str| require_dash(text, COMMANDS))]
     input: String,
     /// Print JSON.
     #[arg(long)]

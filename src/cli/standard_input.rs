@@ -20,6 +20,18 @@ pub fn read_standard_input(max_bytes: u64, expected: &str) -> Result<String, Str
     decode_text(bytes).map_err(|error| fault(error.to_string()))
 }
 
+/// Refuses each argument but `-`, because the address comes from standard input. `command` has the
+/// words of the command.
+pub fn require_dash(text: &str, command: &str) -> Result<String, String> {
+    match text {
+        "-" => Ok(text.to_owned()),
+        _ => Err(format!(
+            "expected - alone, because the address comes from standard input: echo ADDRESS | \
+             riskgate {command} -"
+        )),
+    }
+}
+
 /// Reads an e-mail address from standard input, without the blanks around the address.
 pub fn read_address() -> Result<EmailAddress, CommandFailure> {
     read_typed_text_and_address().map(|(_, address)| address)

@@ -40,7 +40,7 @@ const FOREIGN_COMMANDS: [(&[&str], &str); 8] = [
 ];
 
 /// Options of other programs that riskgate does not have, each with a tip.
-const FOREIGN_OPTIONS: [(&[&str], &str); 5] = [
+const FOREIGN_OPTIONS: [(&[&str], &str); 6] = [
     (
         &["check", "config-check", "configtest", "test", "t", "T", "validate", "dry-run", "n"],
         "`riskgate check -c FILE` reads the config and everything that it names, and starts nothing",
@@ -56,6 +56,10 @@ const FOREIGN_OPTIONS: [(&[&str], &str); 5] = [
     (
         &["reload", "s", "signal"],
         "a running gateway reads a changed config within two seconds, and SIGTERM ends it",
+    ),
+    (
+        &["url", "store", "store-url", "redis", "redis-url", "dsn", "database"],
+        "write [store] and url = \"…\" in the config, or set RISKGATE__STORE__URL",
     ),
     (
         &["verbose", "v", "debug", "log-level", "loglevel", "vv", "quiet", "q"],
@@ -125,6 +129,9 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
     if is_config {
         return Some(format!("write -c {word}: -c names the config"));
     }
+    if let Some(tip) = find_tip_for_blank(command, word, words) {
+        return Some(tip);
+    }
     let is_given = |long: &str| words.iter().any(|it| it.trim_start_matches('-').starts_with(long));
     let required = command
         .get_arguments()
@@ -132,6 +139,19 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
     let of_account = || command.get_arguments().find(|it| it.get_long() == Some("account"));
     let meant = required.or_else(of_account).and_then(|it| it.get_long());
     meant.map(|long| format!("write --{long} {word}"))
+}
+
+/// Returns the tip for a word behind the value of an option: both were meant as one value.
+fn find_tip_for_blank(command: &Command, word: &str, words: &[String]) -> Option<String> {
+    let at = words.iter().position(|it| it == word)?;
+    let (option, value) = (words.get(at.checked_sub(2)?)?, words.get(at - 1)?);
+    let long = option.strip_prefix("--")?;
+    let argument = command.get_arguments().find(|it| it.get_long() == Some(long))?;
+    let takes_value = argument.get_action().takes_values() && !value.starts_with('-');
+    takes_value.then(|| match long {
+        "account" => format!("write {option} {value}-{word}: the name of an account has no blanks"),
+        _ => format!("write {option} \"{value} {word}\""),
+    })
 }
 
 /// Finds the command that the arguments name. Returns the words that name it, and the command.
@@ -156,12 +176,20 @@ fn find_command_tip(root: &Command, path: &str, parent: &Command, name: &str) ->
                 `riskgate keys revoke ID` ends a key"
             .to_owned();
     }
+    if path == "config" && ["set", "edit", "write", "update", "change", "add"].contains(&name) {
+        return "no command changes the config: edit the file; a running gateway reads it within \
+                two seconds"
+            .to_owned();
+    }
     let near = guess_command(parent, name).map(|it| format!("{path} {it}"));
     let meant = near.or_else(|| {
         let mut all = Vec::new();
         list_commands(root, "", &mut all);
-        let of_name = all.iter().find(|it| it.rsplit(' ').next() == Some(name));
-        of_name.cloned()
+        let mut of_name = all.iter().filter(|it| it.rsplit(' ').next() == Some(name));
+        let first = of_name.next();
+        // Behind a command, a common word such as `list` means none of the others.
+        let is_meant = path.is_empty() || of_name.next().is_none();
+        first.filter(|_| is_meant).cloned()
     });
     match meant.map(|it| it.trim_start().to_owned()) {
         Some(meant) => match find_example(&meant) {

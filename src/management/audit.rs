@@ -1,6 +1,7 @@
 //! Reads pages of the audit.
 
-use crate::store::{AuditRecord, Store, StoreError};
+use super::fault::ManagementFault;
+use crate::store::{AuditOperation, AuditRecord, Store, StoreError};
 
 /// Once riskgate has read so many records for one page, the page ends, even if it has fewer matches
 /// than the caller asked for.
@@ -30,6 +31,25 @@ impl AuditFilter {
         }) && contains(&self.actor, &record.author.actor)
             && contains(&self.target, &record.target)
     }
+}
+
+/// Checks the operation of a filter: it is the name of one, or the part up to the dot of several.
+///
+/// # Errors
+/// If no operation has this name.
+pub fn check_operation(wanted: &str) -> Result<(), ManagementFault> {
+    let names = AuditOperation::ALL.map(AuditOperation::as_str);
+    let is_known = |name: &&str| match wanted.ends_with('.') {
+        true => name.starts_with(wanted),
+        false => *name == wanted,
+    };
+    if names.iter().any(is_known) {
+        return Ok(());
+    }
+    let expected = format!("one of {}", names.join(", "));
+    let meant = names.iter().find(|name| name.rsplit('.').next() == Some(wanted));
+    let fault = ManagementFault::invalid("operation", expected, format!("{wanted:?}"));
+    Err(fault.with_meant(meant.map(|it| (*it).to_owned())))
 }
 
 /// Reads up to `count` records that match, the newest first. All of them are older than the record

@@ -145,14 +145,13 @@ fn check_lists_do_not_protect(
     let lists = TableInputs { overrides_path: None, stored_overrides: None, ..inputs.clone() };
     let table = Table::build(&lists, now).map_err(|faults| {
         ManagementFault::ForceRequired(format!(
-            "{name}: expected lists that tell whether they protect it; to deny it even so, use \
-             force; {faults}"
+            "{name}: expected lists that tell whether they protect it, but found {faults}"
         ))
     })?;
     match find_protected_name(&table, name, is_exact, now) {
-        Some(protected) => Err(ManagementFault::ForceRequired(format!(
-            "{name}: the lists protect {protected}; to deny it too, use force"
-        ))),
+        Some(protected) => {
+            Err(ManagementFault::ForceRequired(format!("{name}: the lists protect {protected}")))
+        }
         None => Ok(()),
     }
 }
@@ -372,8 +371,15 @@ fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool, now: i64) 
 }
 
 fn parse_name(text: &str) -> Result<DnsName, ManagementFault> {
-    DnsName::parse(text).map_err(|error| {
-        let meant = guess_text(text, |it| it.contains('.') && DnsName::parse(it).is_ok());
-        ManagementFault::of_parse_error("domain", &error, text).with_meant(meant)
-    })
+    DnsName::parse(text).map_err(|error| fault_of_domain(text, &error))
+}
+
+/// Makes the fault of a text in place of a domain, with the domain in it if there is one.
+pub fn fault_of_domain(text: &str, error: &impl std::fmt::Display) -> ManagementFault {
+    let lower_case = text.to_ascii_lowercase();
+    // A name with other characters than the text would be another domain.
+    let is_in_text = |it: &str| lower_case.contains(it);
+    let is_domain = |it: &str| it.contains('.') && DnsName::parse(it).is_ok() && is_in_text(it);
+    let meant = guess_text(text, is_domain);
+    ManagementFault::of_parse_error("domain", error, text).with_meant(meant)
 }

@@ -145,6 +145,29 @@ pub enum AuditOperation {
 }
 
 impl AuditOperation {
+    /// All operations.
+    pub const ALL: [AuditOperation; 19] = [
+        AuditOperation::KeyCreate,
+        AuditOperation::KeyImport,
+        AuditOperation::KeyRotate,
+        AuditOperation::KeyRotationUndo,
+        AuditOperation::KeyRevoke,
+        AuditOperation::KeyRestore,
+        AuditOperation::AccountSet,
+        AuditOperation::OverrideSet,
+        AuditOperation::OverrideClear,
+        AuditOperation::OverrideTakeOver,
+        AuditOperation::OverrideFileChange,
+        AuditOperation::KeyFileChange,
+        AuditOperation::ConfigChange,
+        AuditOperation::TokenChange,
+        AuditOperation::TableChange,
+        AuditOperation::StoreInit,
+        AuditOperation::StoreFill,
+        AuditOperation::StoreRepairMonth,
+        AuditOperation::SignUpsDelete,
+    ];
+
     /// The operation's name in records.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::super::failure::CommandFailure;
 use super::super::lookup_sources::LookupSources;
+use crate::management::fault_of_domain;
 use crate::model::domain::Domain;
 use crate::model::month::{format_day, format_rfc3339};
 use crate::store::DnsFactRow;
@@ -26,7 +27,8 @@ pub fn print_lookups(
         let domain = match Domain::parse(name) {
             Ok(domain) => domain,
             Err(error) => {
-                faults.push(format!("domain: {error}"));
+                let fault = CommandFailure::from(fault_of_domain(name, &error));
+                faults.extend(fault.message_lines);
                 continue;
             }
         };

@@ -357,7 +357,10 @@ impl From<ManagementFault> for ApiError {
             ManagementFault::Invalid { .. } => ApiError::invalid(detail),
             ManagementFault::NotFound(_) => ApiError::not_found("There is none.", Some(detail)),
             ManagementFault::Conflict(_) => ApiError::conflict(detail),
-            ManagementFault::ForceRequired(_) => ApiError::force_required(detail),
+            ManagementFault::ForceRequired(_) => {
+                let advice = "to deny it all the same, send \"force\": true";
+                ApiError::force_required(format!("{detail}; {advice}"))
+            }
             ManagementFault::File(_) | ManagementFault::NoRandomBits(_) => {
                 ApiError::internal(detail)
             }

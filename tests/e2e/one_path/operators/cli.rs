@@ -190,9 +190,24 @@ fn words_of_other_programs_lead_to_the_command() {
         ("run --daemon", "tip: riskgate runs in the foreground"),
         ("run --log-level debug", "tip: write [log] and level = \"debug\" in the config"),
         ("decide a@b.test", "expected - alone, because the address comes from standard input"),
+        ("sign-ups delete a@b.test", "echo ADDRESS | riskgate sign-ups show|delete -"),
+        ("sign-ups list", "tip: the commands are show, delete"),
+        ("config set a b", "tip: no command changes the config: edit the file"),
+        ("store init --url redis://h", "or set RISKGATE__STORE__URL"),
+        ("keys create --account my account", "tip: write --account my-account: the name of an"),
+        ("keys create --label my label", "tip: write --label \"my label\""),
+        ("audit --operation create", "override_file.change"),
     ] {
         let ran = run_command(Command::new(BINARY).args(line.split(' '))).expect(2);
         assert!(ran.stderr.contains(tip) && !ran.stderr.contains("similar"), "{}", ran.stderr);
+    }
+    for (name, found) in [
+        ("https://a.test/x", "found \"https://a.test/x\"; write a.test\n"),
+        // Another domain would be no mend.
+        ("a_b.test", "found \"a_b.test\"\n"),
+    ] {
+        let ran = run_command(Command::new(BINARY).args(["table", "lookup", name])).expect(1);
+        assert!(ran.stderr.contains(found), "{}", ran.stderr);
     }
 }
 

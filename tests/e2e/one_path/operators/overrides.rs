@@ -131,7 +131,8 @@ fn table_deny_needs_force_for_a_protected_name() {
     let gateway = Setup::with_bundled_table().set("plans.free", "\"unlimited\"").start();
     let key = gateway.create_active_key("acme", &[]);
     let refused = gateway.cli(&["table", "deny", "gmail.com"]).expect(1);
-    assert!(refused.stderr.contains("the lists protect gmail.com"), "{}", refused.stderr);
+    let expected = "the lists protect gmail.com; to deny it all the same, write --force";
+    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
     let refused = gateway.cli(&["table", "deny", "co.uk"]).expect(1);
     assert!(refused.stderr.contains("co.uk: the lists protect"), "{}", refused.stderr);
     gateway.cli(&["table", "allow", "gmail.com"]).expect(0);
