@@ -1,6 +1,7 @@
 //! Small mechanisms with one job each. They know nothing of requests.
 
 pub(crate) mod byte_sets;
+pub mod certificate_expiry;
 pub mod certificate_probe;
 pub mod certificates;
 pub mod client_rates;

@@ -6,8 +6,11 @@ use super::output::print_message;
 use super::store_access::{STORE_TIMEOUT, read_ring_rows};
 use crate::keys::{KeyRing, RingError, locate_plan_fault};
 use crate::management::read_present_time;
-use crate::process::server::{StartupInputs, check_log_limits_and_upstreams, check_runtime_dir};
+use crate::process::server::{
+    StartupInputs, check_log_limits_and_upstreams, check_runtime_dir, warnings_of_certificates,
+};
 use crate::store::{RingRows, Store, StoreError};
+use crate::support::certificates::CertificateSet;
 use crate::support::counted::CountedNoun;
 
 pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
@@ -57,9 +60,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
             options.shown_address()
         ));
     }
-    if let Some(warning) = check_runtime_dir(&inputs.config) {
-        print_message(format!("warning: {warning}"));
-    }
+    print_warnings_of_files(&inputs, now);
     // Faults of single keys or accounts don't keep the gateway from starting.
     for fault in KeyRing::find_faults(&rows, declared, plans) {
         print_message(format!("warning: {fault}; its calls are answered with 500"));
@@ -76,6 +77,17 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         print_message(format!("warning: {warning}"));
     }
     Ok(())
+}
+
+/// Prints warnings about the runtime directory and the certificates. `now` is in Unix seconds.
+fn print_warnings_of_files(inputs: &StartupInputs, now: i64) {
+    if let Some(warning) = check_runtime_dir(&inputs.config) {
+        print_message(format!("warning: {warning}"));
+    }
+    let expiries = inputs.certificates.as_ref().map(CertificateSet::expiries).unwrap_or_default();
+    for warning in warnings_of_certificates(&inputs.config, &expiries, now) {
+        print_message(format!("warning: {warning}"));
+    }
 }
 
 /// Fails if a Redis server that is a store refuses writes. Changes nothing.

@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     findings.extend(check_store(config, DOCTOR_STORE_TIMEOUT).into_iter().map(prefix_with_store));
     findings.extend(servers::check_servers(config));
     findings.extend(servers::check_resolvers(config, &inputs.table));
-    if let Some(certificates) = inputs.certificates {
+    if let Some(certificates) = &inputs.certificates {
         findings.extend(listeners::check_certificate_files(certificates));
     }
     if let Some(url) = &args.url {

@@ -43,7 +43,7 @@ use signals::{SignalHandler, SignalStreams};
 use sockets::{ListenSockets, ProxyServiceParts};
 use startup::build_gate_state_and_reloader;
 pub(in crate::process) use startup_inputs::check_log_paths;
-pub use startup_inputs::{StartError, StartupInputs};
+pub use startup_inputs::{StartError, StartupInputs, warnings_of_certificates};
 
 /// How the process gets its sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn run(
     if let Some(upgrade_socket) = upgrade_socket {
         take_over_sockets(&config, &mut prepared_start, upgrade_socket, &reloader, &upstreams)?;
     }
-    log_startup(&config, &configured, &state);
+    log_startup(&config, &configured, &state, certificates.as_deref());
 
     let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = prepared_start;
     let gate = Gate::new(state, config.startup.startup_rules.clone());
@@ -340,7 +340,12 @@ pub fn check_runtime_dir(config: &Config) -> Option<String> {
 const RUNTIME_DIR_SETTING: &str = "process.runtime_dir";
 
 /// Logs what the process serves, the limits that were lowered, and the warnings about the config.
-fn log_startup(config: &Config, configured: &Config, state: &GateState) {
+fn log_startup(
+    config: &Config,
+    configured: &Config,
+    state: &GateState,
+    certificates: Option<&CurrentCertificates>,
+) {
     let (connections, exchanges) =
         (config.startup.connection_limits.max_connections, config.startup.upstream.max_in_flight);
     let per_address = config.startup.upstream.max_in_flight_per_address;
@@ -362,9 +367,13 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
     for warning in config.warnings(ring.is_some_and(KeyRing::has_origins)) {
         log::warn!("{warning}");
     }
+    let expiries = certificates.map(CurrentCertificates::expiries).unwrap_or_default();
+    for warning in warnings_of_certificates(config, &expiries, state.ledger.believed_now()) {
+        log::warn!("{warning}");
+    }
     let table = state.table.peek();
     log::info!(
-        "{} on http://{}{}, admin on http://{}, table {} with {}, {}",
+        "{} on http://{}{}, admin on http://{}, table {} with {}, {}, {}",
         env!("CARGO_PKG_VERSION"),
         config.startup.http,
         config.startup.https.map(|address| format!(" and https://{address}")).unwrap_or_default(),
@@ -372,6 +381,10 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
         table.version(),
         CountedNoun(table.row_count(), "row"),
         CountedNoun(ring.map_or(0, KeyRing::len), "key"),
+        match &config.file {
+            Some(file) => format!("config {}", file.display()),
+            None => "no config file".to_owned(),
+        },
     );
 }
 

@@ -119,6 +119,11 @@ impl CertificateSet {
         }))
     }
 
+    /// When each certificate expires, in seconds since 1970, by the file of its chain.
+    pub fn expiries(&self) -> Vec<(String, i64)> {
+        self.descriptions.iter().map(|it| (it.chain.clone(), it.expires_at)).collect()
+    }
+
     fn choose_certificate(&self, server_name: Option<&str>) -> Arc<CertifiedKey> {
         let name = server_name.unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
         let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
@@ -263,8 +268,7 @@ impl CurrentCertificates {
 
     /// When each certificate expires, in seconds since 1970, by the file of its chain.
     pub fn expiries(&self) -> Vec<(String, i64)> {
-        let descriptions = &self.0.peek().descriptions;
-        descriptions.iter().map(|it| (it.chain.clone(), it.expires_at)).collect()
+        self.0.peek().expiries()
     }
 
     /// Describes each certificate for an operator.

@@ -2,10 +2,8 @@
 
 use crate::model::month::SECONDS_PER_DAY;
 use crate::store::Finding;
+use crate::support::certificate_expiry::CertificateExpiry;
 use crate::support::machine_clock::machine_unix_now;
-
-/// A certificate that expires in fewer days than these gets a warning.
-const MIN_DAYS_OF_CERTIFICATE: i64 = 14;
 
 /// Returns the number of whole days since a time; 0 if the time is in the future.
 pub(super) fn count_days_since(unix_seconds: i64) -> i64 {
@@ -14,14 +12,12 @@ pub(super) fn count_days_since(unix_seconds: i64) -> i64 {
 
 /// Makes the finding of a certificate: it has expired, expires soon, or is good.
 pub(super) fn judge_certificate_expiry(subject: String, expires_at: i64) -> Finding {
-    let left = expires_at - machine_unix_now();
-    let days = left / SECONDS_PER_DAY;
-    match (left, days) {
-        (..0, _) => Finding::fault(subject, format!("expired {} days ago", -days), "renew it"),
-        (_, ..MIN_DAYS_OF_CERTIFICATE) => {
-            let advice = "look why it was not renewed; riskgate reads a new file by itself";
-            Finding::warning(subject, format!("expires in {days} days"), advice)
+    let expiry = CertificateExpiry::judge(expires_at, machine_unix_now());
+    match (expiry, expiry.advice()) {
+        (CertificateExpiry::Expired(_), Some(advice)) => {
+            Finding::fault(subject, expiry.to_string(), advice)
         }
-        _ => Finding::good(subject, format!("expires in {days} days")),
+        (_, Some(advice)) => Finding::warning(subject, expiry.to_string(), advice),
+        (_, None) => Finding::good(subject, expiry.to_string()),
     }
 }

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::model::network::loopback_if_unspecified;
 use crate::store::Finding;
 use crate::support::certificate_probe::probe_certificate;
-use crate::support::certificates::{CertificateSet, CurrentCertificates};
+use crate::support::certificates::CertificateSet;
 use crate::support::trusted_authorities::read_trusted_authorities;
 
 /// How long connecting may take, and each read and each write.
@@ -131,11 +131,10 @@ pub(super) fn check_redirect(client: &Agent, subject: &'static str, url: &str) -
 }
 
 /// Says how long each certificate of the config lasts.
-pub(super) fn check_certificate_files(certificates: CertificateSet) -> Vec<Finding> {
-    let expiries = CurrentCertificates::new(certificates).expiries();
+pub(super) fn check_certificate_files(certificates: &CertificateSet) -> Vec<Finding> {
     let check =
         |(file, expires_at)| judge_certificate_expiry(format!("certificate {file}"), expires_at);
-    expiries.into_iter().map(check).collect()
+    certificates.expiries().into_iter().map(check).collect()
 }
 
 #[cfg(test)]

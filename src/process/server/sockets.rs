@@ -1,7 +1,8 @@
 //! The listening sockets, and the services that accept on them.
 
 use std::collections::HashMap;
-use std::net::TcpListener;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use pingora::listeners::tls::Acceptor;
@@ -39,14 +40,13 @@ impl ListenSockets {
         ];
         let wanted = wanted.into_iter().filter_map(|(name, address)| Some((name, address?)));
         let bound = wanted.map(|(name, address)| {
+            let setting = format!("listen.{name}");
             let name = format!("{name} {address}");
             let socket = match inherited.remove(&name) {
                 Some(socket) => Ok(socket),
                 None => listener::bind_listener(address),
             };
-            let failed = |error| {
-                StartError::Failed(format!("expected to listen on {address}, but found {error}"))
-            };
+            let failed = |error| StartError::Failed(describe_bind_error(&setting, address, &error));
             Ok((name, socket.map_err(failed)?))
         });
         bound.collect::<Result<_, _>>().map(ListenSockets)
@@ -69,6 +69,18 @@ impl ListenSockets {
             self.0.iter().position(|(found, _)| found.split(' ').next() == Some(listener_name))?;
         Some(self.0.swap_remove(at).1)
     }
+}
+
+/// Says why riskgate can't listen on an address.
+fn describe_bind_error(setting: &str, address: SocketAddr, error: &std::io::Error) -> String {
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "; write a port from 1024 on, or give the service the right to others, in systemd \
+             with AmbientCapabilities=CAP_NET_BIND_SERVICE"
+        }
+        _ => "",
+    };
+    format!("{setting}: expected to listen on {address}, but found {error}{advice}")
 }
 
 /// The parts from which the services of all listeners but the admin listener are built, apart from
@@ -139,5 +151,21 @@ impl ProxyServiceParts<'_> {
             add("https", socket, app().with_tls(Acceptor::from_server_config(Arc::new(tls))));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_port_names_its_setting_and_what_to_write() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 80));
+        let describe = |kind: ErrorKind| describe_bind_error("listen.http", address, &kind.into());
+        let refused = describe(ErrorKind::PermissionDenied);
+        let start = "listen.http: expected to listen on 127.0.0.1:80, but found permission denied";
+        assert!(refused.starts_with(start), "{refused}");
+        assert!(refused.ends_with("AmbientCapabilities=CAP_NET_BIND_SERVICE"), "{refused}");
+        assert!(!describe(ErrorKind::AddrInUse).contains("write"));
     }
 }

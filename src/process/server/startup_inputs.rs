@@ -9,9 +9,10 @@ use crate::management::KnownOverrides;
 use crate::process::reload::InputWatches;
 use crate::proxy::upstream::{UpstreamTls, check_connector_authorities};
 use crate::store::StoreUrl;
+use crate::support::certificate_expiry::CertificateExpiry;
 use crate::support::certificates::{CertificateFault, CertificateSet, read_authorities};
 use crate::support::regular_file::is_same_file;
-use crate::table::Table;
+use crate::table::{Table, TableLocation};
 
 /// Why riskgate did not start. If a start fails, riskgate has served no request.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +70,8 @@ impl StartupInputs {
             None => Ok(Vec::new()),
         };
         if let Err(error) = &table {
-            faults.extend(error.faults_as_text());
+            let texts = error.faults_as_text().into_iter();
+            faults.extend(texts.map(|fault| place_table_fault(&config, fault)));
         }
         if let Err(errors) = &declared {
             faults.extend(errors.iter().map(KeyFileError::to_text));
@@ -94,6 +96,39 @@ impl StartupInputs {
             }
         }
     }
+}
+
+/// Warns of certificates that have expired, each at its setting. `expiries` has the file of the
+/// chain, and when the certificate expires. All times are Unix seconds.
+pub fn warnings_of_certificates(
+    config: &Config,
+    expiries: &[(String, i64)],
+    now: i64,
+) -> Vec<String> {
+    let warning = |(chain, expires_at): &(String, i64)| {
+        let expiry = CertificateExpiry::judge(*expires_at, now);
+        let has_expired = matches!(expiry, CertificateExpiry::Expired(_));
+        let advice = expiry.advice().filter(|_| has_expired)?;
+        let problem = format!("expected a certificate that is valid, but found one that {expiry}");
+        let places = &config.file_setting_places;
+        let fault = places.fault_at_setting(Path::new(chain), "listen.certificate", &problem);
+        Some(fault.with_hint(Some(advice.to_owned())).to_text())
+    };
+    expiries.iter().filter_map(warning).collect()
+}
+
+/// Adds to the fault of a file that is no compiled table its setting, and how to use a list.
+fn place_table_fault(config: &Config, fault: String) -> String {
+    let TableLocation::Path(path) = &config.reloadable.table.base_location else { return fault };
+    let problem = fault.strip_prefix(&format!("{}: ", path.display()));
+    let is_no_table = |it: &&str| it.ends_with("a compiled table, but found other bytes");
+    let Some(problem) = problem.filter(is_no_table) else { return fault };
+    let hint = format!(
+        "for a list of domains, write [[table.feed]], and below it name = \"own\" and url = {:?}",
+        path.display().to_string()
+    );
+    let fault = config.file_setting_places.fault_at_setting(path, "table.path", problem);
+    fault.with_hint(Some(hint)).to_text()
 }
 
 /// Checks that the access log can be written. Checks that `log.path` and `audit.path` name neither
@@ -174,4 +209,31 @@ pub(super) fn access_log_error(config: &Config, error: &std::io::Error) -> Start
         }
         None => format!("config: {SETTING}: {problem}: standard output"),
     }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ConfigFile;
+
+    #[test]
+    fn a_certificate_that_has_expired_is_told_at_its_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("riskgate.toml");
+        let text = "[listen]\nhttps = \"127.0.0.1:0\"\n[[listen.certificate]]\nchain = \"/a.pem\"\n\
+                    key = \"/a.key\"\n";
+        std::fs::write(&path, text).unwrap();
+        let sources = ConfigSources { file: ConfigFile::Path(path), flags: Vec::new() };
+        let config = Config::read(&sources).unwrap();
+        let warnings = |days: i64| {
+            let now = 1_000_000_000;
+            let expiries = [("/a.pem".to_owned(), now + days * 86_400)];
+            warnings_of_certificates(&config, &expiries, now)
+        };
+        let expected = "riskgate.toml:4:9: listen.certificate 1: chain: expected a certificate that \
+                        is valid, but found one that expired 3 days ago\n";
+        let expired = warnings(-3).concat();
+        assert!(expired.contains(expected) && expired.contains("^ renew it"), "{expired}");
+        assert_eq!(warnings(3), [""; 0]);
+    }
 }

@@ -222,7 +222,9 @@ fn a_compiled_table_with_one_wrong_byte_is_refused() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
         std::fs::write(&built, bytes).unwrap();
-        assert!(errors_of_check_and_run(&setup)[0].starts_with(built.to_str().unwrap()), "{at}");
+        let shown = errors_of_check_and_run(&setup).join("\n");
+        assert!(shown.contains(built.to_str().unwrap()), "{at}: {shown}");
+        assert_eq!(shown.contains("^ for a list of domains, write [[table.feed]]"), at == 0);
     }
     std::fs::write(&built, &whole[..whole.len() - 1]).unwrap();
     errors_of_check_and_run(&setup);
@@ -287,6 +289,8 @@ fn a_missing_file_is_reported_at_its_setting() {
     let feed =
         "warning: riskgate.toml:3:7: table.feed \"own\": url: expected a file, but found none";
     assert!(shown.contains(feed) && shown.contains("3 | url = \"own.txt\""), "{shown}");
+    let shown = check("[[table.feed]]\nname = \"own\"\nurl = \"lists.example/own.txt\"\n", 0);
+    assert!(shown.contains("^ write https:// before it, if it is a URL"), "{shown}");
     std::fs::write(folder.path().join("file"), "").unwrap();
     let shown = check("[process]\nruntime_dir = \"file\"\n", 0);
     let expected = "riskgate.toml:2:15: process.runtime_dir: expected a directory that only this";
