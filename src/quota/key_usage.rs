@@ -212,6 +212,9 @@ impl KeyUsage {
 #[derive(Default)]
 pub(super) struct UsageByKey {
     keys: Mutex<HashMap<Arc<str>, Arc<KeyUsage>>>,
+    /// The place in `keys` of the key whose counts the next report carries first: the last report
+    /// had no room for them. So a long series of reports need not pass over the same keys again.
+    first_key: AtomicU64,
     /// The counts in the report in flight.
     in_flight: Mutex<Vec<UsageCount>>,
 }
@@ -228,13 +231,28 @@ impl UsageByKey {
         usage
     }
 
-    /// Returns the counts that the store has not acknowledged.
-    pub(super) fn collect_changes(&self) -> Vec<UsageCount> {
+    /// Returns up to `max` counts that the store has not acknowledged, and whether there are no
+    /// more of them.
+    pub(super) fn collect_changes(&self, max: usize) -> (Vec<UsageCount>, bool) {
+        let keys = lock_ignoring_poison(&self.keys);
+        let first = self.first_key.load(Ordering::Relaxed) as usize;
         let mut changes = Vec::new();
-        for usage in lock_ignoring_poison(&self.keys).values() {
+        for (passed, usage) in keys.values().cycle().skip(first).take(keys.len()).enumerate() {
             usage.collect_changes(&mut changes);
+            if changes.len() > max {
+                let next = (first + passed) % keys.len();
+                self.first_key.store(next as u64, Ordering::Relaxed);
+                break;
+            }
         }
-        changes
+        let are_all = changes.len() <= max;
+        changes.truncate(max);
+        (changes, are_all)
+    }
+
+    /// Returns true if the store has not acknowledged all counts.
+    pub(super) fn has_changes(&self) -> bool {
+        !self.collect_changes(0).1
     }
 
     /// Keeps the counts that a report carries until the store answers it.
@@ -253,7 +271,7 @@ impl UsageByKey {
         }
     }
 
-    /// Makes the next report carry all counts that this node still has, because the store may have
+    /// Makes the next reports carry all counts that this node still has, because the store may have
     /// lost them.
     pub(super) fn mark_unreported(&self) {
         for usage in lock_ignoring_poison(&self.keys).values() {
@@ -272,7 +290,7 @@ mod tests {
 
     /// The changes as day, route and calls, sorted.
     fn changes(usage: &UsageByKey) -> Vec<(u8, &'static str, u64)> {
-        let counts = usage.collect_changes();
+        let (counts, _) = usage.collect_changes(usize::MAX);
         usage.note_in_flight(&counts);
         let mut counts: Vec<_> =
             counts.iter().map(|count| (count.day, count.route, count.calls)).collect();

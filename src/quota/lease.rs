@@ -312,15 +312,17 @@ impl Lease {
 
     /// Moves the lease to the month that has begun, if needed, and builds the reports to send to
     /// the store now: at most one about the current month, and one for each past month whose final
-    /// totals the store has not accepted.
+    /// totals the store has not accepted. The reports carry up to `max_counts` counts of usage by
+    /// day.
     pub(super) fn prepare_reports(
         &self,
         reason: ReportReason,
         latest_month: Month,
+        max_counts: usize,
     ) -> OutgoingReports {
-        let usage = self.usage.collect_changes();
+        let has_counts = self.usage.has_changes();
         let mut accounting = self.lock_accounting();
-        if !usage.is_empty() {
+        if has_counts {
             // A total that counts as unreported makes a report due at the next tick. The report
             // carries the counts.
             accounting.reported_spent = None;
@@ -328,7 +330,7 @@ impl Lease {
         let month = accounting.month;
         let mut outgoing =
             accounting.prepare_reports(&self.hot.atomic_lease, &self.account, reason, latest_month);
-        outgoing.attach_usage(usage, &self.usage);
+        outgoing.attach_usage(&self.usage, max_counts);
         if accounting.month != month || accounting.calls_to_return > 0 {
             // In the new month, or after these calls are returned, the store has calls to grant.
             self.exhausted_until_ms.store(0, Ordering::Release);
@@ -428,6 +430,6 @@ impl Lease {
     /// Returns true if no calls are held and the store has every total.
     pub(super) fn is_fully_reported(&self) -> bool {
         self.lock_accounting().is_fully_reported(&self.hot.atomic_lease)
-            && self.usage.collect_changes().is_empty()
+            && !self.usage.has_changes()
     }
 }

@@ -8,7 +8,7 @@ use super::atomic_lease::AtomicLease;
 use super::key_usage::UsageByKey;
 use super::packed_lease::max_held_calls;
 use crate::model::month::Month;
-use crate::store::{Grant, KnownState, LeaseReport, UsageCount};
+use crate::store::{Grant, KnownState, LeaseReport};
 
 /// The fewest calls that a full lease holds, if [`max_held_calls`] allows that many.
 const MIN_FULL_LEASE_CALLS: u64 = 8;
@@ -28,6 +28,8 @@ pub(super) enum ReportReason {
     /// A second has passed, or the store may have lost data: totals are published, and an idle
     /// lease returns its calls.
     Tick,
+    /// An earlier report left out counts of usage by day, because its batch had too many.
+    CountsLeft,
     /// The process shuts down.
     Shutdown,
 }
@@ -38,15 +40,19 @@ pub(super) struct OutgoingReports {
     pub current_month_report: Option<LeaseReport>,
     /// Final reports about past months.
     pub final_reports: Vec<LeaseReport>,
+    /// The report about the current month leaves out counts that the store has not acknowledged.
+    pub has_more_counts: bool,
 }
 
 impl OutgoingReports {
-    /// Lets the report about the current month carry the counts, so that the store acknowledges
-    /// both together. If there is no such report, a later one carries the counts.
-    pub(super) fn attach_usage(&mut self, counts: Vec<UsageCount>, usage: &UsageByKey) {
+    /// Lets the report about the current month carry up to `max` counts, so that the store
+    /// acknowledges both together. If there is no such report, a later one carries the counts.
+    pub(super) fn attach_usage(&mut self, usage: &UsageByKey, max: usize) {
         if let Some(report) = &mut self.current_month_report {
+            let (counts, are_all) = usage.collect_changes(max);
             usage.note_in_flight(&counts);
             report.usage = counts;
+            self.has_more_counts = !are_all;
         }
     }
 }
@@ -109,7 +115,7 @@ impl LeaseAccounting {
             Some(month) => self.build_month_report(atomic_lease, account, month, reason),
             None => None,
         };
-        OutgoingReports { current_month_report: report, final_reports }
+        OutgoingReports { current_month_report: report, final_reports, has_more_counts: false }
     }
 
     fn build_month_report(
@@ -138,7 +144,7 @@ impl LeaseAccounting {
         let spent = floor - held;
         let requested = match reason {
             ReportReason::CallsNeeded => self.calls_to_request(max_held, held, spent),
-            ReportReason::Tick | ReportReason::Shutdown => 0,
+            ReportReason::Tick | ReportReason::CountsLeft | ReportReason::Shutdown => 0,
         };
         // The spent total is published every second, and with every request for calls.
         let must_publish_spent =

@@ -22,6 +22,9 @@ use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::{LeaseReport, Probe, ReportOutcome, StoreError};
 
+/// The most counts of usage by day that one batch of reports carries, so that a server applies the
+/// batch in a few milliseconds. After a data loss, a node has all counts of three days to report.
+const MAX_BATCH_COUNTS: usize = 2_000;
 /// Failures in a row after which the store counts as down: one slow commit is not an outage.
 const FAILURES_UNTIL_DOWN: u32 = 3;
 
@@ -70,11 +73,14 @@ pub(super) struct StoreHealth {
 }
 
 /// Reports of several leases for the store.
+#[derive(Default)]
 pub(super) struct ReportBatch {
     /// The leases that get the grants, in the order of `reports`. Each has the sequence of its
     /// report about the current month, if there is one, and the months of its final reports.
     grant_recipients: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
     pub reports: Vec<LeaseReport>,
+    /// The leases whose counts did not all have room in the batch.
+    pub leases_with_more_counts: Vec<Arc<Lease>>,
 }
 
 impl Node {
@@ -160,20 +166,27 @@ impl Node {
         self.lock_lease_queue().waiting_leases.extend(unsent_leases);
     }
 
-    /// Collects the reports of these leases.
+    /// Collects the reports of these leases, with at most [`MAX_BATCH_COUNTS`] counts. No total is
+    /// left out because of the counts.
     pub(super) fn collect_reports(
         &self,
         leases: &[Arc<Lease>],
         reason: ReportReason,
     ) -> ReportBatch {
-        let mut batch = ReportBatch { grant_recipients: Vec::new(), reports: Vec::new() };
+        let (mut batch, mut max_counts) = (ReportBatch::default(), MAX_BATCH_COUNTS);
         for lease in leases {
             if reason == ReportReason::CallsNeeded {
                 // A request for calls that comes later queues the lease again.
                 lease.unmark_in_lease_queue();
             }
-            let outgoing = lease.prepare_reports(reason, self.calendar.latest_month());
-            let sequence = outgoing.current_month_report.as_ref().map(|report| report.sequence);
+            let latest_month = self.calendar.latest_month();
+            let outgoing = lease.prepare_reports(reason, latest_month, max_counts);
+            if outgoing.has_more_counts {
+                batch.leases_with_more_counts.push(Arc::clone(lease));
+            }
+            let report = outgoing.current_month_report.as_ref();
+            max_counts -= report.map_or(0, |report| report.usage.len());
+            let sequence = report.map(|report| report.sequence);
             let months =
                 outgoing.final_reports.iter().map(|final_report| final_report.month).collect();
             batch.reports.extend(outgoing.current_month_report);

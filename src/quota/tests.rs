@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::month::Month;
+use crate::model::route_label::RouteLabel;
 use crate::store::redis_server::RedisServer;
 use crate::store::{MonthlyLimit, RedisOptions, Store, StoreUrl};
 use crate::support::machine_clock::machine_unix_now as unix_now;
@@ -292,10 +293,19 @@ async fn a_grant_below_the_admitted_calls_is_ignored() {
 
 /// A ledger on a server, on a machine whose clock shows `now`.
 fn start_ledger_on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
+    start_ledger_on_server_within(server, now, TIMEOUT)
+}
+
+/// As [`start_ledger_on_server`], with this deadline of the store.
+fn start_ledger_on_server_within(
+    server: &RedisServer,
+    now: i64,
+    deadline: Duration,
+) -> Arc<Ledger> {
     let url = StoreUrl::parse(&server.url()).unwrap();
-    let open = || Store::open(&url, &RedisOptions::default(), TIMEOUT).unwrap();
+    let open = || Store::open(&url, &RedisOptions::default(), deadline).unwrap();
     let options = LedgerOptions {
-        store_deadline: TIMEOUT,
+        store_deadline: deadline,
         on_failure: FailurePolicy::Closed,
         max_unsettled: 0,
         serving: ServingFlag::new_serving(),
@@ -368,6 +378,29 @@ async fn a_node_without_calls_restores_totals_of_a_stopped_node() {
     };
     let answer = tokio::time::timeout(TIMEOUT, first_answer).await.unwrap();
     assert_eq!(answer, Some(Denial::Exhausted));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_many_used_keys_gets_its_store_back_after_a_restart_of_the_server() {
+    let mut server = RedisServer::start();
+    // One script that wrote all counts would take longer.
+    let ledger = start_ledger_on_server_within(&server, unix_now(), Duration::from_millis(250));
+    let lease = ledger.open_lease("acme", MonthlyLimit::Calls(1_000));
+    let month = ledger.month_to_charge(unix_now());
+    ledger.charge(&lease, month, 1).await.unwrap();
+    let day = key_usage::UsageDay::new(month, 1);
+    for key in 0..20_000 {
+        let usage = lease.usage_of_key(&format!("key_{key}"));
+        RouteLabel::ALL.iter().for_each(|route| usage.count_calls(*route, day, 1));
+    }
+    wait_until(|| lease.is_fully_reported()).await;
+    server.kill();
+    server.restart();
+    wait_until(|| ledger.status().store_recovering).await;
+    wait_until(|| !ledger.status().store_recovering && lease.is_fully_reported()).await;
+    let key = format!("riskgate:usage:{{acme}}:{month}");
+    assert_eq!(server.run(&["HLEN", &key]), "200000");
+    assert!(server.run(&["TTL", &key]).parse::<u64>().unwrap() > 429 * 86_400);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! denies no calls: leases build the reports and apply the grants. After a failure the thread
 //! probes the store before it reports anything, because another server may answer after a failover.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -54,16 +55,7 @@ pub(super) fn spawn(
     first_probe: Option<Probe>,
     is_time_unread: bool,
 ) -> Result<JoinHandle<()>, StoreError> {
-    let worker = Worker {
-        shared,
-        store,
-        last_probe: first_probe,
-        is_store_healthy: false,
-        tracked_leases: Vec::new(),
-        last_tick: Instant::now(),
-        remembered_time: None,
-        is_time_unread,
-    };
+    let worker = Worker::new(shared, store, first_probe, is_time_unread);
     let run_worker = move || {
         let _guard = MarkStoreDownOnPanic(Arc::clone(&worker.shared));
         worker.run();
@@ -94,6 +86,10 @@ struct Worker {
     is_store_healthy: bool,
     /// Leases that hold calls or have something to report. Each is asked for reports at every tick.
     tracked_leases: Vec<Arc<Lease>>,
+    /// Tracked leases that are still to be asked in this tick.
+    due_at_tick: VecDeque<Arc<Lease>>,
+    /// Tracked leases that were asked in this tick, and whose reports left out counts.
+    with_more_counts: VecDeque<Arc<Lease>>,
     last_tick: Instant,
     /// What this process last told the store of the time, and when.
     remembered_time: Option<(TimeAnchor, Instant)>,
@@ -103,6 +99,26 @@ struct Worker {
 }
 
 impl Worker {
+    fn new(
+        shared: Arc<SharedWithWorker>,
+        store: Store,
+        first_probe: Option<Probe>,
+        is_time_unread: bool,
+    ) -> Worker {
+        Worker {
+            shared,
+            store,
+            last_probe: first_probe,
+            is_store_healthy: false,
+            tracked_leases: Vec::new(),
+            due_at_tick: VecDeque::new(),
+            with_more_counts: VecDeque::new(),
+            last_tick: Instant::now(),
+            remembered_time: None,
+            is_time_unread,
+        }
+    }
+
     fn run(mut self) {
         let mut pause = Duration::ZERO;
         let mut last_lock_pause = Instant::now();
@@ -110,7 +126,7 @@ impl Worker {
         self.remember_time_if_due();
         loop {
             let wait_started = Instant::now();
-            let (mut waiting_leases, is_tick_requested, is_closing) = self.wait_for_leases(pause);
+            let (waiting_leases, is_tick_requested, is_closing) = self.wait_for_leases(pause);
             self.track_leases(&waiting_leases);
             if is_closing {
                 return self.send_last_reports_and_stop();
@@ -121,25 +137,16 @@ impl Worker {
                 std::thread::sleep(YIELD_STORE_LOCK_FOR);
                 last_lock_pause = Instant::now();
             }
-            let mut is_healthy = self.is_store_healthy || self.probe_store();
-            while is_healthy && !waiting_leases.is_empty() {
-                let remaining =
-                    waiting_leases.split_off(waiting_leases.len().min(MAX_BATCH_LEASES));
-                is_healthy = self.send_reports(&waiting_leases, ReportReason::CallsNeeded);
-                if !is_healthy {
-                    waiting_leases
-                        .iter()
-                        .for_each(|lease| self.shared.node.enqueue_urgently(lease));
-                }
-                waiting_leases = remaining;
+            if !self.is_store_healthy {
+                self.probe_store();
             }
-            self.shared.node.requeue(waiting_leases);
-            if is_tick_requested || self.last_tick.elapsed() >= TICK_INTERVAL {
-                self.last_tick = Instant::now();
-                is_healthy = is_healthy && self.probe_store() && self.report_tracked_leases();
-                self.remember_time_if_due();
+            self.report_waiting_and_due_leases(waiting_leases);
+            let is_tick_due =
+                self.due_at_tick.is_empty() && self.last_tick.elapsed() >= TICK_INTERVAL;
+            if is_tick_requested || is_tick_due {
+                self.begin_tick();
             }
-            pause = match is_healthy {
+            pause = match self.is_store_healthy {
                 true => Duration::ZERO,
                 // Jitter, so that nodes don't all retry at the same moment.
                 false => add_jitter((pause * 2).clamp(MIN_BACKOFF, MAX_BACKOFF)),
@@ -160,7 +167,8 @@ impl Worker {
                     .wait_timeout_while(queue, pause, |queue| !queue.is_ledger_closing);
             }
         }
-        let until_tick = match self.is_store_healthy {
+        let has_due_leases = !self.due_at_tick.is_empty() || !self.with_more_counts.is_empty();
+        let until_tick = match self.is_store_healthy && !has_due_leases {
             true => TICK_INTERVAL.saturating_sub(self.last_tick.elapsed()),
             // After a failure the worker probes the store again even if no lease is queued.
             false => Duration::ZERO,
@@ -173,7 +181,7 @@ impl Worker {
         let result = node.worker_wakeup.wait_timeout_while(queue, until_tick, is_idle);
         let (mut queue, _) = result.unwrap_or_else(PoisonError::into_inner);
         if !queue.waiting_leases.is_empty() {
-            let is_urgent = || node.has_urgent_request.load(Ordering::Relaxed);
+            let is_urgent = || has_due_leases || node.has_urgent_request.load(Ordering::Relaxed);
             let may_gather = |queue: &mut LeaseQueue| !is_urgent() && !queue.is_ledger_closing;
             let gathered = node.worker_wakeup.wait_timeout_while(queue, BATCH_DELAY, may_gather);
             (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);
@@ -191,13 +199,37 @@ impl Worker {
         }
     }
 
-    /// Reports all tracked leases, and stops tracking those that have nothing left to report.
-    /// Returns false if the store failed.
-    fn report_tracked_leases(&mut self) -> bool {
-        let active = self.tracked_leases.clone();
-        let is_healthy = active
-            .chunks(MAX_BATCH_LEASES)
-            .all(|chunk| self.send_reports(chunk, ReportReason::Tick));
+    /// Sends the reports of the waiting leases, many in one commit. After each commit, sends
+    /// reports that are due, so that neither waits for all of the others. Stops if the store
+    /// fails: the rest waits for a probe.
+    fn report_waiting_and_due_leases(&mut self, mut waiting_leases: Vec<Arc<Lease>>) {
+        while self.is_store_healthy {
+            let remaining = waiting_leases.split_off(waiting_leases.len().min(MAX_BATCH_LEASES));
+            if self.send_reports(&waiting_leases, ReportReason::CallsNeeded).is_none() {
+                waiting_leases.iter().for_each(|lease| self.shared.node.enqueue_urgently(lease));
+            }
+            waiting_leases = remaining;
+            if self.is_store_healthy {
+                self.report_due_leases();
+            }
+            if waiting_leases.is_empty() {
+                break;
+            }
+        }
+        self.shared.node.requeue(waiting_leases);
+    }
+
+    /// Probes the store, and lets all tracked leases report.
+    fn begin_tick(&mut self) {
+        self.last_tick = Instant::now();
+        if self.is_store_healthy && self.probe_store() && self.due_at_tick.is_empty() {
+            self.queue_tracked_leases();
+        }
+        self.remember_time_if_due();
+    }
+
+    /// Lets all tracked leases report. Stops tracking those that have nothing left to report.
+    fn queue_tracked_leases(&mut self) {
         self.tracked_leases.retain(|lease| {
             let keep = !lease.is_fully_reported();
             if !keep {
@@ -205,16 +237,39 @@ impl Worker {
             }
             keep
         });
-        is_healthy
+        self.due_at_tick = self.tracked_leases.iter().cloned().collect();
+        self.with_more_counts.clear();
+    }
+
+    /// Sends one commit of the reports that are due in this tick. Counts that had no room follow
+    /// after the totals of all leases.
+    fn report_due_leases(&mut self) {
+        let (due, reason) = match self.due_at_tick.is_empty() {
+            false => (&mut self.due_at_tick, ReportReason::Tick),
+            true => (&mut self.with_more_counts, ReportReason::CountsLeft),
+        };
+        let chunk: Vec<Arc<Lease>> = due.drain(..due.len().min(MAX_BATCH_LEASES)).collect();
+        let with_more_counts = self.send_reports(&chunk, reason).unwrap_or_default();
+        let uptime_ms = self.shared.uptime_ms();
+        // A store that recovers acknowledges no counts. They follow at the next tick.
+        let acknowledges = |lease: &Arc<Lease>| !lease.is_store_unavailable(uptime_ms);
+        self.with_more_counts.extend(with_more_counts.into_iter().filter(acknowledges));
     }
 
     fn send_last_reports_and_stop(mut self) {
-        let active = std::mem::take(&mut self.tracked_leases);
+        let mut unsent = VecDeque::from(std::mem::take(&mut self.tracked_leases));
         let started = Instant::now();
-        for chunk in active.chunks(MAX_BATCH_LEASES) {
-            while !((self.is_store_healthy || self.probe_store())
-                && self.send_reports(chunk, ReportReason::Shutdown))
-            {
+        while !unsent.is_empty() {
+            let is_healthy = self.is_store_healthy || self.probe_store();
+            let chunk: Vec<Arc<Lease>> =
+                unsent.drain(..unsent.len().min(MAX_BATCH_LEASES)).collect();
+            let sent = is_healthy.then(|| self.send_reports(&chunk, ReportReason::Shutdown));
+            let uptime_ms = self.shared.uptime_ms();
+            let with_more_counts = sent.flatten().unwrap_or(chunk);
+            let is_stuck = !self.is_store_healthy
+                || with_more_counts.iter().any(|lease| lease.is_store_unavailable(uptime_ms));
+            unsent.extend(with_more_counts);
+            if is_stuck {
                 if started.elapsed() > SHUTDOWN_REPORT_TIMEOUT {
                     log::error!(
                         "the store did not take the last reports; unreported calls are lost"
@@ -305,7 +360,11 @@ impl Worker {
                 if !reporting.is_empty() {
                     // These leases report at once and not at the next tick, because the store
                     // recovers for only a few seconds and needs all totals within that time.
-                    self.is_store_healthy = self.report_tracked_leases();
+                    // Meanwhile it grants nothing, so other leases can wait.
+                    self.queue_tracked_leases();
+                    while self.is_store_healthy && !self.due_at_tick.is_empty() {
+                        self.report_due_leases();
+                    }
                 }
                 // Reports wait until a probe shows that the server takes writes again.
                 self.is_store_healthy &= probe.write_refusal.is_none();
@@ -321,11 +380,17 @@ impl Worker {
         self.is_store_healthy
     }
 
-    /// Sends the reports of these leases in one commit. Returns false if the store failed.
-    fn send_reports(&mut self, leases: &[Arc<Lease>], reason: ReportReason) -> bool {
+    /// Sends the reports of these leases in one commit. Returns the leases whose counts did not all
+    /// have room; `None` if the store failed.
+    fn send_reports(
+        &mut self,
+        leases: &[Arc<Lease>],
+        reason: ReportReason,
+    ) -> Option<Vec<Arc<Lease>>> {
         let shared = Arc::clone(&self.shared);
         let node = &shared.node;
-        let batch = node.collect_reports(leases, reason);
+        let mut batch = node.collect_reports(leases, reason);
+        let with_more_counts = std::mem::take(&mut batch.leases_with_more_counts);
         let mut outcome = Ok(Vec::new());
         if !batch.reports.is_empty() {
             let context = ReportBatchContext {
@@ -346,7 +411,7 @@ impl Worker {
         }
         self.is_store_healthy = outcome.is_ok();
         node.deliver_grants(batch, outcome.ok(), shared.uptime_ms());
-        self.is_store_healthy
+        self.is_store_healthy.then_some(with_more_counts)
     }
 
     fn run_store_operation<T>(&mut self, operation: impl FnOnce(&mut Store) -> T) -> T {
@@ -365,3 +430,6 @@ fn add_jitter(pause: Duration) -> Duration {
     let _ = getrandom::fill(&mut random);
     pause / 2 + pause.mul_f64(f64::from(random[0]) / 512.0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use super::{NOVEMBER_END, open_store};
 use crate::model::month::Month;
+use crate::model::route_label::RouteLabel;
 use crate::quota::accounting::LeaseAccounting;
 use crate::quota::calendar::Calendar;
+use crate::quota::key_usage::UsageDay;
 use crate::quota::lease::Lease;
 use crate::quota::lease_report::ReportReason;
 use crate::quota::node::{Node, ReportBatch};
@@ -194,6 +196,48 @@ fn unsettled_calls_of_an_account_that_fails_alone_take_none_from_other_accounts(
         (10, 0)
     );
     assert_eq!((admit(&faulty, 1).len(), admit(&sound, 1).len()), (0, 0), "together again");
+}
+
+#[test]
+fn a_batch_carries_the_totals_of_all_accounts_and_a_limited_number_of_counts() {
+    let store = TestStore::open();
+    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
+    let leases = ["many", "few"].map(|name| node.open_lease(name, MonthlyLimit::Calls(10_000)));
+    let month = Month::containing(NOVEMBER_END);
+    for (lease, keys) in leases.iter().zip([2_500, 3]) {
+        lease.record_requested_month(month);
+        for key in 0..keys {
+            let usage = lease.usage_of_key(&format!("key_{key}"));
+            usage.count_calls(RouteLabel::Check, UsageDay::new(month, 30), 1);
+        }
+    }
+    let counts = |batch: &ReportBatch| -> Vec<usize> {
+        batch.reports.iter().map(|report| report.usage.len()).collect()
+    };
+    let collect = |reason| node.collect_reports(&leases, reason);
+    let unanswered = collect(ReportReason::CallsNeeded);
+    assert_eq!(counts(&unanswered), [2_000, 0]);
+    assert!(unanswered.reports.iter().all(|report| report.target > 0));
+    assert_eq!(unanswered.leases_with_more_counts.len(), 2);
+    node.deliver_grants(unanswered, None, 1);
+    // Only what a report carried counts as acknowledged.
+    for expected in [[2_000, 0], [500, 3]] {
+        let batch = collect(ReportReason::CountsLeft);
+        assert_eq!(counts(&batch), expected);
+        store.answer(&node, batch);
+    }
+    for lease in &leases {
+        lease.mark_totals_unreported();
+        assert!(!lease.is_fully_reported());
+    }
+    for expected in [[2_000, 0], [500, 3], [0, 0]] {
+        let batch = collect(ReportReason::Shutdown);
+        assert_eq!(batch.leases_with_more_counts.is_empty(), expected[0] < 2_000);
+        assert_eq!(counts(&batch).iter().sum::<usize>(), expected.iter().sum::<usize>());
+        let is_rest = expected[0] < 2_000;
+        store.answer(&node, batch);
+        assert!(leases.iter().all(|lease| lease.is_fully_reported()) == is_rest);
+    }
 }
 
 /// A release build panics too, because Cargo.toml sets `overflow-checks`.

@@ -102,10 +102,9 @@ redis.call('HSET', key,
     'base', string.format(integer_format, base),
     'claim', string.format('%.0f %.0f', claim_leased, claim_spent))
 for at = 16, #ARGV, 3 do
-    local usage = KEYS[tonumber(ARGV[at])]
-    redis.call('HSET', usage, ARGV[at + 1], ARGV[at + 2])
-    redis.call('EXPIRE', usage, ARGV[15])
+    redis.call('HSET', KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2])
 end
+for at = 3, #KEYS do redis.call('EXPIRE', KEYS[at], ARGV[15]) end
 if starts_recovery then redis.call('SET', recovering_key, '1', 'PX', recovery_wait) end
 if revision == 0 or ARGV[14] == '1' then redis.call('EXPIRE', key, ARGV[13]) end
 if not recovering then visible_revision = visible_revision + 1 end
