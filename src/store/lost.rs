@@ -103,9 +103,10 @@ impl LostRows {
             }
         }
         let ids: HashSet<&str> = current.keys.iter().map(|row| row.id.as_str()).collect();
+        let is_damaged = damaged_key_check(&current.damaged);
         let mut kept = Vec::new();
         for (digest, row) in missing_keys {
-            if is_key_damaged(&current.damaged, row) {
+            if is_damaged(row) {
                 continue;
             }
             let previous_id = lost_before.get(&digest).and_then(|lost| lost.previous_id.clone());
@@ -123,10 +124,14 @@ impl LostRows {
     /// are in `changes`. If `changes` gives the id of a lost key to another key, adds the lost key
     /// under a new id.
     pub fn apply_losses_to_changes(&mut self, changes: &mut RingChanges) {
-        self.missing_accounts.retain(|name, _| {
-            let is_in_store = changes.accounts.iter().any(|row| row.name == *name);
-            !is_in_store && !changes.damaged.account_names.contains(name)
-        });
+        if !self.missing_accounts.is_empty() {
+            let in_store: HashSet<&str> =
+                changes.accounts.iter().map(|row| row.name.as_str()).collect();
+            self.missing_accounts.retain(|name, _| {
+                let is_damaged = changes.damaged.account_names.contains(name);
+                !in_store.contains(name.as_str()) && !is_damaged
+            });
+        }
         self.forget_accounts_set_again(changes);
         for row in &mut changes.keys {
             let Some(mut lost) = self.lost_keys.remove(&row.digest) else { continue };
@@ -135,7 +140,8 @@ impl LostRows {
                 self.lost_keys.insert(row.digest, lost);
             }
         }
-        self.lost_keys.retain(|_, lost| !is_key_damaged(&changes.damaged, &lost.row));
+        let is_damaged = damaged_key_check(&changes.damaged);
+        self.lost_keys.retain(|_, lost| !is_damaged(&lost.row));
         let ids: HashSet<&str> = changes.keys.iter().map(|row| row.id.as_str()).collect();
         let missing = self.lost_keys.values_mut().filter(|lost| !lost.lost_only_its_end);
         let mut kept = Vec::new();
@@ -152,12 +158,16 @@ impl LostRows {
     /// version that this node knew. Such an account is not in `changes`, and counts as lost until
     /// it is set once more.
     pub fn forget_accounts_set_again(&mut self, changes: &RingChanges) {
+        if self.accounts_with_lost_settings.is_empty() {
+            return;
+        }
+        // The changes contain the account of each new key, even if the account has not changed.
+        let with_changed_key: HashSet<&str> =
+            changes.keys.iter().map(|key| key.account.as_str()).collect();
         for row in &changes.accounts {
-            // The changes contain the account of each new key, even if the account has not changed.
-            let has_changed_key = changes.keys.iter().any(|key| key.account == row.name);
             let is_same =
                 self.accounts_with_lost_settings.get(&row.name).is_some_and(|[_, now]| now == row);
-            if !(has_changed_key && is_same) {
+            if !(with_changed_key.contains(row.name.as_str()) && is_same) {
                 self.accounts_with_lost_settings.remove(&row.name);
             }
         }
@@ -236,10 +246,11 @@ impl LostKey {
     }
 }
 
-/// Returns true if the store holds an unreadable row with the id or the digest of `row`.
-fn is_key_damaged(damaged: &DamagedRows, row: &KeyRow) -> bool {
-    let mut digests = damaged.key_digests_by_id.values().flatten();
-    damaged.key_digests_by_id.contains_key(&row.id) || digests.any(|digest| *digest == row.digest)
+/// The check whether the store holds an unreadable row with the id or the digest of a key.
+fn damaged_key_check(damaged: &DamagedRows) -> impl Fn(&KeyRow) -> bool {
+    let by_id = &damaged.key_digests_by_id;
+    let digests: HashSet<&[u8; 32]> = by_id.values().flatten().collect();
+    move |row| by_id.contains_key(&row.id) || digests.contains(&row.digest)
 }
 
 fn keep_first_losses(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {

@@ -218,3 +218,29 @@ fn a_limit_set_after_the_loss_is_not_reported() {
     });
     assert_eq!(lost.describe_losses(), [""; 0]);
 }
+
+/// Comparing each changed account with each changed key or lost account would take minutes.
+#[test]
+fn losses_and_changes_of_many_accounts_take_no_long_time() {
+    let account = |number: u32, calls| AccountRow {
+        name: format!("account-{number}"),
+        ..acme_with_limit(calls)
+    };
+    let (known, mut now): (Vec<_>, Vec<_>) =
+        (0..120_000).map(|number| (account(number, Some(1)), account(number, Some(2)))).unzip();
+    let key = |row: &AccountRow| KeyRow {
+        account: row.name.clone(),
+        ..key_row(&format!("key-of-{}", row.name), 1)
+    };
+    let keys: Vec<KeyRow> = now.iter().map(key).collect();
+    let missing = now.split_off(60_000);
+    let rows =
+        |accounts: &[AccountRow]| RingRows { accounts: accounts.to_vec(), ..RingRows::default() };
+    let mut lost = LostRows::default();
+    lost.find_and_keep_lost_rows(&rows(&known), &mut rows(&now), true);
+    let started = std::time::Instant::now();
+    lost.apply_losses_to_changes(&mut ring_changes(&keys, &[now, missing].concat()));
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    assert!(lost.is_fully_restored());
+    assert_eq!(lost.accounts_with_lost_settings.len(), 60_000, "none was set again");
+}
