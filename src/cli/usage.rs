@@ -119,7 +119,8 @@ fn read_and_print_totals(
 fn warn_about_calls_without_day(totals: &[UsageRow], rows: &[DailyUsageRow], month: Month) {
     let mut with_day: HashMap<&str, u64> = HashMap::new();
     for row in rows {
-        *with_day.entry(&row.account).or_default() += row.calls;
+        let sum = with_day.entry(&row.account).or_default();
+        *sum = sum.saturating_add(row.calls);
     }
     for total in totals.iter().filter(|total| !total.is_damaged) {
         let with_day = with_day.get(total.account.as_str()).copied().unwrap_or_default();

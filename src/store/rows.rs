@@ -356,7 +356,7 @@ impl TopRow {
 
     /// The count, decayed to the Unix second `at`. Before the time of the row, nothing has decayed.
     pub fn count_at(&self, at: i64, half_life_seconds: f64) -> f64 {
-        self.count * (-((at - self.at).max(0) as f64) / half_life_seconds).exp2()
+        self.count * (-(at.saturating_sub(self.at).max(0) as f64) / half_life_seconds).exp2()
     }
 }
 

@@ -78,18 +78,23 @@ impl Redis {
         month: Month,
         account: &str,
     ) -> Result<(Vec<DailyUsageRow>, Vec<String>), StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGETALL").arg(daily_usage_key(account, month));
-        let fields: Vec<(String, String)> = self.query_last_reply(OPERATION, &read)?;
+        // A scan keeps no other client waiting. It may find a field twice.
+        let mut fields: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        self.scan_hash_fields(OPERATION, &daily_usage_key(account, month), |field, calls| {
+            fields.insert(field, calls);
+        })?;
         let mut calls_by_key: BTreeMap<(u8, String, String), u64> = BTreeMap::new();
         let mut unread = Vec::new();
         for (field, calls) in fields {
-            match parse_usage_field(&field).zip(calls.parse::<u64>().ok()) {
+            let (name, calls) = (std::str::from_utf8(&field), std::str::from_utf8(&calls));
+            let calls = calls.ok().and_then(|calls| calls.parse::<u64>().ok());
+            match name.ok().and_then(parse_usage_field).zip(calls) {
                 Some(((day, route, key_id), calls)) => {
                     let key = (day, route.to_owned(), key_id.to_owned());
-                    *calls_by_key.entry(key).or_default() += calls;
+                    let sum = calls_by_key.entry(key).or_default();
+                    *sum = sum.saturating_add(calls);
                 }
-                None => unread.push(field),
+                None => unread.push(String::from_utf8_lossy(&field).into_owned()),
             }
         }
         let row = |((day, route, key_id), calls)| DailyUsageRow {

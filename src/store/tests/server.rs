@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::redis_server::RedisServer;
 use super::super::{RedisOptions, Store, StoreError, StoreUrl, TopCredit};
 use super::{add_keys, key, open, open_with_options, ring_version, rows};
+use crate::model::month::Month;
 
 #[test]
 fn an_empty_server_is_no_store_until_something_is_written() {
@@ -235,4 +236,24 @@ fn measure_hundred_thousand_keys() {
     let since = ring_version(&mut store) - 1;
     time("version", &mut |store| drop(store.ring_version().unwrap()));
     time("changes", &mut |store| drop(store.ring_changes(since).unwrap()));
+}
+
+#[test]
+fn usage_by_day_of_a_large_account_blocks_no_other_client() {
+    let server = RedisServer::start();
+    let (mut store, month) = (open(&server.url()), Month::LAST);
+    let usage = format!("riskgate:usage:{{acme}}:{month}");
+    let fill = "for i = 1, 5000 do
+        redis.call('HSET', KEYS[1], '2 check node key_' .. string.format('%04d', i), i) end
+        for node = 1, 2 do
+            redis.call('HSET', KEYS[1], '1 check ' .. node .. ' key', '18446744073709551615')
+        end";
+    server.run(&["EVAL", fill, "1", &usage]);
+    let rows = store.read_daily_usage(month, Some("acme"), None, 9_999).unwrap();
+    assert_eq!((rows.len(), rows[0].calls, rows[1].calls), (5_001, u64::MAX, 1));
+    assert!(rows.is_sorted_by_key(|row| row.cursor()));
+    let page = store.read_daily_usage(month, None, Some(&rows[3].cursor()), 2).unwrap();
+    assert_eq!(page, rows[4..6]);
+    let commands = server.run(&["INFO", "commandstats"]);
+    assert!(!commands.contains("cmdstat_hgetall"), "{commands}");
 }

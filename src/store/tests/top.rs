@@ -90,3 +90,12 @@ fn evicted_top_rows_are_deleted() {
         assert_eq!(remaining[0].count, 1.5);
     });
 }
+
+#[test]
+fn a_count_of_any_time_decays_without_overflow() {
+    for (row_at, at, expected) in [(i64::MIN, i64::MAX, 0.0), (i64::MAX, i64::MIN, 5.0)] {
+        let row =
+            TopRow { domain: "a".to_owned(), count: 5.0, at: row_at, account_hashes: Vec::new() };
+        assert_eq!(row.count_at(at, HALF_LIFE), expected);
+    }
+}

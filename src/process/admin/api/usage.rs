@@ -17,8 +17,6 @@ use crate::store::{DailyUsageCursor, DailyUsageRow, StoreError};
 
 /// How long the admin API reuses the calls of all accounts that it read from the store.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(1);
-/// The fewest rows of one read: a filter may leave most of these rows out.
-const MIN_ROWS_PER_READ: usize = 1_000;
 /// The most rows that riskgate reads for a page, if a filter leaves rows out.
 const MAX_SCANNED_ROWS: usize = 20_000;
 
@@ -63,32 +61,27 @@ impl AdminApi {
             key_id.is_none_or(|key_id| row.key_id == key_id)
                 && route.is_none_or(|route| row.route == route)
         };
-        let mut after = page.cursor.as_deref().map(parse_cursor).transpose()?;
-        let (month, items, next) = self.read_from_store(|store| {
+        let mut next = page.cursor.as_deref().map(parse_cursor).transpose()?;
+        // One row more than the page takes shows whether another page follows. All rows come from
+        // one read, because a server reads all rows of an account each time.
+        let is_filtered = key_id.is_some() || route.is_some();
+        let max_rows = if is_filtered { MAX_SCANNED_ROWS } else { page.limit + 1 };
+        let (month, rows) = self.read_from_store(|store| {
             let month = asked.map_or_else(|| find_month_to_show(store), Ok)?;
-            let (mut items, mut scanned) = (Vec::new(), 0);
-            loop {
-                let rows_per_read = page.limit.max(MIN_ROWS_PER_READ);
-                let rows = store.read_daily_usage(month, account, after.as_ref(), rows_per_read)?;
-                let is_last = rows.len() < rows_per_read;
-                scanned += rows.len();
-                for row in &rows {
-                    if items.len() == page.limit {
-                        return Ok::<_, StoreError>((month, items, after));
-                    }
-                    after = Some(row.cursor());
-                    items.extend(Some(row).filter(is_match).map(|row| row.to_json(month)));
-                }
-                if is_last {
-                    return Ok((month, items, None));
-                }
-                if items.len() == page.limit || scanned >= MAX_SCANNED_ROWS {
-                    return Ok((month, items, after));
-                }
-            }
+            let rows = store.read_daily_usage(month, account, next.as_ref(), max_rows)?;
+            Ok::<_, StoreError>((month, rows))
         })?;
-        let next_cursor = next.map(|cursor| format_cursor(&cursor));
-        let items: Vec<Value> = items;
+        let mut has_more = rows.len() == max_rows;
+        let mut items: Vec<Value> = Vec::new();
+        for row in &rows {
+            if items.len() == page.limit {
+                has_more = true;
+                break;
+            }
+            next = Some(row.cursor());
+            items.extend(Some(row).filter(is_match).map(|row| row.to_json(month)));
+        }
+        let next_cursor = next.filter(|_| has_more).map(|cursor| format_cursor(&cursor));
         let list = json!({
             "month": month.to_string(), "items": items, "next_cursor": next_cursor,
         });

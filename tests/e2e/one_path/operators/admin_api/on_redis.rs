@@ -71,3 +71,29 @@ fn probes_are_answered_while_changes_wait_for_a_store_that_hangs() {
     server.resume();
     wait_until("keys are created again", || create.send(gateway.admin).status == 201);
 }
+
+#[test]
+fn a_page_of_usage_reads_each_account_once() {
+    let server = RedisServer::start();
+    let (gateway, tokens) = AdminTokens::start_on_redis(&server);
+    let fill = "for i = 1, 6000 do
+        redis.call('HSET', KEYS[1], '2 check node key_' .. string.format('%04d', i), i) end
+        for day = 3, 7 do redis.call('HSET', KEYS[1], day .. ' check node wanted', day) end";
+    server.run(&["EVAL", fill, "1", "riskgate:usage:{acme}:2026-11"]);
+    server.run(&["CONFIG", "RESETSTAT"]);
+    let (mut days, mut cursor) = (Vec::new(), String::new());
+    for is_last in [false, false, true] {
+        let path = format!("/usage?month=2026-11&account=acme&key_id=wanted&limit=2{cursor}");
+        let page = call_api(&gateway, "GET", &path, &tokens.read, &Value::Null).expect(200).json();
+        days.extend(page["items"].as_array().unwrap().iter().map(|item| item["day"].clone()));
+        assert_eq!(page["next_cursor"].is_null(), is_last, "{page}");
+        let next = page["next_cursor"].as_str().unwrap_or_default();
+        cursor = format!("&cursor={}", next.replace(' ', "%20"));
+    }
+    let expected: Vec<Value> = (3..=7).map(|day| json!(format!("2026-11-0{day}"))).collect();
+    assert_eq!(days, expected);
+    let stats = server.run(&["INFO", "commandstats"]);
+    let scans = stats.split("cmdstat_hscan:calls=").nth(1).expect("the account is scanned");
+    let scans: u32 = scans.split(',').next().unwrap().parse().unwrap();
+    assert!((3..=3 * 10).contains(&scans), "a scan of 6,005 fields takes some 6 calls: {scans}");
+}
