@@ -13,8 +13,8 @@ use redis::{Pipeline, Value};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{
-    ACCOUNTS, API_KEYS, AUDIT, CHANGES, DIGESTS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_PREFIX,
-    RING_REDIS_KEYS, TOP_ROWS_KEY, ledger_key,
+    ACCOUNTS, API_KEYS, AUDIT, CHANGES, DIGESTS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, OVERRIDES,
+    RING_PREFIX, RING_REDIS_KEYS, TOP_ROWS_KEY, ledger_key,
 };
 use super::link::Link;
 use super::reply::reply_number_or_zero;
@@ -158,7 +158,7 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let not_empty = error::store_not_empty_error(&self.location);
         let mut count = redis::pipe();
-        count.cmd("EXISTS").arg(&[API_KEYS, ACCOUNTS, CHANGES]);
+        count.cmd("EXISTS").arg(&[API_KEYS, ACCOUNTS, CHANGES, OVERRIDES]);
         let existing: u64 = self.query_last_reply(OPERATION, &count)?;
         let has_sign_ups = self.has_sign_ups(OPERATION)?;
         let Some(leftovers) = self
@@ -414,7 +414,8 @@ impl Redis {
     ) -> Result<u64, StoreError> {
         let staged = [CHANGES, AUDIT].map(|name| staging.staged_name(name));
         let [changes, audit] = staged.each_ref().map(String::as_str);
-        let names = [&RING_REDIS_KEYS[..], &[&staging.moves_key, changes, audit]].concat();
+        let names = [&RING_REDIS_KEYS[..], &[&staging.moves_key, changes, audit, OVERRIDES]];
+        let names = names.concat();
         let (keys, accounts) = (contents.ring.keys.len(), contents.ring.accounts.len());
         let arguments = [
             self.random_id()?,

@@ -4,7 +4,8 @@
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
 --      8 a hash: each staged Redis key with "KIND TTL NAME": what to do if the server has a key of
 --        the final name, after how many seconds it expires (0: never), and its final name,
---      9 the staged counterpart of 5, 10 that of 7, which has the records of 7 as well
+--      9 the staged counterpart of 5, 10 that of 7, which has the records of 7 as well,
+--      11 the overrides
 -- ARGV 1 an id for the change, 2 the author, 3 the month of the totals,
 --      4 how many keys and accounts were staged, 5 how many Redis keys were staged,
 --      6 what the audit says of the copy, in JSON, 7 the id of the last record of 7 that 10 has,
@@ -27,7 +28,7 @@ local function visit_moves(visit)
 end
 
 -- All checks come before the first write: a script that fails is not rolled back.
-for at = 2, 5 do
+for _, at in ipairs({2, 3, 4, 5, 11}) do
     if redis.call('EXISTS', KEYS[at]) == 1 then return 0 end
 end
 redis.call('HLEN', meta)

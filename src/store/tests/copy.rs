@@ -226,11 +226,13 @@ fn only_an_empty_store_is_filled() {
     let mut held = read_contents(&mut from.open());
     // What TO has must be found, whatever FROM has.
     held.sign_ups.clear();
-    let uses: [&dyn Fn(&mut Store); 4] = [
+    held.overrides.clear();
+    let uses: [&dyn Fn(&mut Store); 5] = [
         &|store| add_keys(store, &[key(5_000, "mine")]),
         &|store| store.changes().set_account("mine", Some("pro"), None).unwrap(),
         &|store| report_leased(store, "mine", 3, 2),
         &|store| store.append_sign_ups(&[sign_up(1, 5)]).unwrap(),
+        &|store| assert!(super::overrides::set(store, "mine.com", "deny").unwrap()),
     ];
     for change_store in uses {
         on_each_store(|location| {
