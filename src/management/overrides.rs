@@ -210,12 +210,23 @@ pub fn clear_override(
     let file = OverrideFile::read(inputs);
     file.check_has_no_row(&name, store.now().unix_now)?;
     take_over_unless_faulty(store, inputs, author, &file)?;
+    let has_damaged_row = has_damaged_row(store, &name)?;
     let replaced = update_rows(store, author, &name, |before| match before {
-        [] => Err(no_override_fault(&name)),
+        [] if !has_damaged_row => Err(no_override_fault(&name)),
         _ => Ok(Vec::new()),
     })?;
     let (domain, warnings) = (name.as_str().to_owned(), file.warning().into_iter().collect());
     Ok(OverrideChange { domain, action: "cleared", replaced, warnings })
+}
+
+/// Returns true if the store has only rows of the name that can't be read.
+fn has_damaged_row(store: &mut Store, name: &DnsName) -> Result<bool, StoreError> {
+    if !store.find_overrides(name.as_str())?.is_empty() {
+        return Ok(false);
+    }
+    let damaged = store.remaining_overrides()?.unwrap_or_default().damaged;
+    // A server names the scope after the name.
+    Ok(damaged.iter().any(|row| row.split(' ').next() == Some(name.as_str())))
 }
 
 fn no_override_fault(name: &DnsName) -> ManagementFault {

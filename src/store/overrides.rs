@@ -85,7 +85,8 @@ pub struct StoredOverrides {
 pub struct OverrideUpdate<'o> {
     /// The domain.
     pub domain: &'o str,
-    /// The overrides of the domain before the change. If the store has others, it changes nothing.
+    /// The overrides of the domain before the change that can be read. If the store has others, it
+    /// changes nothing.
     pub before: &'o [StoredOverride],
     /// The overrides of the domain after the change. An override that is in `before` keeps its
     /// author and its time; any other override gets the author and the time of this change.
@@ -93,13 +94,17 @@ pub struct OverrideUpdate<'o> {
 }
 
 impl OverrideUpdate<'_> {
-    /// The change that the audit records.
-    pub(super) fn to_change(&self) -> Change {
+    /// The change that the audit records. `removes_damaged_rows` says that the change also removes
+    /// rows of the domain that can't be read.
+    pub(super) fn to_change(&self, removes_damaged_rows: bool) -> Change {
         let texts = |rows: &[StoredOverride]| -> Value {
             let rows: Vec<&str> = rows.iter().map(|row| row.text.as_str()).collect();
             if rows.is_empty() { Value::Null } else { json!({ "rows": rows }) }
         };
-        let (before, after) = (texts(self.before), texts(self.after));
+        let (mut before, after) = (texts(self.before), texts(self.after));
+        if removes_damaged_rows {
+            before["damaged"] = json!(true);
+        }
         let operation = match after {
             Value::Null => AuditOperation::OverrideClear,
             _ => AuditOperation::OverrideSet,

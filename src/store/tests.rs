@@ -53,6 +53,19 @@ impl TestStore {
         }
     }
 
+    /// Runs a statement on the file, as another program does.
+    fn run_sql(&self, statement: &str) {
+        let TestStore::File(folder) = self else { panic!("a server runs no SQL") };
+        let file = rusqlite::Connection::open(folder.path().join("store.db")).unwrap();
+        file.execute(statement, []).unwrap();
+    }
+
+    /// Sets a field of a hash on the server to a text of Lua, such as `'\255'`.
+    fn set_field(&self, hash: &str, field: &str, lua_text: &str) {
+        let script = format!("redis.call('HSET', KEYS[1], ARGV[1], {lua_text})");
+        self.server().run(&["EVAL", &script, "1", hash, field]);
+    }
+
     pub(super) fn open(&self) -> Store {
         match self {
             TestStore::File(folder) => {

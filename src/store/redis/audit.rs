@@ -5,7 +5,7 @@
 //! script makes the record of a key or an account, the record has the texts of the rows before and
 //! after, so that the script need not understand them.
 
-use redis::Value as Reply;
+use redis::{Pipeline, Value as Reply};
 use serde_json::Value;
 
 use super::connection::{CHUNK_ROWS, Redis};
@@ -18,7 +18,7 @@ use crate::store::audit::{
     diff_source_states, key_to_json,
 };
 use crate::store::contents::StoreContents;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::operations::audit::AuditBackend;
 use crate::store::rows::{REQUEST_RETENTION_SECONDS, RepeatableRequestRow};
 
@@ -28,7 +28,7 @@ const RECORD_OPERATION: &str = "recording a change";
 const MAX_SOURCE_STATE_TRIES: usize = 8;
 
 /// A record as a stream has it: its id, and its fields with their values.
-type StreamEntry = (String, Vec<(String, String)>);
+type StreamEntry = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 impl AuditBackend for Redis {
     fn record_source_state(
@@ -39,18 +39,25 @@ impl AuditBackend for Redis {
     ) -> Result<bool, StoreError> {
         let text = state.to_stored_text();
         for _ in 0..MAX_SOURCE_STATE_TRIES {
-            let stored = self.read_source_state(&state.subject)?;
-            let shared = self.read_source_state(&state.shared_subject)?;
-            if stored.as_ref() == Some(&text) && shared.is_some() {
+            let stored = self.read_bytes_of_source_state(&state.subject)?;
+            let shared = self.read_bytes_of_source_state(&state.shared_subject)?;
+            if stored.as_deref() == Some(text.as_bytes()) && shared.is_some() {
                 return Ok(false);
             }
-            let before = stored.clone().or_else(|| shared.clone());
-            let has_changed = before.as_ref().is_some_and(|before| *before != text);
+            let before = stored.as_ref().or(shared.as_ref());
+            let has_changed = before.is_some_and(|before| *before != text.as_bytes());
+            // Bytes that riskgate did not write differ from each state that it writes.
+            let before = before.map(|before| String::from_utf8_lossy(before));
             let (before, after) = diff_source_states(before.as_deref().unwrap_or(""), &text);
             let change = Change { operation, target: state.subject.clone(), before, after };
-            let mut arguments = format_change(author, &change).to_vec();
-            arguments.extend([state.subject.clone(), state.shared_subject.clone(), text.clone()]);
-            arguments.extend([stored.unwrap_or_default(), u8::from(has_changed).to_string()]);
+            let subjects = [state.subject.clone(), state.shared_subject.clone(), text.clone()];
+            let mut arguments: Vec<Vec<u8>> = format_change(author, &change)
+                .into_iter()
+                .chain(subjects)
+                .map(Into::into)
+                .collect();
+            arguments.push(stored.unwrap_or_default());
+            arguments.push(u8::from(has_changed).to_string().into_bytes());
             arguments.push(shared.unwrap_or_default());
             if self.run_record_source_state_script(&arguments)? {
                 return Ok(has_changed);
@@ -67,8 +74,7 @@ impl AuditBackend for Redis {
         let Some(from) = start_beyond(before_id, (0, 0), "+") else { return Ok(Vec::new()) };
         let mut read = redis::pipe();
         read.cmd("XREVRANGE").arg(AUDIT).arg(from).arg("-").arg("COUNT").arg(count);
-        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
-        Ok(entries.into_iter().map(parse_entry).collect())
+        self.read_records(&read)
     }
 
     fn read_audit_after(
@@ -80,14 +86,12 @@ impl AuditBackend for Redis {
         let Some(from) = start_beyond(after_id, last, "-") else { return Ok(Vec::new()) };
         let mut read = redis::pipe();
         read.cmd("XRANGE").arg(AUDIT).arg(from).arg("+").arg("COUNT").arg(count);
-        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
-        Ok(entries.into_iter().map(parse_entry).collect())
+        self.read_records(&read)
     }
 
     fn read_source_state(&mut self, subject: &str) -> Result<Option<String>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(SOURCE_STATES).arg(subject);
-        self.query_last_reply(RECORD_OPERATION, &read)
+        let read = self.read_bytes_of_source_state(subject)?;
+        Ok(read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError> {
@@ -96,8 +100,7 @@ impl AuditBackend for Redis {
         let id = format!("{milliseconds}-{number}");
         let mut read = redis::pipe();
         read.cmd("XRANGE").arg(AUDIT).arg(&id).arg(&id);
-        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, &read)?;
-        Ok(entries.into_iter().next().map(parse_entry))
+        Ok(self.read_records(&read)?.pop())
     }
 
     fn find_repeatable_request(
@@ -138,11 +141,25 @@ fn start_beyond(id: Option<&str>, outermost: (u64, u64), whole: &str) -> Option<
 impl Redis {
     /// Runs `record_source_state.lua`. Returns false if another node has changed the state of the
     /// source.
-    fn run_record_source_state_script(&mut self, arguments: &[String]) -> Result<bool, StoreError> {
+    fn run_record_source_state_script(
+        &mut self,
+        arguments: &[Vec<u8>],
+    ) -> Result<bool, StoreError> {
         let keys = [AUDIT, SOURCE_STATES];
         let reply =
             self.run_write_script(RECORD_OPERATION, Script::RecordSourceState, &keys, arguments)?;
         Ok(self.parse_reply::<u64>(RECORD_OPERATION, reply)? == 1)
+    }
+
+    fn read_records(&mut self, read: &Pipeline) -> Result<Vec<AuditRecord>, StoreError> {
+        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, read)?;
+        Ok(entries.into_iter().map(parse_entry).collect())
+    }
+
+    fn read_bytes_of_source_state(&mut self, subject: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(SOURCE_STATES).arg(subject);
+        self.query_last_reply(RECORD_OPERATION, &read)
     }
 
     /// Appends a record of a change that no script of the ring makes.
@@ -160,7 +177,13 @@ impl Redis {
     pub(super) fn read_source_states(&mut self) -> Result<Vec<(String, String)>, StoreError> {
         let mut read = redis::pipe();
         read.cmd("HGETALL").arg(SOURCE_STATES);
-        self.query_last_reply(READ_OPERATION, &read)
+        let states: Vec<(Vec<u8>, Vec<u8>)> = self.query_last_reply(READ_OPERATION, &read)?;
+        let to_texts = |(subject, state): (Vec<u8>, Vec<u8>)| {
+            let name = subject.escape_ascii().to_string();
+            let texts = String::from_utf8(subject).ok().zip(String::from_utf8(state).ok());
+            texts.ok_or_else(|| unreadable_row_error(&format!("the state of the source {name}")))
+        };
+        states.into_iter().map(to_texts).collect()
     }
 
     /// The id of the last record; `None` if there is no record.
@@ -245,8 +268,10 @@ fn format_change(author: &ChangeAuthor, change: &Change) -> [String; 5] {
 /// Parses a record. A text that riskgate did not write becomes null, so that the other records can
 /// be read.
 fn parse_entry((id, fields): StreamEntry) -> AuditRecord {
+    let fields = fields.iter().map(|(name, value)| (&name[..], String::from_utf8_lossy(value)));
+    let fields: Vec<_> = fields.collect();
     let field = |name: &str| {
-        fields.iter().find_map(|(known, value)| (known == name).then_some(value.as_str()))
+        fields.iter().find_map(|(known, value)| (*known == name.as_bytes()).then_some(&**value))
     };
     let text = |name| field(name).unwrap_or_default().to_owned();
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);

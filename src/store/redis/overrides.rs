@@ -23,6 +23,9 @@ const WRITE_OPERATION: &str = "changing overrides";
 /// read counts in any case.
 const MAX_READS_OF_OVERRIDES: u32 = 8;
 
+/// A field of the hash, and its value.
+type Field = (String, Option<Vec<u8>>);
+
 impl OverrideBackend for Redis {
     fn overrides_version(&mut self) -> Result<Option<OverridesVersion>, StoreError> {
         let Some((version, found)) = self.read_version_and_count()? else { return Ok(None) };
@@ -48,9 +51,8 @@ impl OverrideBackend for Redis {
     }
 
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
-        let (fields, texts) = self.read_fields(domain)?;
-        let rows = fields.iter().zip(texts);
-        Ok(rows.filter_map(|(field, text)| parse_row(field, &text?)).collect())
+        let fields = self.read_fields(domain)?.into_iter();
+        Ok(fields.filter_map(|(field, text)| parse_row(&field, &text?)).collect())
     }
 
     fn update_overrides(
@@ -58,13 +60,8 @@ impl OverrideBackend for Redis {
         author: &ChangeAuthor,
         update: &OverrideUpdate<'_>,
     ) -> Result<bool, StoreError> {
-        let Change { operation, target, before, after } = update.to_change();
-        let mut arguments = vec![self.random_id()?, author.to_json().to_string()];
-        arguments.extend([operation.as_str().to_owned(), target]);
-        arguments.extend([before.to_string(), after.to_string()]);
-        arguments.push(MAX_STORED_OVERRIDES.to_string());
-        let (fields, texts) = self.read_fields(update.domain)?;
-        for (field, stored) in fields.into_iter().zip(texts) {
+        let (mut of_fields, mut removes_damaged_rows) = (Vec::new(), false);
+        for (field, stored) in self.read_fields(update.domain)? {
             let of_field = |rows: &[StoredOverride]| {
                 rows.iter().find(|row| format_field(&row.domain, row.is_exact) == field).cloned()
             };
@@ -74,13 +71,25 @@ impl OverrideBackend for Redis {
             if present != before {
                 return Ok(false);
             }
+            removes_damaged_rows |= stored.is_some() && present.is_none();
             let new = match after {
                 Some(row) if Some(&row) == before.as_ref() => "=".to_owned(),
                 Some(row) => format_row_and_author(&row.text, author),
                 None => String::new(),
             };
-            arguments.extend([field, stored.unwrap_or_default(), new]);
+            of_fields.extend([field.into_bytes(), stored.unwrap_or_default(), new.into_bytes()]);
         }
+        let Change { operation, target, before, after } = update.to_change(removes_damaged_rows);
+        let of_change = [
+            self.random_id()?,
+            author.to_json().to_string(),
+            operation.as_str().to_owned(),
+            target,
+            before.to_string(),
+            after.to_string(),
+            MAX_STORED_OVERRIDES.to_string(),
+        ];
+        let arguments = [of_change.map(String::into_bytes).to_vec(), of_fields].concat();
         let names = [RING_META_KEY, OVERRIDES, AUDIT];
         let script = Script::UpdateOverrides;
         let reply = self.run_write_script(WRITE_OPERATION, script, &names, &arguments)?;
@@ -155,23 +164,20 @@ impl Redis {
     }
 
     /// Reads the two fields of a domain, that of the exact override first, and their values.
-    fn read_fields(
-        &mut self,
-        domain: &str,
-    ) -> Result<([String; 2], [Option<String>; 2]), StoreError> {
+    fn read_fields(&mut self, domain: &str) -> Result<Vec<Field>, StoreError> {
         let fields = [true, false].map(|is_exact| format_field(domain, is_exact));
         let mut read = redis::pipe();
         read.cmd("HMGET").arg(OVERRIDES).arg(&fields);
-        Ok((fields, self.query_last_reply(READ_OPERATION, &read)?))
+        let values: [Option<Vec<u8>>; 2] = self.query_last_reply(READ_OPERATION, &read)?;
+        Ok(fields.into_iter().zip(values).collect())
     }
 
     /// Reads all overrides, sorted, and the fields that can't be read.
     fn scan_overrides(&mut self) -> Result<(Vec<StoredOverride>, Vec<String>), StoreError> {
         let (mut rows, mut damaged) = (BTreeMap::new(), Vec::new());
         self.scan_hash_fields(READ_OPERATION, OVERRIDES, |field, text| {
-            let (field, text) =
-                (String::from_utf8_lossy(&field).into_owned(), String::from_utf8(text).ok());
-            match text.and_then(|text| parse_row(&field, &text)) {
+            let field = String::from_utf8_lossy(&field).into_owned();
+            match parse_row(&field, &text) {
                 Some(row) => drop(rows.insert((row.domain.clone(), row.scope()), row)),
                 None => damaged.push(field),
             }
@@ -209,10 +215,10 @@ fn format_row_and_author(text: &str, author: &ChangeAuthor) -> String {
 }
 
 /// Returns `None` if riskgate did not write the field.
-fn parse_row(field: &str, text: &str) -> Option<StoredOverride> {
+fn parse_row(field: &str, text: &[u8]) -> Option<StoredOverride> {
     let (domain, scope) = field.split_once(' ')?;
     let is_exact = scope == scope_of(true);
-    let (created_at, json) = text.split_once(' ')?;
+    let (created_at, json) = std::str::from_utf8(text).ok()?.split_once(' ')?;
     let [text, author]: [serde_json::Value; 2] = serde_json::from_str(json).ok()?;
     (scope == scope_of(is_exact)).then_some(StoredOverride {
         domain: domain.to_owned(),

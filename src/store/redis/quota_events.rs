@@ -56,7 +56,7 @@ impl QuotaEventBackend for Redis {
         let names = [EVENTS_KEY, DUE_KEY];
         let reply =
             self.run_event_script(OPERATION, Script::ClaimQuotaEvents, &names, &arguments)?;
-        let texts: Vec<String> = self.parse_reply(OPERATION, reply)?;
+        let texts: Vec<Vec<u8>> = self.parse_reply(OPERATION, reply)?;
         // An event that can't be read stays claimed until an operator deletes it.
         let claimed = texts.as_chunks::<2>().0.iter().filter_map(|[key, text]| {
             let QuotaEventRow { key, account, body, created_at, attempts, .. } =
@@ -156,9 +156,7 @@ impl Redis {
         let (mut events, mut unreadable) = (std::collections::BTreeMap::new(), Vec::new());
         self.scan_hash_fields(READ_OPERATION, EVENTS_KEY, |key, text| {
             let name = key.escape_ascii().to_string();
-            let (key, text) = (String::from_utf8(key), String::from_utf8(text));
-            let event = key.ok().zip(text.ok()).and_then(|(key, text)| parse_event(&key, &text));
-            match event {
+            match parse_event(&key, &text) {
                 Some(event) => drop(events.insert(event.key.clone(), event)),
                 None => unreadable.push(name),
             }
@@ -193,7 +191,8 @@ fn format_pending(
 }
 
 /// Returns `None` if riskgate did not write the text.
-fn parse_event(key: &str, text: &str) -> Option<QuotaEventRow> {
+fn parse_event(key: &[u8], text: &[u8]) -> Option<QuotaEventRow> {
+    let (key, text) = (std::str::from_utf8(key).ok()?, std::str::from_utf8(text).ok()?);
     let mut fields = text.splitn(5, ' ');
     let (word, attempts, created_at) = (fields.next()?, fields.next()?, fields.next()?);
     let (month, last) = (fields.next()?, fields.next()?);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis::{Pipeline, Value};
+use redis::{Pipeline, ToRedisArgs, Value};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::RING_REDIS_KEYS;
@@ -59,7 +59,7 @@ impl Redis {
         operation: &'static str,
         script: Script,
         redis_keys: &[&str],
-        arguments: &[String],
+        arguments: &[impl ToRedisArgs],
     ) -> Result<Value, StoreError> {
         let (replicas, timeout) = (self.wait_replicas, self.write_script_timeout());
         let time_arguments = self.time_arguments();

@@ -11,7 +11,7 @@ use crate::store::audit::{
     diff_source_states,
 };
 use crate::store::contents::StoreContents;
-use crate::store::error::{self, StoreError};
+use crate::store::error::{self, StoreError, unreadable_row_error};
 use crate::store::operations::audit::AuditBackend;
 use crate::store::rows::{REQUEST_RETENTION_SECONDS, RepeatableRequestRow};
 
@@ -108,22 +108,30 @@ impl Sqlite {
     pub(in crate::store) fn read_source_states(
         &mut self,
     ) -> Result<Vec<(String, String)>, StoreError> {
-        let read = || -> rusqlite::Result<Vec<(String, String)>> {
-            let mut select =
-                self.connection.prepare("SELECT subject, entries FROM source_state")?;
-            select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
-        };
-        read().map_err(self.error_while(READ_OPERATION))
+        let failed = self.error_while(READ_OPERATION);
+        let select = "SELECT subject, entries FROM source_state";
+        let mut select = self.connection.prepare(select).map_err(&failed)?;
+        let mut found = select.query([]).map_err(&failed)?;
+        let mut states = Vec::new();
+        while let Some(row) = found.next().map_err(&failed)? {
+            let state = row.get(0).and_then(|subject| Ok((subject, row.get(1)?)));
+            states.push(state.map_err(|_| {
+                unreadable_row_error(&format!("the state of the source {}", column_text(row, 0)))
+            })?);
+        }
+        Ok(states)
     }
 }
 
+/// Selects the state of a source. A state that riskgate did not write differs from each that it
+/// writes, so the next state replaces it.
 pub(super) fn select_source_state(
     connection: &Connection,
     subject: &str,
 ) -> rusqlite::Result<Option<String>> {
     connection
         .prepare_cached("SELECT entries FROM source_state WHERE subject = ?1")?
-        .query_row([subject], |row| row.get(0))
+        .query_row([subject], |row| Ok(column_text(row, 0)))
         .optional()
 }
 

@@ -13,3 +13,9 @@ pub(super) fn column_text(row: &Row<'_>, column: usize) -> String {
         _ => String::new(),
     }
 }
+
+/// The value of a column as a number. Fails for a negative number, and for another type.
+pub(super) fn column_u64(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let number: i64 = row.get(column)?;
+    u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
+}

@@ -2,9 +2,9 @@
 
 use rusqlite::{Row, Transaction, params};
 
-use super::columns::column_text;
+use super::columns::{column_text, column_u64};
 use super::connection::Sqlite;
-use super::rows::{to_i64_saturating, to_u64_or_zero};
+use super::rows::to_i64_saturating;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::UsageCount;
@@ -70,7 +70,7 @@ fn parse_row(row: &Row<'_>) -> rusqlite::Result<DailyUsageRow> {
         day: row.get(1)?,
         route: row.get(2)?,
         key_id: row.get(3)?,
-        calls: to_u64_or_zero(row.get(4)?),
+        calls: column_u64(row, 4)?,
     })
 }
 
@@ -123,7 +123,7 @@ mod tests {
             "INSERT INTO daily_usage VALUES
              (0, 'a', 1, 'check', 'k', x'01', 2), (0, 'a', 1, 'check', 'k', x'02', 3),
              (0, 'b', 1, 'check', 'k', x'01', 'many'), (0, 'b', 1, 'check', 'k', x'02', 4),
-             (0, 'c', 1, 'check', 'k', x'01', 'many'),
+             (0, 'c', 1, 'check', 'k', x'01', 'many'), (0, 'c', 2, 'check', 'k', x'01', -1),
              (0, 'd', 1, 'check', 'k', x'01', {max}), (0, 'd', 1, 'check', 'k', x'02', {max}),
              (0, 'e', 1, 'check', 'k', x'01', {max}), (0, 'e', 1, 'check', 'k', x'02', 1)"
         );

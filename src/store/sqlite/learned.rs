@@ -90,7 +90,8 @@ fn read_dns_facts(
         return Ok((Vec::new(), version));
     }
     let mut statement = connection.prepare_cached(
-        "SELECT name, mx, until, version FROM learned WHERE version > ?1 ORDER BY version LIMIT ?2",
+        "SELECT name, mx, until, version FROM learned
+         WHERE version > ?1 AND typeof(version) = 'integer' ORDER BY version LIMIT ?2",
     )?;
     let mut found = statement
         .query(params![to_i64_saturating(version), to_i64_saturating(DNS_FACTS_PER_PAGE as u64)])?;
@@ -114,7 +115,10 @@ fn parse_dns_fact(row: &Row<'_>) -> rusqlite::Result<DnsFactRow> {
 }
 
 fn newest_dns_fact_version(connection: &Connection) -> rusqlite::Result<u64> {
-    let mut statement = connection.prepare_cached("SELECT max(version) FROM learned")?;
-    let newest: Option<Option<i64>> = statement.query_row([], |row| row.get(0)).optional()?;
-    Ok(newest.flatten().map_or(0, to_u64_or_zero))
+    let mut statement = connection.prepare_cached(
+        "SELECT version FROM learned WHERE typeof(version) = 'integer'
+         ORDER BY version DESC LIMIT 1",
+    )?;
+    let newest = statement.query_row([], |row| row.get(0)).optional()?;
+    Ok(newest.map_or(0, to_u64_or_zero))
 }

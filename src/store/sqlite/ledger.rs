@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row, Transaction, params};
 
-use super::columns::column_text;
+use super::columns::{column_text, column_u64};
 use super::connection::Sqlite;
 use super::daily_usage::write_usage_counts;
 use super::rows::to_i64_saturating;
@@ -174,11 +174,10 @@ fn select_spent_by_others(
 /// Adds the total in a column. Fails if riskgate writes no such total, or if the sum is not below
 /// 2^63. `sum()` of SQLite would fail with an error that names no value.
 fn add_total(sum: u64, row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let total: i64 = row.get(column)?;
-    let new_sum = u64::try_from(total).ok().and_then(|total| sum.checked_add(total));
-    new_sum
+    let total = column_u64(row, column)?;
+    sum.checked_add(total)
         .filter(|sum| i64::try_from(*sum).is_ok())
-        .ok_or(rusqlite::Error::IntegralValueOutOfRange(column, total))
+        .ok_or(rusqlite::Error::IntegralValueOutOfRange(column, total.cast_signed()))
 }
 
 /// The totals of an account and month in the store, as a node sees them.

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::audit::{append_record, select_source_state, set_source_state};
+use super::columns::column_text;
 use super::connection::Sqlite;
 use super::meta::read_meta_value;
 use super::rows::to_u64_or_zero;
@@ -16,6 +17,8 @@ use crate::store::overrides::{
 
 const READ_OPERATION: &str = "reading the overrides";
 const WRITE_OPERATION: &str = "changing overrides";
+/// The condition for the rows of a domain. Another program may have written the name as bytes.
+const IS_OF_DOMAIN: &str = "domain IN (?1, CAST(?1 AS BLOB))";
 /// The entry of the table `meta` with the version.
 const VERSION_ENTRY: &str = "overrides";
 
@@ -37,7 +40,7 @@ impl OverrideBackend for Sqlite {
     }
 
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
-        let read = select_rows(&self.connection, "WHERE domain = ?1 ORDER BY scope", [domain]);
+        let read = select_rows_of_domain(&self.connection, domain);
         read.map(|(rows, _)| rows).map_err(self.error_while(READ_OPERATION))
     }
 
@@ -49,13 +52,12 @@ impl OverrideBackend for Sqlite {
         let (failed, now) = (self.error_while(WRITE_OPERATION), self.told_time.now());
         let transaction = self.begin_write_transaction(WRITE_OPERATION)?;
         let write = || -> rusqlite::Result<Option<u64>> {
-            let (known, _) =
-                select_rows(&transaction, "WHERE domain = ?1 ORDER BY scope", [update.domain])?;
+            let (known, damaged) = select_rows_of_domain(&transaction, update.domain)?;
             if known != update.before {
                 return Ok(None);
             }
-            let delete = "DELETE FROM domain_override WHERE domain = ?1";
-            transaction.execute(delete, [update.domain])?;
+            let delete = format!("DELETE FROM domain_override WHERE {IS_OF_DOMAIN}");
+            transaction.execute(&delete, [update.domain])?;
             for row in update.after {
                 let is_kept = update.before.contains(row);
                 let (by, at) =
@@ -63,7 +65,7 @@ impl OverrideBackend for Sqlite {
                 let row = StoredOverride { author: by.clone(), created_at: at, ..row.clone() };
                 insert_row(&transaction, &row)?;
             }
-            append_record(&transaction, now, author, &update.to_change())?;
+            append_record(&transaction, now, author, &update.to_change(!damaged.is_empty()))?;
             begin_next_version(&transaction).map(Some)
         };
         let Some(count) = write().map_err(&failed)? else { return Ok(false) };
@@ -148,6 +150,14 @@ pub(super) fn has_no_override(connection: &Connection) -> rusqlite::Result<bool>
     Ok(first.optional()?.is_none())
 }
 
+/// Reads the rows of a domain, the exact one first, and the names of those that can't be read.
+fn select_rows_of_domain(
+    connection: &Connection,
+    domain: &str,
+) -> rusqlite::Result<(Vec<StoredOverride>, Vec<String>)> {
+    select_rows(connection, &format!("WHERE {IS_OF_DOMAIN} ORDER BY scope"), [domain])
+}
+
 /// Reads rows, and the names of those that can't be read.
 fn select_rows(
     connection: &Connection,
@@ -160,25 +170,24 @@ fn select_rows(
     let mut found = statement.query(values)?;
     let (mut rows, mut damaged) = (Vec::new(), Vec::new());
     while let Some(row) = found.next()? {
-        match parse_row(row)? {
+        match parse_row(row) {
             Some(row) => rows.push(row),
-            None => damaged.push(row.get::<_, String>(0)?),
+            None => damaged.push(column_text(row, 0)),
         }
     }
     Ok((rows, damaged))
 }
 
-fn parse_row(row: &Row<'_>) -> rusqlite::Result<Option<StoredOverride>> {
-    let (domain, scope, text): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-    let author = serde_json::from_str(&row.get::<_, String>(3)?).ok();
-    let author = author.and_then(|author| ChangeAuthor::from_json(&author));
+/// Returns `None` if riskgate did not write the row.
+fn parse_row(row: &Row<'_>) -> Option<StoredOverride> {
+    let scope: String = row.get(1).ok()?;
     let is_exact = scope == scope_of(true);
-    let created_at = row.get(4)?;
-    Ok(author.filter(|_| scope == scope_of(is_exact)).map(|author| StoredOverride {
-        domain,
+    let author = serde_json::from_str(&row.get::<_, String>(3).ok()?).ok()?;
+    (scope == scope_of(is_exact)).then_some(StoredOverride {
+        domain: row.get(0).ok()?,
         is_exact,
-        text,
-        author,
-        created_at,
-    }))
+        text: row.get(2).ok()?,
+        author: ChangeAuthor::from_json(&author)?,
+        created_at: row.get(4).ok()?,
+    })
 }

@@ -2,10 +2,11 @@
 
 use rusqlite::{Connection, Row, Transaction, params};
 
+use super::columns::column_text;
 use super::connection::Sqlite;
 use super::rows::to_u64_or_zero;
 use crate::model::month::Month;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::operations::quota_events::QuotaEventBackend;
 use crate::store::quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
@@ -86,14 +87,19 @@ impl QuotaEventBackend for Sqlite {
     }
 
     fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError> {
-        let read = |connection: &Connection| {
-            let select = "SELECT key, account, month, body, created_at, attempts, finished_at,
-                 delivered FROM quota_event WHERE due_at IS NOT NULL OR month >= ?1 ORDER BY key";
-            let mut statement = connection.prepare(select)?;
-            let rows = statement.query_map([month.number()], parse_row)?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
-        };
-        read(&self.connection).map_err(self.error_while(READ_OPERATION))
+        let failed = self.error_while(READ_OPERATION);
+        let select = "SELECT key, account, month, body, created_at, attempts, finished_at,
+             delivered FROM quota_event WHERE due_at IS NOT NULL OR month >= ?1 ORDER BY key";
+        let mut statement = self.connection.prepare(select).map_err(&failed)?;
+        let mut found = statement.query([month.number()]).map_err(&failed)?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next().map_err(&failed)? {
+            let event = parse_row(row).map_err(|_| {
+                unreadable_row_error(&format!("the quota event {}", column_text(row, 0)))
+            })?;
+            rows.push(event);
+        }
+        Ok(rows)
     }
 }
 
@@ -144,6 +150,8 @@ fn insert_events(
     Ok(events.len())
 }
 
+/// Selects the first `max` events that are due. Leaves out those that can't be read, until an
+/// operator deletes them.
 fn select_due(
     connection: &Connection,
     times: ClaimTimes,
@@ -151,18 +159,26 @@ fn select_due(
 ) -> rusqlite::Result<Vec<ClaimedQuotaEvent>> {
     let mut select = connection.prepare_cached(
         "SELECT key, account, body, created_at, attempts FROM quota_event
-         WHERE due_at <= ?1 OR due_at > ?2 ORDER BY due_at, key LIMIT ?3",
+         WHERE due_at <= ?1 OR due_at > ?2 ORDER BY due_at, key",
     )?;
-    let rows = select.query_map(params![times.now, times.latest_due, max as i64], |row| {
-        Ok(ClaimedQuotaEvent {
-            key: row.get(0)?,
-            account: row.get(1)?,
-            body: row.get(2)?,
-            created_at: row.get(3)?,
-            attempts: row.get(4)?,
-        })
-    })?;
-    rows.collect()
+    let mut found = select.query(params![times.now, times.latest_due])?;
+    let mut due = Vec::new();
+    while due.len() < max
+        && let Some(row) = found.next()?
+    {
+        due.extend(parse_due(row).ok());
+    }
+    Ok(due)
+}
+
+fn parse_due(row: &Row<'_>) -> rusqlite::Result<ClaimedQuotaEvent> {
+    Ok(ClaimedQuotaEvent {
+        key: row.get(0)?,
+        account: row.get(1)?,
+        body: row.get(2)?,
+        created_at: row.get(3)?,
+        attempts: row.get(4)?,
+    })
 }
 
 fn parse_row(row: &Row<'_>) -> rusqlite::Result<QuotaEventRow> {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::{Value, json};
 
 use super::audit::append_record;
-use super::columns::column_text;
+use super::columns::{column_text, column_u64};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
 use crate::model::monthly_limit::MonthlyLimit;
@@ -199,13 +199,12 @@ pub(super) fn record_key_change(
 }
 
 fn parse_account(row: &Row<'_>) -> rusqlite::Result<AccountRow> {
-    let calls: Option<i64> = row.get(2)?;
-    let limit = if row.get::<_, bool>(3)? {
-        Some(MonthlyLimit::Unlimited)
-    } else {
-        calls.map(|calls| MonthlyLimit::Calls(to_u64_or_zero(calls)))
+    let calls = row.get::<_, Option<i64>>(2)?.map(|_| column_u64(row, 2)).transpose()?;
+    let own_limit = match row.get(3)? {
+        true => Some(MonthlyLimit::Unlimited),
+        false => calls.map(MonthlyLimit::Calls),
     };
-    Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, own_limit: limit })
+    Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, own_limit })
 }
 
 fn parse_key(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
@@ -412,4 +411,22 @@ pub(super) fn to_i64_saturating(value: u64) -> i64 {
 
 pub(super) fn to_u64_or_zero(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_below_zero_damages_its_account_alone() {
+        let connection = Connection::open_in_memory().unwrap();
+        let rows = "CREATE TABLE account (name, plan, calls, unlimited, version);
+                    INSERT INTO account VALUES ('a', NULL, -1, 0, 1), ('b', NULL, 0, 0, 1)";
+        connection.execute_batch(rows).unwrap();
+        let mut damaged = DamagedRows::default();
+        let accounts = read_changed_accounts(&connection, 0, &mut damaged).unwrap();
+        let limits: Vec<_> = accounts.iter().map(|row| (&*row.name, row.own_limit)).collect();
+        assert_eq!(limits, [("b", Some(MonthlyLimit::Calls(0)))]);
+        assert_eq!(damaged.account_names.into_iter().collect::<Vec<_>>(), ["a"]);
+    }
 }

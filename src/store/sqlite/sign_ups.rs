@@ -170,8 +170,11 @@ fn read_entries_from(
     let arguments = params![to_i64_saturating(from), to_i64_saturating(count as u64)];
     let rows = select.query_map(arguments, |row| {
         let number = to_u64_or_zero(row.get(0)?);
-        let bytes: Option<Vec<u8>> = row.get(2).ok();
-        Ok(NumberedEntry::new(number, row.get(1)?, &bytes.unwrap_or_default()))
+        let columns = row.get(1).and_then(|at| Ok((at, row.get::<_, Vec<u8>>(2)?)));
+        Ok(match columns {
+            Ok((at, bytes)) => NumberedEntry::new(number, at, &bytes),
+            Err(_) => NumberedEntry { number, entry: None },
+        })
     })?;
     rows.collect()
 }

@@ -10,7 +10,7 @@ use super::super::{
     AuditOperation, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit, NewKeyPlan,
     RepeatableRequestRow, ReportBatchContext, SourceState, Store, UsageCount,
 };
-use super::{key, on_each_store, ring_version, rotation, tester};
+use super::{TestStore, key, on_each_store, ring_version, rotation, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::Month;
 
@@ -216,6 +216,26 @@ fn a_source_is_recorded_only_when_it_changes() {
             (&records[1].2, &records[1].3),
             (&json!({ "plans.pro": "6" }), &json!({ "plans.pro": "8" }))
         );
+        // A state that another program has written is replaced.
+        for subject in ["config a.toml on b", "config a.toml"] {
+            match location {
+                TestStore::File(_) => location.run_sql(&format!(
+                    "UPDATE source_state SET entries = x'ff' WHERE subject = '{subject}'"
+                )),
+                _ => location.set_field("riskgate:{ring}:sources", subject, "'\\255'"),
+            }
+        }
+        assert!(store.read_source_state("config a.toml on b").unwrap().is_some());
+        let mut record_on = |machine, limit| {
+            let mut changes = store.edit_as(&author);
+            let state = state_on(machine, limit);
+            changes.record_source_state(AuditOperation::ConfigChange, &state).unwrap()
+        };
+        assert!(record_on("e", "8"), "the state on any machine can't be read");
+        assert!(record_on("b", "8"));
+        assert!(!record_on("b", "8"));
+        let record = read_records(&mut store).pop().unwrap();
+        assert_eq!((&record.2, &record.3), (&json!({}), &json!({ "plans.pro": "8" })));
     });
 }
 

@@ -472,11 +472,13 @@ fn a_copy_names_the_overrides_that_it_cannot_read() {
 fn a_server_whose_rows_cannot_be_read_is_not_copied_without_them() {
     let month = january_2100();
     let usage = format!("riskgate:usage:{{account-1}}:{month}");
-    let damages: [(&[&str], &str); 4] = [
+    let source = ["EVAL", "redis.call('HSET', KEYS[1], 'broken', '\\255')", "1"];
+    let damages: [(&[&str], &str); 5] = [
         (&["HSET", "riskgate:{webhook}:events", "broken", "p 0 x"], "the quota event broken"),
         (&["HSET", "riskgate:{top}:rows", "broken.com", "x"], "the top count of broken.com"),
         (&["HSET", &usage, "1 / node key", "many"], "the usage of account-1 in 2100-01 by day"),
         (&["XADD", "riskgate:{sign_ups}:stream", "9999999-0", "at", "x"], "sign-up 9999999"),
+        (&[&source[..], &["riskgate:{ring}:sources"]].concat(), "the state of the source broken"),
     ];
     for (damage, named) in damages {
         let server = TestStore::new_redis();
@@ -487,5 +489,24 @@ fn a_server_whose_rows_cannot_be_read_is_not_copied_without_them() {
         let error = server.open().read_contents().unwrap_err().to_string();
         let expected = format!("expected rows that can be read, but found another for {named}");
         assert!(error.starts_with(&expected), "{error}");
+    }
+}
+
+#[test]
+fn a_file_whose_rows_cannot_be_read_is_not_copied_without_them() {
+    for (damage, named) in [
+        ("UPDATE quota_event SET body = x'ff' WHERE key = 'pending'", "the quota event pending"),
+        ("UPDATE sign_up SET at = 'soon' WHERE number = 7", "sign-up 7"),
+        (
+            "UPDATE source_state SET entries = x'ff' WHERE subject = 'config a.toml'",
+            "the state of the source config a.toml",
+        ),
+    ] {
+        let file = TestStore::new_sqlite();
+        write_rows_of_every_kind(&mut file.open());
+        file.run_sql(damage);
+        let error = file.open().read_contents().unwrap_err().to_string();
+        let expected = format!("expected rows that can be read, but found another for {named}");
+        assert_eq!(error, expected);
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of DNS facts in both stores.
 
 use super::super::{DnsFactRow, MAX_DNS_FACTS, Store};
-use super::on_each_store;
+use super::{TestStore, on_each_store};
 
 fn dns_fact(name: &str, mx: &str, until: i64) -> DnsFactRow {
     DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), addresses: vec![], expires_at: until }
@@ -86,4 +86,15 @@ fn only_the_latest_dns_facts_are_kept() {
         assert_eq!(kept.len(), MAX_DNS_FACTS);
         assert_eq!(kept, rows[SURPLUS_ROWS..], "those written last");
     });
+}
+
+#[test]
+fn a_fact_with_a_damaged_version_stops_no_other() {
+    let file = TestStore::new_sqlite();
+    let mut store = file.open();
+    store.save_dns_facts(&[dns_fact("a.com", ".", 5)]).unwrap();
+    file.run_sql("INSERT INTO learned VALUES ('b.com', '.', 5, 'late')");
+    store.save_dns_facts(&[dns_fact("c.com", ".", 5)]).unwrap();
+    let facts = [dns_fact("a.com", ".", 5), dns_fact("c.com", ".", 5)];
+    assert_eq!(read_all_dns_facts(&mut store, 0).0, facts);
 }

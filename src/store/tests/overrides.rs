@@ -3,7 +3,7 @@
 use super::super::{
     OverrideTakeOver, OverrideUpdate, OverridesVersion, Store, StoreError, StoredOverride,
 };
-use super::{TEST_TIME, add_keys, key, on_each_store, tester};
+use super::{TEST_TIME, TestStore, add_keys, key, on_each_store, tester};
 
 fn row(domain: &str, is_exact: bool, what: &str) -> StoredOverride {
     StoredOverride {
@@ -185,18 +185,44 @@ fn a_store_that_lost_overrides_is_told() {
 }
 
 #[test]
-fn an_override_that_cannot_be_read_is_named_and_can_be_set_again() {
-    let server = super::super::redis_server::RedisServer::start();
-    let mut store = super::open(&server.url());
-    for domain in ["a.com", "b.com"] {
-        set(&mut store, domain, "deny").unwrap();
-    }
-    server.run(&["HSET", "riskgate:{ring}:overrides", "a.com subtree", "nonsense"]);
-    let stored = store.stored_overrides().unwrap().unwrap();
-    assert_eq!(stored.damaged, ["a.com subtree"]);
-    assert_eq!(stored.rows, [row("b.com", false, "deny")]);
-    assert!(set(&mut store, "a.com", "allow").unwrap());
-    assert_eq!(rows(&mut store).len(), 2);
+fn an_override_that_cannot_be_read_is_named_and_can_be_set_again_and_cleared() {
+    let columns = [
+        "author = 'x'",
+        "author = x'ff'",
+        "text = x'ff'",
+        "created_at = 'soon'",
+        "scope = 'none'",
+        "domain = CAST(domain AS BLOB)",
+    ];
+    on_each_store(|location| {
+        let is_file = matches!(location, TestStore::File(_));
+        for damage in if is_file { &columns[..] } else { &["'nonsense'", "'5 \\255'"] } {
+            let damage_row = || match is_file {
+                true => location.run_sql(&format!(
+                    "UPDATE domain_override SET {damage} WHERE domain = 'a.com'"
+                )),
+                false => location.set_field("riskgate:{ring}:overrides", "a.com subtree", damage),
+            };
+            let mut store = location.open();
+            for domain in ["a.com", "b.com"] {
+                set(&mut store, domain, "deny").unwrap();
+            }
+            damage_row();
+            let stored = store.stored_overrides().unwrap().unwrap();
+            assert_eq!(stored.rows, [row("b.com", false, "deny")], "{damage}");
+            let [damaged] = &stored.damaged[..] else { panic!("{damage}: {:?}", stored.damaged) };
+            assert!(damaged.starts_with("a.com"), "{damage}: {damaged}");
+            assert!(set(&mut store, "a.com", "allow").unwrap());
+            assert_eq!(rows(&mut store).len(), 2, "{damage}");
+            damage_row();
+            let clear = OverrideUpdate { domain: "a.com", before: &[], after: &[] };
+            assert!(store.changes().update_overrides(&clear).unwrap());
+            assert_eq!(rows(&mut store).len(), 1, "{damage}");
+            let record = store.read_audit_before(None, 1).unwrap().remove(0);
+            assert_eq!(record.operation, "override.clear");
+            assert_eq!(record.before, serde_json::json!({ "damaged": true }), "{damage}");
+        }
+    });
 }
 
 #[test]

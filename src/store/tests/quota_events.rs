@@ -4,7 +4,7 @@ use super::super::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
     QuotaEventState, Store,
 };
-use super::on_each_store;
+use super::{TestStore, on_each_store};
 use crate::model::month::Month;
 
 pub(super) fn quota_event(key: &str, month: Month) -> NewQuotaEvent {
@@ -115,6 +115,33 @@ fn a_failed_event_is_due_again_later_and_keeps_its_attempts() {
         store.finish_quota_event(&claimed[0], QuotaEventOutcome::DueAgain(now + 7_201)).unwrap();
         assert_eq!(keys(&claim(&mut store, now, 9)), ["a"]);
         assert_eq!(claim(&mut store, now, 9), []);
+    });
+}
+
+#[test]
+fn an_event_that_cannot_be_read_holds_no_other_up() {
+    let columns = ["attempts = 'many'", "account = x'ff'", "created_at = 'soon'", "body = x'ff'"];
+    on_each_store(|location| {
+        let is_file = matches!(location, TestStore::File(_));
+        let mut store = location.open();
+        for (at, damage) in
+            if is_file { &columns[..] } else { &["'nonsense'", "'p 0 \\255'"] }.iter().enumerate()
+        {
+            let names = [format!("a{at}"), format!("b{at}")];
+            let events = [due_event(&names[0], 100), due_event(&names[1], 101)];
+            store.record_quota_events(&events, 0).unwrap();
+            match is_file {
+                true => location.run_sql(&format!(
+                    "UPDATE quota_event SET {damage} WHERE key = '{}'",
+                    names[0]
+                )),
+                false => location.set_field("riskgate:{webhook}:events", &names[0], damage),
+            }
+            let claimed = claim(&mut store, 200, 9);
+            assert_eq!(keys(&claimed), [&names[1]], "{damage}");
+            let delivered = QuotaEventOutcome::Delivered(170);
+            assert!(store.finish_quota_event(&claimed[0], delivered).unwrap());
+        }
     });
 }
 

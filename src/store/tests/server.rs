@@ -257,3 +257,16 @@ fn usage_by_day_of_a_large_account_blocks_no_other_client() {
     let commands = server.run(&["INFO", "commandstats"]);
     assert!(!commands.contains("cmdstat_hgetall"), "{commands}");
 }
+
+#[test]
+fn a_record_that_is_no_text_stops_no_other() {
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    add_keys(&mut store, &[key(1, "acme")]);
+    let script = "redis.call('XADD', KEYS[1], '*', 'target', '\\255', '\\255', 'x')";
+    server.run(&["EVAL", script, "1", "riskgate:{ring}:audit"]);
+    let records = store.read_audit_after(None, 9).unwrap();
+    let [created, damaged] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((&*created.target, &*damaged.target), ("key_1", "\u{fffd}"));
+    assert_eq!(store.find_audit_record(&damaged.id).unwrap().as_ref(), Some(damaged));
+}

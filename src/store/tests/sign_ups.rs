@@ -333,7 +333,8 @@ impl TestStore {
         match self {
             TestStore::File(_) => {
                 let insert = "INSERT INTO sign_up (at, pseudonyms) VALUES (5, 'text'),
-                              (5, zeroblob(64)), (5, x'08' || zeroblob(64)), (5, 7)";
+                              (5, zeroblob(64)), (5, x'08' || zeroblob(64)), (5, 7),
+                              ('soon', zeroblob(65))";
                 self.run_sql(insert);
             }
             TestStore::Server(_) | TestStore::Cluster(_) => {
@@ -375,11 +376,5 @@ impl TestStore {
                 assert_eq!(length, MAX_SIGN_UPS.to_string());
             }
         }
-    }
-
-    fn run_sql(&self, statement: &str) {
-        let TestStore::File(folder) = self else { return };
-        let file = rusqlite::Connection::open(folder.path().join("store.db")).unwrap();
-        file.execute(statement, []).unwrap();
     }
 }

@@ -186,7 +186,7 @@ fn a_kill_during_the_take_over_loses_no_override() {
 }
 
 #[test]
-fn a_store_with_an_override_that_cannot_be_read_is_not_copied_without_it() {
+fn a_store_with_an_override_that_cannot_be_read_is_not_copied_until_it_is_cleared() {
     let server = RedisServer::start();
     for (setup, is_server) in [(Setup::new(), false), (Setup::new().with_redis(&server), true)] {
         setup.cli(&["store", "init"]).expect(0);
@@ -209,6 +209,9 @@ fn a_store_with_an_override_that_cannot_be_read_is_not_copied_without_it() {
         let refused = setup.cli(&["store", "backup", &saved]).expect(1).stderr;
         assert!(refused.contains(named), "{refused}");
         assert!(!setup.path("saved.db").exists());
+        setup.cli(&["table", "clear", "bad.example.com"]).expect(0);
+        setup.cli(&["store", "backup", &saved]).expect(0);
+        setup.cli(&["table", "clear", "bad.example.com"]).expect(1);
         damage(&good);
         let refused = Setup::new().cli(&["store", "restore", &good]).expect(1).stderr;
         assert!(refused.contains(named), "{refused}");
