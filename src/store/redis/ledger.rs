@@ -71,7 +71,7 @@ impl LedgerBackend for Redis {
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError> {
         const OPERATION: &str = "reporting leases";
-        if !self.is_connected() || self.probed_link != Some(self.link_number) {
+        if !self.is_connected() || !self.is_link_probed() {
             // The caller must probe first, because another server may answer on a new connection.
             return Err(self.unavailable_error(OPERATION, "no connection"));
         }
@@ -97,6 +97,10 @@ impl LedgerBackend for Redis {
             }
             pipeline
         })?;
+        if !self.is_link_probed() {
+            // riskgate has connected again meanwhile, perhaps to a server that lost data.
+            return Err(self.unavailable_error(OPERATION, "another connection than the probe's"));
+        }
         if must_wait {
             let reached = reply_number_or_zero(replies.pop().unwrap_or(Value::Nil));
             self.update_missing_replicas(usize::try_from(reached).unwrap_or(usize::MAX));
@@ -207,6 +211,11 @@ impl Redis {
     /// as no timeout.
     pub(super) fn replica_wait_ms(&self) -> u64 {
         (self.timeout * 3 / 4).as_millis().max(1) as u64
+    }
+
+    /// Returns true if the last probe succeeded over the present link.
+    fn is_link_probed(&self) -> bool {
+        self.probed_link == Some(self.link_number)
     }
 
     fn update_missing_replicas(&mut self, present_replicas: usize) {

@@ -6,9 +6,11 @@ use redis::Value;
 
 use super::connection::{MIN_CONNECT_TIMEOUT, Redis};
 use super::options::RedisOptions;
-use crate::store::StoreUrl;
+use crate::model::month::Month;
+use crate::store::operations::ledger::LedgerBackend;
 use crate::store::operations::time::TimeBackend;
-use crate::store::redis_server::RedisServer;
+use crate::store::redis_server::{RedisServer, Sentinels};
+use crate::store::{KnownState, LeaseReport, ReportBatchContext, StoreUrl};
 
 #[test]
 fn a_retried_query_keeps_its_total_timeout() {
@@ -62,4 +64,54 @@ fn an_unexpected_reply_is_not_quoted_and_disconnects() {
     assert!(!error.contains("somebody"), "{error}");
     assert!(error.contains("a reply of another form"), "{error}");
     assert!(!store.is_connected());
+}
+
+#[test]
+fn a_report_that_reached_another_server_than_the_probe_counts_as_unanswered() {
+    let (first, second) = (RedisServer::start(), RedisServer::start());
+    let sentinels = Sentinels::start(1, &first, "");
+    let Ok(StoreUrl::Redis(url)) = StoreUrl::parse(&sentinels.url()) else { panic!("a URL") };
+    let open = || Redis::new(&url, &RedisOptions::default(), Duration::from_secs(30)).unwrap();
+    let (mut store, mut watcher) = (open(), open());
+    watcher.server_unix_now().unwrap();
+    store.probe(Month::FIRST, None).unwrap();
+    // The report waits for the first server, which then does not know the script.
+    first.run(&["SCRIPT", "FLUSH"]);
+    first.pause();
+    let reporter = std::thread::spawn(move || {
+        let report = LeaseReport {
+            account: "acme".to_owned(),
+            month: Month::FIRST,
+            sequence: 1,
+            target: 5,
+            floor: 0,
+            spent: 0,
+            limit: None,
+            known: KnownState::default(),
+            usage: Vec::new(),
+        };
+        let context = ReportBatchContext {
+            node_id: &[7; 16],
+            latest_begun_month: Month::FIRST,
+            recovery_left: Duration::ZERO,
+            needs_replicas: true,
+        };
+        let outcome = store.report_leases(context, &[report]).map(drop);
+        (store, outcome.unwrap_err().to_string())
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let sentinel = sentinels.ports()[0];
+    sentinels.try_run(sentinel, &["SENTINEL", "REMOVE", "main"]).unwrap();
+    let port = second.port().to_string();
+    let monitor = ["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"];
+    sentinels.try_run(sentinel, &monitor).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while watcher.is_connected() {
+        assert!(Instant::now() < deadline, "the Sentinel names the second server");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    first.resume();
+    let (mut store, error) = reporter.join().unwrap();
+    assert!(error.ends_with("another connection than the probe's"), "{error}");
+    store.probe(Month::FIRST, None).unwrap();
 }
