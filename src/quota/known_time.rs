@@ -62,7 +62,6 @@ impl KnownTime {
     /// - The reading is clearly before a time that has passed.
     /// - This machine's clock shows what a gateway has just told the store, and the reading does
     ///   not.
-    ///   not.
     pub(super) fn accepts_first_store_time(&self, store_now: i64, unix_now: i64) -> bool {
         let is_before_known =
             self.past.is_some_and(|past| store_now < past - MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS);
