@@ -99,6 +99,7 @@ fn a_sign_up_that_cannot_be_read_is_skipped() {
         let mut store = location.open();
         store.append_sign_ups(&sign_ups(0..3)).unwrap();
         location.append_damaged_sign_ups();
+        assert_eq!(read_from_start(&mut store), sign_ups(0..3));
         store.append_sign_ups(&sign_ups(3..4)).unwrap();
         let (read, cursor) = read_all(&mut store, SignUpCursor::default());
         assert_eq!(read, sign_ups(0..4));
