@@ -252,7 +252,11 @@ impl UsageByKey {
 
     /// Returns true if the store has not acknowledged all counts.
     pub(super) fn has_changes(&self) -> bool {
-        !self.collect_changes(0).1
+        let mut changes = Vec::new();
+        lock_ignoring_poison(&self.keys).values().any(|usage| {
+            usage.collect_changes(&mut changes);
+            !changes.is_empty()
+        })
     }
 
     /// Keeps the counts that a report carries until the store answers it.

@@ -320,9 +320,9 @@ impl Lease {
         latest_month: Month,
         max_counts: usize,
     ) -> OutgoingReports {
-        let has_counts = self.usage.has_changes();
+        let (counts, are_all) = self.usage.collect_changes(max_counts);
         let mut accounting = self.lock_accounting();
-        if has_counts {
+        if !counts.is_empty() || !are_all {
             // A total that counts as unreported makes a report due at the next tick. The report
             // carries the counts.
             accounting.reported_spent = None;
@@ -330,7 +330,7 @@ impl Lease {
         let month = accounting.month;
         let mut outgoing =
             accounting.prepare_reports(&self.hot.atomic_lease, &self.account, reason, latest_month);
-        outgoing.attach_usage(&self.usage, max_counts);
+        outgoing.attach_usage(counts, are_all, &self.usage);
         if accounting.month != month || accounting.calls_to_return > 0 {
             // In the new month, or after these calls are returned, the store has calls to grant.
             self.exhausted_until_ms.store(0, Ordering::Release);

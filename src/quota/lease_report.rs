@@ -8,7 +8,7 @@ use super::atomic_lease::AtomicLease;
 use super::key_usage::UsageByKey;
 use super::packed_lease::max_held_calls;
 use crate::model::month::Month;
-use crate::store::{Grant, KnownState, LeaseReport};
+use crate::store::{Grant, KnownState, LeaseReport, UsageCount};
 
 /// The fewest calls that a full lease holds, if [`max_held_calls`] allows that many.
 const MIN_FULL_LEASE_CALLS: u64 = 8;
@@ -45,11 +45,16 @@ pub(super) struct OutgoingReports {
 }
 
 impl OutgoingReports {
-    /// Lets the report about the current month carry up to `max` counts, so that the store
-    /// acknowledges both together. If there is no such report, a later one carries the counts.
-    pub(super) fn attach_usage(&mut self, usage: &UsageByKey, max: usize) {
+    /// Lets the report about the current month carry the counts, so that the store acknowledges both
+    /// together. If there is no such report, a later one carries the counts. `are_all` says whether
+    /// they are all that the store has not acknowledged.
+    pub(super) fn attach_usage(
+        &mut self,
+        counts: Vec<UsageCount>,
+        are_all: bool,
+        usage: &UsageByKey,
+    ) {
         if let Some(report) = &mut self.current_month_report {
-            let (counts, are_all) = usage.collect_changes(max);
             usage.note_in_flight(&counts);
             report.usage = counts;
             self.has_more_counts = !are_all;

@@ -166,15 +166,21 @@ impl Node {
         self.lock_lease_queue().waiting_leases.extend(unsent_leases);
     }
 
-    /// Collects the reports of these leases, with at most [`MAX_BATCH_COUNTS`] counts. No total is
-    /// left out because of the counts.
+    /// Collects the reports of these leases, with at most [`MAX_BATCH_COUNTS`] counts. Each lease
+    /// has a share of them, and what the leases before it have left. No total is left out because
+    /// of the counts. A store that recovers acknowledges no counts, so it gets none.
     pub(super) fn collect_reports(
         &self,
         leases: &[Arc<Lease>],
         reason: ReportReason,
+        uptime_ms: u64,
     ) -> ReportBatch {
-        let (mut batch, mut max_counts) = (ReportBatch::default(), MAX_BATCH_COUNTS);
-        for lease in leases {
+        let mut batch = ReportBatch::default();
+        let is_recovering = self.is_store_recovering(uptime_ms);
+        let batch_counts = if is_recovering { 0 } else { MAX_BATCH_COUNTS };
+        let mut sent_counts = 0;
+        for (at, lease) in leases.iter().enumerate() {
+            let max_counts = (batch_counts * (at + 1) / leases.len()).saturating_sub(sent_counts);
             if reason == ReportReason::CallsNeeded {
                 // A request for calls that comes later queues the lease again.
                 lease.unmark_in_lease_queue();
@@ -185,7 +191,7 @@ impl Node {
                 batch.leases_with_more_counts.push(Arc::clone(lease));
             }
             let report = outgoing.current_month_report.as_ref();
-            max_counts -= report.map_or(0, |report| report.usage.len());
+            sent_counts += report.map_or(0, |report| report.usage.len());
             let sequence = report.map(|report| report.sequence);
             let months =
                 outgoing.final_reports.iter().map(|final_report| final_report.month).collect();

@@ -32,6 +32,7 @@ const YIELD_STORE_LOCK_AFTER: Duration = Duration::from_millis(10);
 const YIELD_STORE_LOCK_FOR: Duration = Duration::from_millis(2);
 /// How long the worker tries to send the last reports at shutdown.
 const SHUTDOWN_REPORT_TIMEOUT: Duration = Duration::from_secs(3);
+const SHUTDOWN_RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How long the worker gathers leases that can wait, so that their reports share a commit.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
 /// How often a node tells the store its believed time, which other processes read when they start.
@@ -91,6 +92,7 @@ struct Worker {
     /// Tracked leases that were asked in this tick, and whose reports left out counts.
     with_more_counts: VecDeque<Arc<Lease>>,
     last_tick: Instant,
+    last_probe_at: Instant,
     /// What this process last told the store of the time, and when.
     remembered_time: Option<(TimeAnchor, Instant)>,
     /// Whether what the store knows of the time is still to be read, because the store did not
@@ -114,6 +116,7 @@ impl Worker {
             due_at_tick: VecDeque::new(),
             with_more_counts: VecDeque::new(),
             last_tick: Instant::now(),
+            last_probe_at: Instant::now(),
             remembered_time: None,
             is_time_unread,
         }
@@ -145,6 +148,9 @@ impl Worker {
                 self.due_at_tick.is_empty() && self.last_tick.elapsed() >= TICK_INTERVAL;
             if is_tick_requested || is_tick_due {
                 self.begin_tick();
+            } else if self.is_store_healthy && self.last_probe_at.elapsed() >= TICK_INTERVAL {
+                // A tick of many leases takes longer than the time between two probes.
+                self.probe_store();
             }
             pause = match self.is_store_healthy {
                 true => Duration::ZERO,
@@ -209,8 +215,12 @@ impl Worker {
                 waiting_leases.iter().for_each(|lease| self.shared.node.enqueue_urgently(lease));
             }
             waiting_leases = remaining;
-            if self.is_store_healthy {
-                self.report_due_leases();
+            // A tick that is late gets more of the store, because idle calls must return in time.
+            let due_commits = if self.last_tick.elapsed() > TICK_INTERVAL / 2 { 2 } else { 1 };
+            for _ in 0..due_commits {
+                if self.is_store_healthy {
+                    self.report_due_leases();
+                }
             }
             if waiting_leases.is_empty() {
                 break;
@@ -242,14 +252,19 @@ impl Worker {
     }
 
     /// Sends one commit of the reports that are due in this tick. Counts that had no room follow
-    /// after the totals of all leases.
+    /// after the totals of all leases. If the store fails, the tick ends: two reports of a busy
+    /// lease soon after another would take the lease for an idle one.
     fn report_due_leases(&mut self) {
         let (due, reason) = match self.due_at_tick.is_empty() {
             false => (&mut self.due_at_tick, ReportReason::Tick),
             true => (&mut self.with_more_counts, ReportReason::CountsLeft),
         };
         let chunk: Vec<Arc<Lease>> = due.drain(..due.len().min(MAX_BATCH_LEASES)).collect();
-        let with_more_counts = self.send_reports(&chunk, reason).unwrap_or_default();
+        let Some(with_more_counts) = self.send_reports(&chunk, reason) else {
+            self.due_at_tick.clear();
+            self.with_more_counts.clear();
+            return;
+        };
         let uptime_ms = self.shared.uptime_ms();
         // A store that recovers acknowledges no counts. They follow at the next tick.
         let acknowledges = |lease: &Arc<Lease>| !lease.is_store_unavailable(uptime_ms);
@@ -257,30 +272,55 @@ impl Worker {
     }
 
     fn send_last_reports_and_stop(mut self) {
-        let mut unsent = VecDeque::from(std::mem::take(&mut self.tracked_leases));
-        let started = Instant::now();
-        while !unsent.is_empty() {
-            let is_healthy = self.is_store_healthy || self.probe_store();
-            let chunk: Vec<Arc<Lease>> =
-                unsent.drain(..unsent.len().min(MAX_BATCH_LEASES)).collect();
-            let sent = is_healthy.then(|| self.send_reports(&chunk, ReportReason::Shutdown));
-            let uptime_ms = self.shared.uptime_ms();
-            let with_more_counts = sent.flatten().unwrap_or(chunk);
-            let is_stuck = !self.is_store_healthy
-                || with_more_counts.iter().any(|lease| lease.is_store_unavailable(uptime_ms));
-            unsent.extend(with_more_counts);
-            if is_stuck {
+        let active = std::mem::take(&mut self.tracked_leases);
+        let (started, mut with_more_counts) = (Instant::now(), VecDeque::new());
+        for chunk in active.chunks(MAX_BATCH_LEASES) {
+            loop {
+                if let Some(with_more) = self.send_last_reports(chunk) {
+                    with_more_counts.extend(with_more);
+                    break;
+                }
                 if started.elapsed() > SHUTDOWN_REPORT_TIMEOUT {
                     log::error!(
                         "the store did not take the last reports; unreported calls are lost"
                     );
                     return;
                 }
-                std::thread::sleep(Duration::from_millis(20));
+                std::thread::sleep(SHUTDOWN_RETRY_PAUSE);
             }
         }
+        self.send_last_counts(with_more_counts, started);
         if let Err(error) = self.store.checkpoint_wal() {
             log::warn!("{error}");
+        }
+    }
+
+    /// Sends the last reports of these leases. Returns those whose counts did not all have room;
+    /// `None` if the store failed.
+    fn send_last_reports(&mut self, leases: &[Arc<Lease>]) -> Option<Vec<Arc<Lease>>> {
+        let is_healthy = self.is_store_healthy || self.probe_store();
+        if is_healthy { self.send_reports(leases, ReportReason::Shutdown) } else { None }
+    }
+
+    /// Sends the counts that had no room beside the last totals, as long as time is left since
+    /// `started`. A store that recovers acknowledges none for some seconds.
+    fn send_last_counts(&mut self, mut unsent: VecDeque<Arc<Lease>>, started: Instant) {
+        while !unsent.is_empty() {
+            if started.elapsed() > SHUTDOWN_REPORT_TIMEOUT {
+                log::error!(
+                    "the store did not take the last counts of usage by day; they are lost"
+                );
+                return;
+            }
+            let chunk: Vec<Arc<Lease>> =
+                unsent.drain(..unsent.len().min(MAX_BATCH_LEASES)).collect();
+            let left = self.send_last_reports(&chunk).unwrap_or(chunk);
+            let uptime_ms = self.shared.uptime_ms();
+            let is_refused = |lease: &Arc<Lease>| lease.is_store_unavailable(uptime_ms);
+            if !self.is_store_healthy || left.iter().any(is_refused) {
+                std::thread::sleep(SHUTDOWN_RETRY_PAUSE);
+            }
+            unsent.extend(left);
         }
     }
 
@@ -322,6 +362,7 @@ impl Worker {
     /// report their totals again at once. Returns true if probe and reports succeeded and the store
     /// takes writes.
     fn probe_store(&mut self) -> bool {
+        self.last_probe_at = Instant::now();
         let shared = Arc::clone(&self.shared);
         let node = &shared.node;
         // This machine's clock alone must not advance the month of other nodes.
@@ -389,7 +430,7 @@ impl Worker {
     ) -> Option<Vec<Arc<Lease>>> {
         let shared = Arc::clone(&self.shared);
         let node = &shared.node;
-        let mut batch = node.collect_reports(leases, reason);
+        let mut batch = node.collect_reports(leases, reason, shared.uptime_ms());
         let with_more_counts = std::mem::take(&mut batch.leases_with_more_counts);
         let mut outcome = Ok(Vec::new());
         if !batch.reports.is_empty() {

@@ -36,7 +36,7 @@ fn calls_admitted_under_a_wrong_clock_count_in_the_month_that_the_store_says() {
     );
     // A call charged to the wrong, later month is admitted in the current month.
     assert!(matches!(node.charge(&lease, month, 1, 1), ChargeProgress::Done(Ok(_))));
-    let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
+    let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded, 1);
     let reported: Vec<(Month, u64)> =
         batch.reports.iter().map(|report| (report.month, report.spent)).collect();
     assert_eq!(reported, [(now, 2)]);
@@ -55,7 +55,8 @@ fn a_month_only_requested_before_the_first_probe_is_never_reported() {
         // The waiting call requests a lease again.
         node.health.is_down.store(false, Ordering::Relaxed);
         assert!(matches!(node.charge(&lease, month, 1, 1), ChargeProgress::Wait));
-        let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
+        let batch =
+            node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded, 1);
         let months: Vec<Month> = batch.reports.iter().map(|report| report.month).collect();
         assert_eq!(months, [now]);
     }

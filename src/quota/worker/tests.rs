@@ -8,6 +8,7 @@ use crate::quota::calendar::Calendar;
 use crate::quota::clock::BootClock;
 use crate::quota::key_usage::{DayCache, UsageDay};
 use crate::quota::node::Node;
+use crate::store::redis_server::RedisServer;
 use crate::store::{MonthlyLimit, RedisOptions, StoreUrl};
 use crate::support::serving_flag::ServingFlag;
 use tempfile::TempDir;
@@ -99,7 +100,8 @@ fn counts_that_have_no_room_in_a_batch_follow_within_the_tick() {
     count_calls_of_keys(other, 50);
     worker.begin_tick();
     worker.report_waiting_and_due_leases(Vec::new());
-    assert_eq!(stored_counts(&mut worker, "busy") + stored_counts(&mut worker, "other"), 2_000);
+    assert_eq!(stored_counts(&mut worker, "busy"), 1_000);
+    assert_eq!(stored_counts(&mut worker, "other"), 500, "each account has a share");
     assert!(worker.due_at_tick.is_empty() && !busy.is_fully_reported());
     for _ in 0..2 {
         worker.report_waiting_and_due_leases(Vec::new());
@@ -108,6 +110,34 @@ fn counts_that_have_no_room_in_a_batch_follow_within_the_tick() {
     assert_eq!(["busy", "other"].map(|name| stored_counts(&mut worker, name)), [4_500, 500]);
     let held = busy.change_accounting(|_, atomic_lease| atomic_lease.load().held());
     assert!(held > 0, "a lease keeps its calls while its counts follow");
+}
+
+#[test]
+fn a_failure_within_a_tick_makes_no_busy_lease_look_idle() {
+    let (mut worker, _folder) = open_worker();
+    let active = 2 * MAX_BATCH_LEASES;
+    let leases =
+        open_active_leases(&mut worker, (0..active).map(|number| format!("active-{number}")));
+    worker.begin_tick();
+    let mut server = RedisServer::start();
+    let url = StoreUrl::parse(&server.url()).unwrap();
+    let failing = Store::open(&url, &RedisOptions::default(), Duration::from_millis(250)).unwrap();
+    server.kill();
+    let store = std::mem::replace(&mut worker.store, failing);
+    worker.report_due_leases();
+    assert!(!worker.is_store_healthy && worker.due_at_tick.is_empty(), "the tick has ended");
+    worker.store = store;
+    assert!(worker.probe_store());
+    let month = Month::containing(NOVEMBER_END);
+    for lease in &leases {
+        assert!(worker.shared.node.try_charge(lease, month, 1).is_some());
+    }
+    worker.begin_tick();
+    while !worker.due_at_tick.is_empty() {
+        worker.report_waiting_and_due_leases(Vec::new());
+    }
+    let held = |lease: &Arc<Lease>| lease.change_accounting(|_, it| it.load().held());
+    assert!(leases.iter().all(|lease| held(lease) > 0));
 }
 
 #[test]

@@ -45,7 +45,8 @@ impl Simulation<'_> {
         let node = &mut self.nodes[node_index];
         let held = node.lease.change_accounting(|_, atomic_lease| atomic_lease.load().held());
         node.was_batch_waiting_at_report = node.waiting_batch.is_some();
-        let batch = node.node.collect_reports(std::slice::from_ref(&node.lease), reason);
+        let leases = std::slice::from_ref(&node.lease);
+        let batch = node.node.collect_reports(leases, reason, uptime_ms);
         self.store.sabotage_after_report(&node.lease, held);
         if batch.reports.is_empty() {
             node.node.deliver_grants(batch, Some(Vec::new()), uptime_ms);
