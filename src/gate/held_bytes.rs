@@ -107,7 +107,7 @@ impl HeldBytesGuard {
             self.bytes -= fewer;
             self.held_bytes.used_bytes.fetch_sub(fewer, Ordering::Relaxed);
             if let Some(client) = &mut self.of_client {
-                client.give_back(fewer);
+                client.release(fewer);
             }
         }
     }

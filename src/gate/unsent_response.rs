@@ -24,8 +24,8 @@ const HEADER_BYTES: usize = 2048;
 /// The memory of a response of riskgate that waits for the client, without its body, in bytes: its
 /// header, its stream, and the task that waits until the client takes the body.
 const REPLY_BYTES: usize = 10 * 1024;
-/// The memory of the body of a request whose client does not take riskgate's reply, in bytes: nobody
-/// reads the body meanwhile, and the client may send a window of it.
+/// The memory of the body of a request whose client does not take riskgate's reply, in bytes:
+/// nobody reads the body meanwhile, and the client may send a window of it.
 const UNREAD_BODY_BYTES: usize = 64 * 1024;
 /// Each time riskgate's own unsent responses of a connection grow by as many bytes, its task has to
 /// count them. The h2 crate wakes this task for no response while the kernel takes no bytes.

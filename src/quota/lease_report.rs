@@ -45,9 +45,9 @@ pub(super) struct OutgoingReports {
 }
 
 impl OutgoingReports {
-    /// Lets the report about the current month carry the counts, so that the store acknowledges both
-    /// together. If there is no such report, a later one carries the counts. `are_all` says whether
-    /// they are all that the store has not acknowledged.
+    /// Lets the report about the current month carry the counts, so that the store acknowledges
+    /// both together. If there is no such report, a later one carries the counts. `are_all` says
+    /// whether they are all that the store has not acknowledged.
     pub(super) fn attach_usage(
         &mut self,
         counts: Vec<UsageCount>,

@@ -67,18 +67,18 @@ impl PerClientGuard {
 }
 
 impl PerClientGuard {
-    /// Gives back so many of the guard's units.
-    pub fn give_back(&mut self, units: usize) {
+    /// Releases so many of the units that the guard counts.
+    pub fn release(&mut self, units: usize) {
         let units = units.min(self.units);
         self.units -= units;
         if let Some((limit, client)) = self.counted.as_ref().filter(|_| units > 0) {
-            limit.give_back(client, units);
+            limit.release(client, units);
         }
     }
 }
 
 impl PerClientLimit {
-    fn give_back(&self, client: &ClientPrefix, units: usize) {
+    fn release(&self, client: &ClientPrefix, units: usize) {
         self.units_by_client.remove_if_mut(client, |_, count| {
             *count -= units;
             *count == 0
@@ -92,7 +92,7 @@ impl PerClientLimit {
 
 impl Drop for PerClientGuard {
     fn drop(&mut self) {
-        self.give_back(self.units);
+        self.release(self.units);
     }
 }
 
