@@ -24,6 +24,8 @@ use crate::support::machine_clock::machine_unix_now;
 /// How often the worker probes the store, reports spent totals and returns the calls of idle
 /// leases.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
+/// For so long after its beginning, a tick gives way to leases that need calls.
+const MAX_TICK_DELAY: Duration = Duration::from_millis(500);
 /// The most leases whose reports share one commit, so that the store's lock is never held for long.
 const MAX_BATCH_LEASES: usize = 512;
 /// After this long without a pause, the worker does not use the store for [`YIELD_STORE_LOCK_FOR`],
@@ -205,9 +207,9 @@ impl Worker {
         }
     }
 
-    /// Sends the reports of the waiting leases, many in one commit. After each commit, sends
-    /// reports that are due, so that neither waits for all of the others. Stops if the store
-    /// fails: the rest waits for a probe.
+    /// Sends the reports of the waiting leases, many in one commit, and after them one commit of
+    /// those that are due. If the tick takes long, both take turns, so that idle leases return
+    /// their calls in time. Stops if the store fails: the rest waits for a probe.
     fn report_waiting_and_due_leases(&mut self, mut waiting_leases: Vec<Arc<Lease>>) {
         while self.is_store_healthy {
             let remaining = waiting_leases.split_off(waiting_leases.len().min(MAX_BATCH_LEASES));
@@ -215,14 +217,17 @@ impl Worker {
                 waiting_leases.iter().for_each(|lease| self.shared.node.enqueue_urgently(lease));
             }
             waiting_leases = remaining;
-            // A tick that is late gets more of the store, because idle calls must return in time.
-            let due_commits = if self.last_tick.elapsed() > TICK_INTERVAL / 2 { 2 } else { 1 };
+            let is_last = waiting_leases.is_empty();
+            let due_commits = match self.last_tick.elapsed() >= MAX_TICK_DELAY {
+                true => 2,
+                false => usize::from(is_last),
+            };
             for _ in 0..due_commits {
                 if self.is_store_healthy {
                     self.report_due_leases();
                 }
             }
-            if waiting_leases.is_empty() {
+            if is_last {
                 break;
             }
         }
