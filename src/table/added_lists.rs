@@ -247,10 +247,11 @@ pub(super) struct AddedList {
 }
 
 /// The facts that guard a name. A feed can't change the answer for a guarded name.
-const GUARDING_BITS: u32 = rules::CLEARED_BIT
+pub(super) const GUARDING_BITS: u32 = rules::CLEARED_BIT
     | rule_bit(Rule::SpecialUse)
     | rule_bit(Rule::Protected)
     | rule_bit(Rule::Alias)
+    | rule_bit(Rule::AgentInbox)
     | rule_bit(Rule::Role)
     | rule_bit(Rule::Free);
 
@@ -258,7 +259,8 @@ const GUARDING_BITS: u32 = rules::CLEARED_BIT
 /// nearest row, so a remaining row of a feed would win. A row of a feed is dropped in four cases:
 ///
 /// - Its name is guarded, or is below a guarded name in the same registrable domain. A name is
-///   guarded if it is protected, cleared, an alias, a role, a free provider or for special use.
+///   guarded if it is protected, cleared, an alias, an inbox service for programs, a role, a free
+///   provider or for special use.
 /// - The feed has disposable names of tier B, C or D, and the row's name is a real name or is below
 ///   a protected public suffix.
 /// - The feed has aliases or free providers, and its name is at or below a disposable or role name.

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use super::added_lists::GUARDING_BITS;
 use super::manifest::{ListOrigin, Manifest};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, rule_bit};
@@ -17,14 +18,7 @@ use crate::model::verdict::Rule;
 const MIN_DISPOSABLE_SUBDOMAINS: usize = 3;
 
 /// The facts of a name whose registrable name must not become disposable because of other names.
-const GOOD_BITS: u32 = rules::KNOWN_OR_CLEARED_BIT
-    | rules::CLEARED_BIT
-    | rule_bit(Rule::SpecialUse)
-    | rule_bit(Rule::Protected)
-    | rule_bit(Rule::Alias)
-    | rule_bit(Rule::AgentInbox)
-    | rule_bit(Rule::Role)
-    | rule_bit(Rule::Free);
+const GOOD_BITS: u32 = GUARDING_BITS | rules::KNOWN_OR_CLEARED_BIT;
 
 /// Makes the rows for the registrable names below which one feed of disposable names has at least
 /// [`MIN_DISPOSABLE_SUBDOMAINS`] names. Leaves out a registrable name in three cases:

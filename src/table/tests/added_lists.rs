@@ -11,11 +11,12 @@ use crate::table::{
     STORED_OVERRIDES_LIST_NAME, Table, TableInputs, TableLocation, render_override_list,
 };
 
-const MANIFEST_LISTS: [(&str, &str); 6] = [
+const MANIFEST_LISTS: [(&str, &str); 7] = [
     ("protected.txt", "edu\nguarded.com\n"),
     ("free.txt", "mail.com\n"),
     ("role.txt", "lists.org\n"),
     ("alias.txt", "alias.org\n"),
+    ("agent-inboxes.txt", "agents.org\n"),
     ("cleared.txt", "real.com\n"),
     ("b.txt", "listed.com\n"),
 ];
@@ -78,7 +79,7 @@ fn a_feed_flags_new_names_but_no_name_that_the_lists_guard() {
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     let text = "new.com\nguarded.com\nwww.guarded.com\nmail.com\nx.mail.com\nlists.org\nalias.org\n\
-                co.uk\nno domain\nst.edu\nreal.com\nwww.real.com\n";
+                x.agents.org\nco.uk\nno domain\nst.edu\nreal.com\nwww.real.com\n";
     write_feed_list(&path, text);
     for (tier, new, below_edu) in [
         (FeedTier::A, "disposable 100", "disposable 100"),
@@ -102,6 +103,7 @@ fn a_feed_flags_new_names_but_no_name_that_the_lists_guard() {
                     ("x.mail.com", "safe 0 +free"),
                     ("lists.org", "role_account 70"),
                     ("alias.org", "safe 35"),
+                    ("x.agents.org", "safe 50"),
                     ("st.edu", below_edu),
                     ("real.com", "safe 10"),
                     ("www.real.com", "safe 10"),
