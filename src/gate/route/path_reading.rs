@@ -14,8 +14,10 @@ use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 const IGNORED_BEHIND_NAME: &[u8] = b".;:?# \t";
 
 /// The file extensions of programs, apart from `php` and its versions.
-const SCRIPT_EXTENSIONS: [&[u8]; 8] =
-    [b"asp", b"aspx", b"cgi", b"fcgi", b"phtml", b"pl", b"py", b"rb"];
+const SCRIPT_EXTENSIONS: [&[u8]; 12] = [
+    b"asp", b"aspx", b"cfc", b"cfm", b"cgi", b"fcgi", b"phtml", b"pl", b"psgi", b"py", b"rb",
+    b"wsgi",
+];
 
 /// The most places in a path that may begin a session id. At each place, riskgate searches for the
 /// end of the session id.
@@ -389,6 +391,10 @@ mod tests {
             "/cgi-bin/app.cgi/open/admin/",
             "/app.aspx./open/admin",
             "/x.py/y.php/open/admin",
+            "/index.cfm/open/admin",
+            "/open/Api.cfc/admin",
+            "/app.wsgi/open/admin/users",
+            "/app.psgi/open/admin",
             "//x/open/admin",
             "//x:80/open/admin",
             "/%2Fx/open/admin",
