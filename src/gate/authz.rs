@@ -213,17 +213,25 @@ fn read_addresses<'r>(
             Err(_) => found.unread = Some(UnreadCause::OtherCharset),
         }
     }
-    // If the proxy does not replace these fields, a client can send them. So riskgate reads the
-    // queries of all targets.
-    for target in
-        std::iter::once(head.target()).chain(iter_values_of_all(head, ORIGINAL_TARGET_FIELDS))
-    {
-        found.append(read_query_values(query_of(target), &screening.query_fields));
-    }
     if !screening.body_fields.is_empty() {
         let is_whole = body.is_whole && !is_body_cut(head);
         let body = ReceivedBody { is_whole, ..body };
         found.append(read_body_values(body_headers(head), body, &screening.body_fields));
+    }
+    // If the proxy does not replace these fields, a client can send them. So riskgate reads the
+    // queries of all targets.
+    let mut of_queries = FieldValues::default();
+    for target in
+        std::iter::once(head.target()).chain(iter_values_of_all(head, ORIGINAL_TARGET_FIELDS))
+    {
+        of_queries.append(read_query_values(query_of(target), &screening.query_fields));
+    }
+    if body.bytes.is_empty() && !may_be_post(head) {
+        // A link to a page may have a parameter of this name.
+        of_queries.values.retain(|value| value.contains('@'));
+    }
+    found.append_query(of_queries);
+    if !screening.body_fields.is_empty() {
         // The client may have posted a body that its proxy does not send to riskgate.
         let is_body_withheld =
             body.bytes.is_empty() && may_be_post(head) && !is_body_sent_whole(head);

@@ -108,6 +108,18 @@ impl FieldValues {
         self.unread = self.unread.or(other.unread);
     }
 
+    /// Adds the values of a query. The query may have a placeholder from the link to the form, and
+    /// most servers prefer the value in the body. So beside other values, leaves out a value
+    /// without `@`, and marks the body as unread.
+    pub fn append_query(&mut self, mut of_query: FieldValues) {
+        let is_address = |value: &String| value.contains('@');
+        if !self.values.is_empty() && !of_query.values.iter().all(is_address) {
+            of_query.values.retain(is_address);
+            of_query.mark_unread(UnreadCause::Broken);
+        }
+        self.append(of_query);
+    }
+
     /// Adds a value without the blanks around it, which servers remove. Adds no empty value, and
     /// none twice. If there are too many values, or too many addresses in this value, marks the
     /// body as unread.

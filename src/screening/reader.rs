@@ -54,14 +54,7 @@ pub fn read_field_values(
     fields: &[FieldPath],
 ) -> Result<FieldValues, UnreadCause> {
     let mut found = read_body_values(headers, body, fields);
-    let mut of_query = read_query_values(query, fields);
-    if !found.values.is_empty() && of_query.values.iter().any(|value| !value.contains('@')) {
-        // The query may have a placeholder from the link to the form. Most servers prefer the value
-        // in the body.
-        of_query.values.retain(|value| value.contains('@'));
-        of_query.mark_unread(UnreadCause::Broken);
-    }
-    found.append(of_query);
+    found.append_query(read_query_values(query, fields));
     found.or_unread_cause()
 }
 

@@ -210,6 +210,25 @@ fn a_question_without_the_posted_body_is_never_a_pass() {
     expect_facts(&gateway, &cut("a@yopmail.com&x=1"), REFUSED);
 }
 
+/// A link to a page may have a parameter of the name of the field.
+#[test]
+fn a_query_without_an_address_is_no_form_and_no_value_beside_a_body() {
+    let gateway = start(&screening("[\"query:email\", \"body:email\"]"));
+    let page = get("/authz").with_header("X-Original-URI", "/page?email=1");
+    expect_facts(&gateway, &page, &[]);
+    let post = |target: &str, body: &str| {
+        let asked = request("POST", "/authz").with_header("Content-Type", FORM);
+        asked.with_header("X-Original-URI", target).body(body)
+    };
+    let unread = &["unscreened", "broken"][..];
+    expect_facts(&gateway, &post("/signup?email=1", "email=jane@gmail.com"), unread);
+    expect_facts(&gateway, &post("/signup?email=1", "email=x@yopmail.com"), REFUSED);
+    for asked in [post("/signup?email=foo", "x=1"), post("/signup?email=foo", "")] {
+        let refused = gateway.send_request(&asked).expect(403);
+        assert_eq!(facts(&refused), ["block", "100", "undeliverable"]);
+    }
+}
+
 #[test]
 fn shadow_tells_the_proxy_nothing() {
     let rules = screening("\"header:X-Email\"").replace("block", "shadow");
