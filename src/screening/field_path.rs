@@ -2,14 +2,16 @@
 
 use std::fmt;
 
+use super::server_parsers::without_skipped_characters;
+
 /// A field, as the names that lead to it. `user.email` is the member `email` of the member `user`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath {
     parts: Vec<String>,
     /// The parts with `_` between them.
     joined: String,
-    /// The longest text without `_` in `joined`. Each spelling of the field contains it.
-    anchor: String,
+    /// The text with which each spelling of the field begins, behind what [`is_leading`] names.
+    start: String,
 }
 
 impl FieldPath {
@@ -21,8 +23,8 @@ impl FieldPath {
         let is_valid = |part: &String| !part.is_empty() && part.chars().all(is_name_char);
         parts.iter().all(is_valid).then(|| {
             let joined = parts.join("_");
-            let anchor = joined.split('_').max_by_key(|text| text.len()).unwrap_or_default();
-            FieldPath { anchor: anchor.to_owned(), joined, parts }
+            let start = joined.trim_start_matches(is_leading).split('_').next().unwrap_or_default();
+            FieldPath { start: start.to_owned(), joined, parts }
         })
     }
 
@@ -34,6 +36,16 @@ impl FieldPath {
             || matches!(names, [name] if self.matches_form_name(name))
     }
 
+    /// As [`FieldPath::matches_members`], for a server that skips some characters of names.
+    pub(super) fn matches_members_without_skipped(&self, names: &[String]) -> bool {
+        let is_as_long = names.len() == 1 || names.len() == self.parts.len();
+        if !is_as_long || names.iter().all(|name| name.is_ascii()) {
+            return false;
+        }
+        let skip = |name: &String| without_skipped_characters(name).unwrap_or_else(|| name.clone());
+        self.matches_members(&names.iter().map(skip).collect::<Vec<String>>())
+    }
+
     /// Returns true if a server may take this name of a form field for the field, or for a part of
     /// the field. Servers read `user[email]`, `user.email`, `email[]` and `email[0]` in different
     /// ways. PHP reads a dot or a blank as `_`, and ignores blanks before a name.
@@ -41,9 +53,10 @@ impl FieldPath {
         if is_plain_name(name) {
             return name.eq_ignore_ascii_case(&self.joined);
         }
-        if !self.may_match(name) {
-            return false;
-        }
+        self.may_match(name) && self.matches_by_all_rules(name)
+    }
+
+    fn matches_by_all_rules(&self, name: &str) -> bool {
         let (parts, joined) = (form_name_parts(name), self.joined.as_str());
         let mangled = normalize_name(name.split('\0').next().unwrap_or_default());
         // Rack ignores brackets around a name.
@@ -58,12 +71,12 @@ impl FieldPath {
 
     /// Returns false only for a name that does not match. This test is quick.
     fn may_match(&self, name: &str) -> bool {
+        let name = name.trim_start_matches(is_leading);
         if !name.is_ascii() {
-            return normalize_name(name).contains(&self.anchor);
+            return normalize_name(name).starts_with(&self.start);
         }
-        let (name, anchor) = (name.as_bytes(), self.anchor.as_bytes());
-        anchor.is_empty()
-            || name.windows(anchor.len()).any(|text| text.eq_ignore_ascii_case(anchor))
+        let start = name.as_bytes().get(..self.start.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(self.start.as_bytes()))
     }
 
     /// Returns true if riskgate must compare the name with all spellings of the field.
@@ -87,6 +100,13 @@ impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.parts.join("."))
     }
+}
+
+/// Returns true for a character that a server may ignore before the name of a field: blanks, the
+/// brackets, dots and quotes between names, digits of an index, and `!` and `_`, which Spring
+/// ignores.
+fn is_leading(c: char) -> bool {
+    c.is_ascii_digit() || matches!(c, '!' | '_' | '.' | '[' | ']' | '\'' | '"') || c.is_whitespace()
 }
 
 /// Returns true for a name in which no server sees parts, blanks or prefixes. Most names are plain.
@@ -164,6 +184,21 @@ mod tests {
                 assert_eq!(field.matches_form_name(name), by_all_rules, "{path} {name}");
                 let is_part = field.is_part_of_field(&format!(" {name}"));
                 assert_eq!(field.is_part_of_field(name), is_part, "{path} {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_spelling_is_missed_by_the_quick_test() {
+        let pieces =
+            ["email", "USER", "7", "_", ".", "[", "]", " ", "'", "!", "\0", "\u{17f}x", ""];
+        for path in ["email", "user.email", "user_email", "_email", "7", "7.email", "sx.user"] {
+            let field = FieldPath::parse(path).unwrap();
+            for number in 0..pieces.len().pow(4) {
+                let piece = |place: u32| pieces[number / pieces.len().pow(place) % pieces.len()];
+                let name = [0, 1, 2, 3].map(piece).concat();
+                let is_missed = field.matches_by_all_rules(&name) && !field.may_match(&name);
+                assert!(!is_missed, "{path}: {name:?}");
             }
         }
     }

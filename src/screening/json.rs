@@ -85,6 +85,23 @@ struct JsonReaderState<'f> {
     found: FieldValues,
 }
 
+impl JsonReaderState<'_> {
+    /// Returns true if a server may take the current member for a field. If only a server that
+    /// skips characters does so, marks the body as unread.
+    fn is_at_field(&mut self) -> bool {
+        let names = &self.names;
+        if self.fields.iter().any(|field| field.matches_members(names)) {
+            return true;
+        }
+        let is_at_field =
+            self.fields.iter().any(|field| field.matches_members_without_skipped(names));
+        if is_at_field {
+            self.found.mark_unread(UnreadCause::Broken);
+        }
+        is_at_field
+    }
+}
+
 /// Reads the next value of the body.
 struct ValueVisitor<'r, 'f> {
     reader: &'r mut JsonReaderState<'f>,
@@ -157,8 +174,7 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         while let Some(name) = members.next_key::<String>()? {
             self.reader.names.push(name);
-            let names = &self.reader.names;
-            let is_named = self.reader.fields.iter().any(|field| field.matches_members(names));
+            let is_named = self.reader.is_at_field();
             let place = match self.place {
                 _ if is_named => ValuePlace::InField,
                 ValuePlace::Outside => ValuePlace::Outside,

@@ -13,6 +13,7 @@ use super::content_type::Charset;
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 use super::json;
+use super::server_parsers::may_begin_json;
 use line_end::{LineEnd, detect_line_end};
 use part_header::{PartHeader, parse_part_header};
 
@@ -54,7 +55,11 @@ fn read_with_boundary(
     let mut found = FieldValues::default();
     let delimiters = find_delimiters(body, boundary, context.line_end, &mut found);
     let first = delimiters.first()?;
-    read_outside_parts(&body[..first.start], context, &mut found);
+    let before = &body[..first.start];
+    if may_begin_json(before) {
+        found.mark_unread(UnreadCause::Broken);
+    }
+    read_outside_parts(before, context, &mut found);
     for (number, delimiter) in delimiters.iter().enumerate() {
         let next = delimiters.get(number + 1);
         let end = next.map_or(body.len(), |next| next.start);
@@ -218,8 +223,7 @@ impl PartHeader {
         for name in &self.names {
             of_json.append(json::read_values(content, Some(name), fields));
         }
-        let has_structure = matches!(content.trim_ascii_start().first(), Some(b'{' | b'['));
-        if of_json.unread.is_some() && of_json.values.is_empty() && !has_structure {
+        if of_json.unread.is_some() && of_json.values.is_empty() && !may_begin_json(content) {
             return false;
         }
         // Some servers read the values in an uploaded file. Most servers do not.

@@ -3,6 +3,7 @@
 use super::content_type::{BodyKind, Charset, ContentType};
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
+use super::server_parsers::may_begin_json;
 use super::{json, multipart, urlencoded};
 
 /// The most bytes of a body that riskgate screens.
@@ -140,9 +141,11 @@ fn has_value_in_another_kind(
     let is_read_as_form = (content_type.is_disguised_form
         || matches!(content_type.kind, BodyKind::Json | BodyKind::PlainText))
         && memchr::memchr(b'=', body).is_some();
+    let is_multipart = matches!(content_type.kind, BodyKind::Multipart { .. });
     !boundaries.is_empty()
         && multipart::read_values(body, boundaries, fields).values.iter().any(is_new)
         || is_read_as_form && urlencoded::may_have_value(body, fields, is_new)
+        || is_multipart && urlencoded::may_have_address_in_multipart(body, fields, is_new)
 }
 
 fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> FieldValues {
@@ -165,10 +168,10 @@ fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> Fiel
 
 fn read_urlencoded(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let mut found = urlencoded::read_values(body, fields);
-    // Browsers encode these characters at the start of a form. Some servers would read the body as
-    // JSON, whatever its type, and others would remove the character.
+    // Browsers encode the characters with which JSON begins, and `?`. Some servers remove a `?` or
+    // a byte order mark before a form.
     let text = body.trim_ascii_start();
-    if matches!(text.first(), Some(b'{' | b'[' | b'"' | b'?' | 0xef | 0xfe | 0xff)) {
+    if may_begin_json(body) || text.starts_with(b"?") {
         found.append(urlencoded::read_values(
             text.strip_prefix(b"?").or(text.strip_prefix(b"\xef\xbb\xbf")).unwrap_or(text),
             fields,

@@ -131,6 +131,29 @@ pub(super) fn remove_bad_percents(name: &[u8]) -> Vec<u8> {
     (0..name.len()).filter(|&at| !is_bad(at)).map(|at| name[at]).collect()
 }
 
+/// Node skips a byte order mark, and some servers skip bytes that they can't decode, as PHP does
+/// with `JSON_INVALID_UTF8_IGNORE`. Returns the name without both; `None` if it has neither.
+pub(super) fn without_skipped_characters(name: &str) -> Option<String> {
+    const SKIPPED: [char; 2] = ['\u{feff}', char::REPLACEMENT_CHARACTER];
+    (!name.is_ascii() && name.contains(SKIPPED)).then(|| name.replace(SKIPPED, ""))
+}
+
+/// Returns true if a server that reads each body as JSON, whatever its type, may find a value at
+/// the start of this text. Go's `json.Decoder` and Jackson ignore what is behind the first value.
+/// Ruby's `JSON.parse` skips comments before the value, and Gson skips `#` and `)]}'`.
+pub(super) fn may_begin_json(text: &[u8]) -> bool {
+    let start = text.iter().position(|byte| *byte > b' ').unwrap_or(text.len());
+    match &text[start..] {
+        [b'{' | b'[' | b'"' | b'/' | b'#' | b')' | 0xfe | 0xff, ..] => true,
+        // Some servers remove a byte order mark, and further blanks.
+        rest @ [0x80..=0xff, ..] => {
+            let first = String::from_utf8_lossy(&rest[..rest.len().min(4)]);
+            first.starts_with(|c: char| c == '\u{feff}' || c.is_whitespace())
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::parameters::parse_value_with_parameters;
@@ -174,6 +197,27 @@ mod tests {
             let parsed = parse_value_with_parameters(&text);
             let found = read_boundaries_as_servers(&text, &parsed.parameters).unwrap();
             assert_eq!(found, boundaries, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_may_begin_json_behind_blanks_comments_and_marks() {
+        for text in [
+            &b"{\"email\":1}"[..],
+            b" \r\n[",
+            b"\0{",
+            b"\"a\"",
+            b"/**/{",
+            b"# x\n{",
+            b")]}'\n{",
+            b"\xef\xbb\xbf{",
+            b"\xc2\xa0{",
+            b"\xff\xfe{\0",
+        ] {
+            assert!(may_begin_json(text), "{}", String::from_utf8_lossy(text));
+        }
+        for text in [&b""[..], b"\r\n", b"preamble\r\n", b"a={", b"?a=b", "\u{fc}=1".as_bytes()] {
+            assert!(!may_begin_json(text), "{}", String::from_utf8_lossy(text));
         }
     }
 

@@ -95,6 +95,7 @@ fn a_body_without_a_readable_value_says_why() {
         (URLENCODED, b"email=%ff".to_vec(), OtherCharset),
         (URLENCODED, vec![b'x'; MAX_SCREENED_BODY_BYTES + 1], TooLong),
         ("application/json; charset=utf-16", b"{}".to_vec(), OtherCharset),
+        (URLENCODED, br#"/**/{"email":"a@b.com"}"#.to_vec(), Broken),
         ("text/plain", b"email=a@b.com".to_vec(), OtherType),
         ("application/json, text/plain", b"{}".to_vec(), OtherType),
         ("multipart/form-data", whole.clone().into_bytes(), Broken),
@@ -126,13 +127,13 @@ fn plain_names_are_read_behind_too_many_costly_names() {
         (found.values.len(), found.unread)
     };
     // `email[]` is costly, and both it and `%65mail` must be decoded.
-    for (pair, most) in [("%2565mail=", 4_094), ("xemail[]=", 255), ("\u{e4}email=", 255)] {
+    for (pair, most) in [("%2565mail=", 4_094), ("emailx[]=", 255), ("email\u{e4}=", 255)] {
         assert_eq!(read(pair, most), (4, None), "{pair}");
     }
     assert_eq!(read("%2565mail=", 4_096), (2, Some(UnreadCause::Broken)));
-    assert_eq!(read("xemail[]=", 256), (3, Some(UnreadCause::Broken)));
+    assert_eq!(read("emailx[]=", 256), (3, Some(UnreadCause::Broken)));
     assert_eq!(read("%u0065mail.x=", 256), (3, Some(UnreadCause::Broken)));
-    for pair in ["", "x=1", "\u{e4}="] {
+    for pair in ["", "x=1", "xemail[]=", "\u{e4}email="] {
         assert_eq!(read(pair, 4_000), (4, None), "{pair}");
     }
     assert_eq!(read("", 40_000), (4, None));
@@ -142,7 +143,18 @@ fn plain_names_are_read_behind_too_many_costly_names() {
 fn a_value_that_a_server_finds_in_another_kind_of_body_is_reported() {
     let hidden = multipart(&[(EMAIL, "c@d.com")]);
     let decoy = multipart(&[("Content-Disposition: form-data; name=\"x\"", "&email=a@b.com&")]);
+    let whole = multipart(&[(EMAIL, "a@b.com")]);
     for (content_type, body) in [
+        // Go and Jackson.
+        (MULTIPART, format!("{{\"email\":\"c@d.com\"}}\r\n{whole}")),
+        (URLENCODED, ")]}'&email=a@b.com".to_owned()),
+        (URLENCODED, "#&email=a@b.com".to_owned()),
+        // Ruby.
+        (MULTIPART, format!("/*\r\n{whole}*/{{\"email\":\"c@d.com\"}}")),
+        (URLENCODED, r#"/*&email=a@b.com&*/{"email":"c@d.com"}"#.to_owned()),
+        // OpenResty and Cowboy.
+        (MULTIPART, format!("email=c@d.com&\r\n{whole}")),
+        (MULTIPART, decoy.replace("a@b.com", "c%40d.com").replace("--xyz--\r\n", &whole)),
         // Bottle and others.
         (JSON, r#"{"email":"a@b.com","x":"&email=c@d.com&"}"#.to_owned()),
         ("text/plain", r#"{"email":"a@b.com","x":"&email=c@d.com&"}"#.to_owned()),
@@ -163,6 +175,42 @@ fn a_value_that_a_server_finds_in_another_kind_of_body_is_reported() {
         );
     }
     assert_values(JSON, r#"{"email":"a@b.com","x":"a=b&c=d"}"#, &["a@b.com"]);
+    let link = "Content-Disposition: form-data; name=\"link\"";
+    for content in ["/?a=b&email=a%40b.com", "/?a=b&email=", "/?a=b&email=%20\r\n&email=1"] {
+        assert_values(MULTIPART, multipart(&[(link, content), (EMAIL, "a@b.com")]), &["a@b.com"]);
+    }
+}
+
+#[test]
+fn an_upload_is_no_form() {
+    let file = "Content-Disposition: form-data; name=\"file\"; filename=\"a\"";
+    for line in [
+        "<a href=\"/?a=%20&amp;email=me%40d.com&amp;b=%41\">",
+        "&nbsp;<td class=\"email%20\">x@y.com</td>",
+        "\"&email=\"+encodeURIComponent(x)",
+    ] {
+        let upload = format!("{line}\n").repeat(60_000 / line.len());
+        let body = multipart(&[(file, &upload), (EMAIL, "a@b.com")]);
+        assert_values(MULTIPART, body, &["a@b.com"]);
+    }
+}
+
+#[test]
+fn a_name_that_some_server_reads_without_its_bad_characters_is_read_and_reported() {
+    for (content_type, body) in [
+        (JSON, &b"{\"EMAIL\":\"a@b.com\",\"em\xffail\":\"c@d.com\"}"[..]),
+        (JSON, b"{\"EMAIL\":\"a@b.com\",\"us\xffer\":{\"email\":\"c@d.com\"}}"),
+        (JSON, b"{\"EMAIL\":\"a@b.com\",\"em\\ud800ail\":\"c@d.com\"}"),
+        (JSON, "{\"EMAIL\":\"a@b.com\",\"\u{feff}email\":\"c@d.com\"}".as_bytes()),
+        (URLENCODED, b"EMAIL=a@b.com&em%ffail=c@d.com"),
+        (URLENCODED, b"EMAIL=a@b.com&em\xffail=c@d.com"),
+        (URLENCODED, b"EMAIL=a@b.com&%ef%bb%bfuser[email]=c@d.com"),
+    ] {
+        let found = read(content_type, body).unwrap();
+        let expected = (vec!["a@b.com".into(), "c@d.com".into()], Some(UnreadCause::Broken));
+        assert_eq!((found.values, found.unread), expected, "{}", String::from_utf8_lossy(body));
+    }
+    assert_values(JSON, b"{\"email\":\"a@b.com\",\"n\xff\":\"c@d.com\"}", &["a@b.com"]);
 }
 
 #[test]

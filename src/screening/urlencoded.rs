@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
-use super::server_parsers::remove_bad_percents;
+use super::server_parsers::{remove_bad_percents, without_skipped_characters};
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 
 /// The most names of a form that riskgate decodes.
@@ -33,11 +33,59 @@ pub(super) fn may_have_value(
     !is_complete || found.values.iter().any(is_new)
 }
 
+/// Returns true if a server that reads a multipart body as a form may find an address that is new.
+/// OpenResty (`ngx.req.get_post_args`) and Cowboy read each body as a form, and split it at `&`. An
+/// address ends at the end of its line.
+pub(super) fn may_have_address_in_multipart(
+    body: &[u8],
+    fields: &[FieldPath],
+    is_new: impl Fn(&String) -> bool,
+) -> bool {
+    let mut budget = NameBudget::default();
+    let mut start = 0;
+    memchr::memchr_iter(b'&', body).chain([body.len()]).any(|end| {
+        let pair = &body[std::mem::replace(&mut start, end + 1)..end];
+        let Some(at) = memchr::memchr(b'=', pair) else { return false };
+        let value = pair[at + 1..].trim_ascii_start();
+        let value = &value[..memchr::memchr2(b'\r', b'\n', value).unwrap_or(value.len())];
+        if memchr::memchr2(b'@', b'%', value).is_none()
+            || !may_be_name_of_field(&pair[..at], fields, &mut budget)
+        {
+            return false;
+        }
+        let value = to_text(&decode(value)).trim().to_owned();
+        value.contains('@') && is_new(&value)
+    })
+}
+
+/// Returns true if a server may take the name of a pair for a field, or if that would be too costly
+/// to find out. Uploads have many pairs. No server takes a name with a line in it, or with another
+/// control character, for a field.
+fn may_be_name_of_field(name: &[u8], fields: &[FieldPath], budget: &mut NameBudget) -> bool {
+    let name = &name[..memchr::memchr(0, name).unwrap_or(name.len())];
+    let name = name.trim_ascii();
+    if name.iter().any(u8::is_ascii_control) {
+        return false;
+    }
+    let is_as_written = name.is_ascii() && memchr::memchr2(b'%', b'+', name).is_none();
+    if !is_as_written && !take_one(&mut budget.decoded) {
+        return true;
+    }
+    let plain_name = decode(name);
+    let text = to_text(&plain_name);
+    let mut may_be_field = |name: &str| {
+        !budget.allows_to_compare(name, fields)
+            || fields.iter().any(|field| field.matches_form_name(name))
+    };
+    may_be_field(&text)
+        || !is_as_written && other_names(name, &plain_name).any(|name| may_be_field(&name))
+}
+
 /// Reads the values of the fields. Returns false beside them if riskgate has left out names that
 /// are costly to read.
 fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
     let mut found = FieldValues::default();
-    let mut budget = NameBudget { decoded: MAX_DECODED_NAMES, costly: MAX_COSTLY_NAMES };
+    let mut budget = NameBudget::default();
     let mut is_complete = true;
     for pair in body.split(|byte| *byte == b'&') {
         let mut has_field = false;
@@ -63,17 +111,17 @@ fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
                 has_field = true;
                 continue;
             }
-            has_field |= found.push_if_field(&text, value, fields);
-            if !name.contains(&b'%') {
+            if found.push_if_field(&text, value, fields) {
+                has_field = true;
                 continue;
             }
-            let without_bad_percents = remove_bad_percents(name);
-            let other_names = [decode_as_asp_net(name), decode(&without_bad_percents).into_owned()];
-            for name in other_names.iter().filter(|name| **name != *plain_name) {
-                let text = to_text(name);
-                if !budget.allows_to_compare(&text, fields) {
+            if is_plain_name(&text) {
+                continue;
+            }
+            for name in other_names(name, &plain_name) {
+                if !budget.allows_to_compare(&name, fields) {
                     is_complete = false;
-                } else if found.push_if_field(&text, value, fields) {
+                } else if found.push_if_field(&name, value, fields) {
                     found.mark_unread(UnreadCause::Broken);
                 }
             }
@@ -92,6 +140,12 @@ struct NameBudget {
     decoded: usize,
     /// Names that must be compared with all spellings of a field.
     costly: usize,
+}
+
+impl Default for NameBudget {
+    fn default() -> NameBudget {
+        NameBudget { decoded: MAX_DECODED_NAMES, costly: MAX_COSTLY_NAMES }
+    }
 }
 
 impl NameBudget {
@@ -139,6 +193,16 @@ pub(super) fn decode(text: &[u8]) -> Cow<'_, [u8]> {
 
 fn to_text(name: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(name)
+}
+
+/// Returns what some servers read in place of the decoded name.
+fn other_names(name: &[u8], decoded: &[u8]) -> impl Iterator<Item = String> {
+    let without_skipped = without_skipped_characters(&to_text(decoded));
+    let by_others = name
+        .contains(&b'%')
+        .then(|| [decode_as_asp_net(name), decode(&remove_bad_percents(name)).into_owned()]);
+    let by_others = by_others.into_iter().flatten().filter(move |name| *name != *decoded);
+    without_skipped.into_iter().chain(by_others.map(|name| to_text(&name).into_owned()))
 }
 
 /// ASP.NET (`HttpUtility.UrlDecode`): decodes `%u0065` as well as percent-encoding and `+`.

@@ -5,7 +5,7 @@ use crate::screening::content_type::{BodyKind, Charset, ContentType};
 use crate::screening::parameters::{is_token, parse_value_with_parameters};
 use crate::screening::server_parsers::{
     DecodedWords, decode_words_as_tomcat, read_parameter_as_python, read_part_name_as_formidable,
-    read_part_name_as_php, read_part_name_as_rack, search_part_names,
+    read_part_name_as_php, read_part_name_as_rack, search_part_names, without_skipped_characters,
 };
 use crate::screening::urlencoded;
 
@@ -101,11 +101,7 @@ impl PartHeader {
         if self.names.contains(&name) {
             return;
         }
-        // Node skips a byte order mark, and some servers skip bytes that they can't decode.
-        const SKIPPED: [char; 2] = ['\u{feff}', char::REPLACEMENT_CHARACTER];
-        if name.contains(SKIPPED) {
-            self.add_name(Some(name.replace(SKIPPED, "")));
-        }
+        self.add_name(without_skipped_characters(&name));
         // aiohttp removes slashes before a name, and Netty removes the other characters around a
         // name.
         let bare = name.trim_matches(['/', '\\', ':', ',', '=', ';', '"', '\'', '\t']).trim();

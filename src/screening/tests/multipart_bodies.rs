@@ -48,7 +48,10 @@ fn harmless_parts_of_a_form_do_not_hide_its_address() {
     }
     let whole = multipart(&[(EMAIL, "a@b.com")]);
     assert_values(MULTIPART, format!("\r\n{whole}"), &["a@b.com"]);
-    assert_values(MULTIPART, format!("preamble\r\n{whole}epilogue"), &["a@b.com"]);
+    let mime = "This is a multi-part message in MIME format.\r\n";
+    for preamble in ["preamble\r\n", mime, "\r\n\r\n"] {
+        assert_values(MULTIPART, format!("{preamble}{whole}epilogue"), &["a@b.com"]);
+    }
     assert_values(MULTIPART, whole.trim_end(), &["a@b.com"]);
     assert_values(MULTIPART, whole.trim_end_matches("\r\n--xyz--\r\n"), &["a@b.com"]);
     assert_values(MULTIPART, whole.replace("\r\n", "\n"), &["a@b.com"]);
@@ -95,8 +98,10 @@ fn a_part_of_any_spelling_that_clients_write_is_read() {
             (vec!["a@b.com".into()], Some(UnreadCause::Broken))
         );
     }
-    let nested = format!("{{\"x\":{}{},\"email\":\"a@b.com\"}}", "[".repeat(200), "]".repeat(200));
     let header = "Content-Disposition: form-data; name=\"x\"\r\nContent-Type: application/json";
+    let in_comment = multipart(&[(header, "/**/{\"email\":\"a@b.com\"}")]);
+    assert_eq!(read(MULTIPART, in_comment.as_bytes()), Err(UnreadCause::Broken));
+    let nested = format!("{{\"x\":{}{},\"email\":\"a@b.com\"}}", "[".repeat(200), "]".repeat(200));
     let found = read(MULTIPART, multipart(&[(header, &nested)]).as_bytes());
     assert_eq!(found, Err(UnreadCause::Broken));
     assert_values(MULTIPART, multipart(&[(header, "plain"), (EMAIL, "a@b.com")]), &["a@b.com"]);

@@ -159,7 +159,7 @@ fn no_backend_reads_a_throwaway_address_that_riskgate_passes() {
     // Otherwise the test would show nothing.
     assert!(judged_count > forms.len() / 4, "{judged_count}");
     assert!(
-        bad_counts.len() == 18 && bad_counts.values().all(|count| *count >= 5),
+        bad_counts.len() == 21 && bad_counts.values().all(|count| *count >= 5),
         "{bad_counts:?}"
     );
 }
@@ -182,13 +182,11 @@ fn an_address_that_only_the_named_parser_reads_is_judged() {
         let header = format!("Content-Disposition: form-data; {parameters}");
         (parser, form_with_second_part(&header))
     };
-    let outside = |before: &str, after: &str| {
-        let email = "Content-Disposition: form-data; name=\"email\"";
-        let whole = format!("--xyz\r\n{email}\r\n\r\n{GOOD}\r\n--xyz--\r\n");
-        let hidden = format!("{email}\r\n\r\n{BAD}\r\n");
-        let body = [before, &whole, after].concat().replace("HIDDEN", &hidden);
-        let content_type = "multipart/form-data; boundary=xyz".to_owned();
-        Form { content_type, body: body.into_bytes() }
+    let hidden = format!("Content-Disposition: form-data; name=\"email\"\r\n\r\n{BAD}\r\n");
+    let with_bad_byte = Form {
+        content_type: "application/json".to_owned(),
+        body: [b"{\"email\":\"", GOOD.as_bytes(), b"\",\"em\xffail\":\"", BAD.as_bytes(), b"\"}"]
+            .concat(),
     };
     let quotes = r#"x="\\"; boundary=good; y="\"; boundary=evil; z="; w="boundary=good""#;
     let cases = [
@@ -205,8 +203,9 @@ fn an_address_that_only_the_named_parser_reads_is_judged() {
         ("django", multipart("good", "evil", quotes)),
         ("cgi", multipart("good", "evil", quotes)),
         ("tomcat", multipart("=?utf-8?Q?evil?=x", "evil", "boundary=\"=?utf-8?Q?evil?=x\"")),
-        ("django", outside("HIDDEN", "")),
-        ("django", outside("", "HIDDEN")),
+        ("django", form_around(&hidden, "", "")),
+        ("django", form_around("", "", &hidden)),
+        ("php", with_bad_byte),
         part("tomcat", "name=\"=?utf-8?Q?email?=x\""),
         part("node form data", "name=\"\u{feff}email\""),
         part("rack", "name=\"x; name=email\""),
@@ -219,6 +218,20 @@ fn an_address_that_only_the_named_parser_reads_is_judged() {
         part("werkzeug", "name=\"em\\ail\""),
     ];
     assert_read_otherwise("would_block", &cases);
+}
+
+/// A multipart form of the field with an honest address, and of a part with this content. It has
+/// these texts before its parts and behind them.
+fn form_around(before: &str, content: &str, after: &str) -> Form {
+    let part = |name: &str, content: &str| {
+        let header = format!("Content-Disposition: form-data; name=\"{name}\"");
+        format!("--xyz\r\n{header}\r\n\r\n{content}\r\n")
+    };
+    let parts = [part("email", GOOD), part("x", content)].concat();
+    Form {
+        content_type: "multipart/form-data; boundary=xyz".to_owned(),
+        body: format!("{before}{parts}--xyz--\r\n{after}").into_bytes(),
+    }
 }
 
 #[test]
@@ -234,7 +247,22 @@ fn a_form_whose_other_reading_riskgate_does_not_know_is_unscreened() {
         "evil",
         "multipart/form-data; boundary=good; boundary*0=evil",
     );
-    assert_read_otherwise("unscreened", &[("tomcat", form), ("django", in_two_pieces)]);
+    let json = format!("{{\"email\":\"{BAD}\"}}");
+    let in_comment = Form {
+        content_type: "application/x-www-form-urlencoded".to_owned(),
+        body: format!("/*&email={GOOD}&*/{json}").into_bytes(),
+    };
+    let pair = format!("&email={BAD}&");
+    let cases = [
+        ("tomcat", form),
+        ("django", in_two_pieces),
+        ("json, first value, any type", form_around(&format!("{json}\r\n"), "", "")),
+        ("ruby json, any type", form_around("/*\r\n", "", &format!("*/{json}"))),
+        ("ruby json, any type", in_comment),
+        ("urllib, any type", form_around("", &pair, "")),
+        ("urllib, any type", form_around(&format!("{pair}\r\n"), "", "")),
+    ];
+    assert_read_otherwise("unscreened", &cases);
 }
 
 /// Checks that the named parser reads a throw-away address out of each form, that another parser

@@ -18,6 +18,7 @@ function of_form($form) {
 
 $type = strtolower($_SERVER['CONTENT_TYPE'] ?? '');
 $is_json = str_starts_with($type, 'application/json');
-$form = $is_json ? json_decode(file_get_contents('php://input'), true) : $_POST;
+$body = file_get_contents('php://input');
+$form = $is_json ? json_decode($body, true, 512, JSON_INVALID_UTF8_IGNORE) : $_POST;
 header('Content-Type: application/json');
 echo json_encode(['php' => is_array($form) ? of_form($form) : []], JSON_INVALID_UTF8_SUBSTITUTE);

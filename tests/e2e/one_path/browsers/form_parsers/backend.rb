@@ -19,6 +19,13 @@ def of_hash(form)
   texts(form["email"]) + texts(form["user.email"]) + (user.is_a?(Hash) ? texts(user["email"]) : [])
 end
 
+# A backend that parses each body as JSON, whatever its type.
+def read_json(body)
+  of_hash(JSON.parse(body))
+rescue StandardError
+  []
+end
+
 def read(type, body)
   return of_hash(JSON.parse(body)) if type.downcase.start_with?("application/json")
 
@@ -31,12 +38,15 @@ end
 
 $stdin.each_line do |line|
   form = JSON.parse(line)
+  body = Base64.decode64(form["body"])
   values = begin
-    read(form["type"], Base64.decode64(form["body"]))
+    read(form["type"], body)
   rescue StandardError
     [] # The backend refuses the form.
   end
-  values = values.map { |value| value.dup.force_encoding("UTF-8").scrub }
-  puts JSON.generate({ "rack" => values })
+  found = { "rack" => values, "ruby json, any type" => read_json(body) }
+  found.delete_if { |name, values| name.end_with?("any type") && values.empty? }
+  found.transform_values! { |values| values.map { |value| value.dup.force_encoding("UTF-8").scrub } }
+  puts JSON.generate(found)
   $stdout.flush
 end

@@ -2,7 +2,7 @@
 
 A line of input is JSON: {"type": CONTENT_TYPE, "body": BASE64}. The line of output for it is JSON:
 {PARSER: [VALUE, …]}, with the values that the parser finds for the field "email", and for the field
-"email" of "user".
+"email" of "user". A parser that reads bodies of any type is missing if it finds nothing.
 """
 
 import base64
@@ -64,6 +64,16 @@ def read_urlencoded(kind, body):
         yield f"urllib, {separator}", parse
 
 
+def read_any_type(body):
+    """As Go's json.Decoder and OpenResty read each body."""
+    text = body.decode("utf-8", "replace")
+    yield "json, first value, any type", lambda: of_object(
+        json.JSONDecoder().raw_decode(text.removeprefix("\ufeff").lstrip())[0])
+    fields = urllib.parse.parse_qs(text, separator="&")
+    yield "urllib, any type", lambda: [
+        value for name in NAMES for value in fields.get(name, []) if "\n" not in value]
+
+
 def read_cgi(kind, body):
     form = cgi.FieldStorage(fp=io.BytesIO(body), environ=environ(kind, body), keep_blank_values=True)
     found = [value for name in NAMES for value in form.getlist(name)]
@@ -113,4 +123,11 @@ for line in sys.stdin:
             found[name] = read()
         except Exception as error:  # The backend refuses the form.
             found[name] = []
+    for name, read in read_any_type(body):
+        try:
+            values = read()
+        except ValueError:
+            values = []
+        if values:
+            found[name] = values
     print(json.dumps(found))

@@ -51,7 +51,11 @@ fn random_urlencoded(random: &mut RandomNumbers) -> Form {
         body += &format!("{name}{equals}{value}{}", random.pick_one(&["&", "&", ";", "&&", "%26"]));
     }
     if random.one_in(20) {
-        body = format!("\u{feff}{{\"email\":\"{BAD}\",\"a\":\"&email={GOOD}&\"}}");
+        let before = random.pick_one(&["\u{feff}", "", "/**/"]);
+        body = format!("{before}{{\"email\":\"{BAD}\",\"a\":\"&email={GOOD}&\"}}");
+    }
+    if random.one_in(20) {
+        body = format!("/*&email={GOOD}&*/{{\"email\":\"{BAD}\"}}");
     }
     let content_type = random.pick_one(&[
         "application/x-www-form-urlencoded",
@@ -85,6 +89,7 @@ fn random_json(random: &mut RandomNumbers) -> Form {
         1 => object.encode_utf16().flat_map(u16::to_le_bytes).collect(),
         2 => object.replace("}", ",}").into_bytes(),
         3 => format!("{object}{object}").into_bytes(),
+        4 => [b"{\"em\xffail\":\"", BAD.as_bytes(), b"\",", &object.as_bytes()[1..]].concat(),
         _ => object.into_bytes(),
     };
     let content_type = random.pick_one(&["application/json", "application/json; charset=utf-8"]);
@@ -158,12 +163,21 @@ fn random_multipart(random: &mut RandomNumbers) -> Form {
     ]);
     let end = random.pick_one(&["\r\n", "\r\n", "\r\n", "\n"]);
     let outside = format!("Content-Disposition: form-data; name=\"email\"\r\n\r\n{BAD}\r\n");
-    let mut body = random.pick_one(&["", "", "", "", "preamble\r\n", &outside]).to_owned();
+    let json = format!("{{\"email\":\"{BAD}\"}}");
+    let before = [&outside, "/*\r\n", &format!("{json}\r\n"), &format!("&email={BAD}&\r\n")];
+    let mut body = match random.number_below(3) {
+        0 => random.pick_one(&before).to_owned(),
+        _ => random.pick_one(&["", "", "preamble\r\n"]).to_owned(),
+    };
+    let is_comment = body.starts_with("/*");
     for _ in 0..=random.number_below(3) {
         let disposition = random.pick_one(DISPOSITIONS);
         let more = random.pick_one(PART_FIELDS);
         let more = if more.is_empty() { String::new() } else { format!("{more}{end}") };
-        let address = random_address(random);
+        let address = match random.one_in(10) {
+            true => format!("&email={BAD}&"),
+            false => random_address(random).to_owned(),
+        };
         body += &format!(
             "--{boundary}{end}Content-Disposition: {disposition}{end}{more}{end}{address}{end}"
         );
@@ -177,6 +191,9 @@ fn random_multipart(random: &mut RandomNumbers) -> Form {
     }
     if random.one_in(20) {
         body += &outside;
+    }
+    if is_comment {
+        body += &format!("*/{json}");
     }
     let quoted = format!("\"{boundary}\"");
     let shown = if random.one_in(2) { boundary } else { &quoted };
