@@ -15,4 +15,5 @@ pub mod refusal;
 mod role_names;
 pub mod route_label;
 pub mod sign_up;
+pub mod typed_address;
 pub mod verdict;

@@ -6,13 +6,13 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::lookup_sources::LookupSources;
 use super::output::print_result;
-use super::standard_input::{read_typed_text_and_address, require_dash};
+use super::standard_input::{read_typed_address, require_dash};
 use crate::config::{Config, list_deciding_routes};
 use crate::decide::{
-    Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide_strictest,
+    Action, Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide_strictest,
 };
-use crate::gate::address_facts::{AddressFacts, facts_by_idna_2003, facts_of_address};
-use crate::gate::screen_rules::ScreenPolicy;
+use crate::gate::address_facts::{AddressFacts, OtherFacts, facts_of_address};
+use crate::gate::screen_rules::{ScreenAction, ScreenPolicy};
 use crate::model::email::EmailAddress;
 use crate::model::route_label::RouteLabel;
 
@@ -57,29 +57,41 @@ struct DecidingRoute<'c> {
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
     let route = find_deciding_route(&args.route, &config)?;
-    let (typed, address) = read_typed_text_and_address()?;
+    let typed = read_typed_address()?;
+    let address = &typed.address;
     let mut sources = LookupSources::of_config(&config);
     let table = sources.build_table()?;
     let found = sources.explain(&table, address.domain())?;
-    let mut of_address = facts_of_address(&address, &found.answer, table.role_score());
+    let mut of_address = facts_of_address(address, &found.answer, table.role_score());
     for (fact, number) in &args.counts {
         of_address.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
     }
     let unknown_score = config.reloadable.unknown_score;
-    let by_idna_2003 = facts_by_idna_2003(&typed, &table, unknown_score, sources.unix_now());
-    let judged: Vec<AddressFacts> = by_idna_2003.into_iter().chain(of_address).collect();
+    let readings = &typed.other_readings;
+    let mut others = OtherFacts::look_up(readings, &table, unknown_score, sources.unix_now());
+    let by_idna_2003 = others.by_idna_2003.take();
+    let as_ascii = others.refused_as_ascii(route.scores);
+    // A form with such an address is unscreened, unless it is refused for another reason.
+    let is_unscreened = as_ascii.is_some() && route.name != RouteLabel::Assess.as_str();
+    let as_ascii = as_ascii.filter(|_| !is_unscreened);
+    let judged: Vec<AddressFacts> =
+        as_ascii.into_iter().chain(by_idna_2003).chain(of_address).collect();
     let rules = config.reloadable.decisions.rules();
     let strictest =
         decide_strictest(&judged, |facts| facts.for_rules(), route.name, rules, route.scores);
     let Some((facts, decision)) = strictest else { unreachable!("an address has facts") };
     let inboxes = InboxRules::built_in().map_err(CommandFailure::failed)?;
-    let inbox = inboxes.canonical_inbox(&address);
+    let inbox = inboxes.canonical_inbox(address);
     let inbox =
         EmailAddress::parse(inbox.as_str()).map_or_else(|_| address.masked(), |it| it.masked());
     let rules: Vec<&DecisionRule> = rules.iter().filter(|it| it.applies_to(route.name)).collect();
+    let action = match decision.action {
+        Action::Pass | Action::Review if is_unscreened => ScreenAction::Unscreened.as_str(),
+        decided => decided.as_str(),
+    };
     print_result(match args.json {
-        true => render_json(&address, &inbox, facts, decision),
-        false => render_text(&address, &inbox, &rules, facts, decision),
+        true => render_json(address, &inbox, facts, decision, action),
+        false => render_text(address, &inbox, &rules, facts, decision, action),
     })
 }
 
@@ -113,13 +125,13 @@ fn render_json(
     inbox: &str,
     facts: &AddressFacts,
     decision: Decision<'_>,
+    action: &str,
 ) -> String {
     let shown = facts.for_rules();
     let value = |fact: Fact| shown.value(fact).map_or(Value::Null, Value::from);
     let facts: serde_json::Map<String, Value> =
         Fact::ALL.into_iter().map(|fact| (fact.as_str().to_owned(), value(fact))).collect();
     let rule = decision.rule.map(|rule| rule.name.as_str());
-    let action = decision.action.as_str();
     let email = address.masked();
     let answer =
         json!({"action": action, "rule": rule, "email": email, "inbox": inbox, "facts": facts});
@@ -132,6 +144,7 @@ fn render_text(
     rules: &[&DecisionRule],
     facts: &AddressFacts,
     decision: Decision<'_>,
+    action: &str,
 ) -> String {
     let mut out = format!("address  {}\ninbox    {inbox}\n", address.masked());
     let shown = facts.for_rules();
@@ -154,9 +167,12 @@ fn render_text(
         }
     }
     let why = match decision.rule {
+        _ if action == ScreenAction::Unscreened.as_str() => {
+            "because some software reads a refused domain in the address".to_owned()
+        }
         Some(rule) => format!("by the rule {:?}", rule.name.as_str()),
         None => format!("by the score {}", facts.score.value()),
     };
-    out.push_str(&format!("action   {}, {why}\n", decision.action.as_str()));
+    out.push_str(&format!("action   {action}, {why}\n"));
     out
 }

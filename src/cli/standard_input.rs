@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use super::failure::CommandFailure;
 use super::output::print_message;
 use crate::model::email::{EmailAddress, EmailError};
+use crate::model::typed_address::TypedAddress;
 use crate::support::regular_file::{ReadError, decode_text};
 
 /// Reads all of standard input as UTF-8. Fails if it has more than `max_bytes`. The error says that
@@ -34,17 +35,16 @@ pub fn require_dash(text: &str, command: &str) -> Result<String, String> {
 
 /// Reads an e-mail address from standard input, without the blanks around the address.
 pub fn read_address() -> Result<EmailAddress, CommandFailure> {
-    read_typed_text_and_address().map(|(_, address)| address)
+    read_typed_address().map(|typed| typed.address)
 }
 
-/// Reads an address as [`read_address`] does. Returns the text as it was typed, and the address.
-pub fn read_typed_text_and_address() -> Result<(String, EmailAddress), CommandFailure> {
+/// Reads an address as [`read_address`] does. Returns with it what other software reads.
+pub fn read_typed_address() -> Result<TypedAddress, CommandFailure> {
     const MAX_BYTES: u64 = 4 * 1024;
     if io::stdin().is_terminal() {
         print_message("e-mail address, then Enter and Ctrl-D:");
     }
     let text = read_standard_input(MAX_BYTES, "an address").map_err(CommandFailure::usage)?;
     let fault = |error: EmailError| CommandFailure::usage(format!("standard input: {error}"));
-    let address = EmailAddress::parse_typed(&text).map_err(fault)?;
-    Ok((text, address))
+    TypedAddress::parse(&text).map_err(fault)
 }

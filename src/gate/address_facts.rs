@@ -1,9 +1,10 @@
 //! The facts about one address, by the answer of the table for its domain.
 
-use crate::decide::{CountFacts, DomainFacts, Facts};
+use crate::decide::{CountFacts, DomainFacts, Facts, ScorePolicy};
 use crate::model::domain::Domain;
-use crate::model::email::{EmailAddress, without_invisible_characters};
+use crate::model::email::EmailAddress;
 use crate::model::sign_up::SignUp;
+use crate::model::typed_address::OtherReadings;
 use crate::model::verdict::{Reason, Rule, Score};
 use crate::table::{Table, TableAnswer};
 
@@ -50,32 +51,39 @@ pub fn facts_of_address(
     std::iter::once(facts).chain(as_role).collect()
 }
 
-/// Returns the facts about the domain that software with the IDNA of 2003 reads in a typed address;
-/// `None` if that software can read no other domain than riskgate. The caller puts these facts
-/// before those of the address itself: of values that are judged alike, the last one counts, and
-/// only the address itself has a sign-up.
-pub fn facts_by_idna_2003(
-    text: &str,
-    table: &Table,
-    unknown_score: Option<Score>,
-    unix_now: i64,
-) -> Option<AddressFacts> {
-    let read = read_by_idna_2003(&without_invisible_characters(text))?;
-    let address = EmailAddress::parse_typed(&read).ok()?;
-    Some(AddressFacts::of_uncounted_domain(address.domain(), table, unknown_score, unix_now))
+/// The facts about the domains that only some software reads in a typed address.
+pub struct OtherFacts {
+    /// As software with the IDNA of 2003 reads it. The caller puts these facts before those of the
+    /// address itself: of values that are judged alike, the last one counts, and only the address
+    /// itself has a sign-up.
+    pub by_idna_2003: Option<AddressFacts>,
+    /// As software that removes all characters beyond ASCII reads it.
+    as_ascii: Option<AddressFacts>,
 }
 
-/// Returns the address that software with the IDNA of 2003 reads: Python's codec and Java's `IDN`
-/// write `ss` for `ß` (RFC 3490, UTS 46 section 4). `None` if the domain has no character that the
-/// IDNA of 2003 reads in another way.
-fn read_by_idna_2003(value: &str) -> Option<String> {
-    const DEVIATIONS: [char; 5] = ['ß', 'ẞ', 'ς', '\u{200c}', '\u{200d}'];
-    let (local_part, domain) = value.rsplit_once('@')?;
-    let mapped = |domain: &str| {
-        let domain = domain.replace(['ß', 'ẞ'], "ss").replace('ς', "σ");
-        domain.replace(['\u{200c}', '\u{200d}'], "")
-    };
-    domain.contains(DEVIATIONS).then(|| format!("{local_part}@{}", mapped(domain)))
+impl OtherFacts {
+    /// Asks the table about these domains.
+    pub fn look_up(
+        readings: &OtherReadings,
+        table: &Table,
+        unknown_score: Option<Score>,
+        unix_now: i64,
+    ) -> OtherFacts {
+        let look_up = |domain: &Option<Domain>| {
+            let domain = domain.as_ref()?;
+            Some(AddressFacts::of_uncounted_domain(domain, table, unknown_score, unix_now))
+        };
+        OtherFacts {
+            by_idna_2003: look_up(&readings.by_idna_2003),
+            as_ascii: look_up(&readings.as_ascii),
+        }
+    }
+
+    /// The facts about what stays of the domain without the characters beyond ASCII, if `scores`
+    /// refuse this rest. Any other rest says nothing, because an honest domain may leave any rest.
+    pub fn refused_as_ascii(self, scores: &ScorePolicy) -> Option<AddressFacts> {
+        self.as_ascii.filter(|facts| scores.is_blocking(facts.score, facts.reason))
+    }
 }
 
 impl AddressFacts {

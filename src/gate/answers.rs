@@ -9,16 +9,17 @@ use smol_str::SmolStr;
 use crate::message::request_head::members_of_list;
 use crate::message::response::{Cors, Reply, VerdictFacts};
 use crate::model::domain::Domain;
-use crate::model::email::AddressOrDomain;
 use crate::model::month::format_day;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
+use crate::model::typed_address::AddressOrDomain;
 use crate::model::verdict::Rule;
 use crate::store::MonthlyLimit;
 use crate::support::byte_sets::is_token_byte;
 use crate::support::test_fault::{TestFault, is_injected};
 use crate::table::{Table, TableAnswer};
 
+use super::address_facts::OtherFacts;
 use super::admission::OriginHeader;
 use super::beginning::RequestParts;
 use super::email_verdict::EmailVerdict;
@@ -162,7 +163,10 @@ fn answer_check(
     let checked = AddressOrDomain::parse(&text).map_err(Refusal::InvalidEmail)?;
     let table = state.table.peek();
     let lookup = look_up_and_count(state, &table, checked.domain(), ctx);
-    let verdict = EmailVerdict::new(&checked, &lookup, table.role_score());
+    let unknown_score = ctx.rules.unknown_score;
+    let others =
+        OtherFacts::look_up(&checked.other_readings(), &table, unknown_score, ctx.unix_now());
+    let verdict = EmailVerdict::new(&checked, &lookup, others, table.role_score());
     ctx.verdict_reason = Some(verdict.reason.as_str());
     Ok(Reply::of_check_answer(Bytes::from(verdict.render_check_body(&checked))))
 }

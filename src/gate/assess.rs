@@ -13,11 +13,12 @@ use crate::message::response::Reply;
 use crate::model::network::parse_hop_address;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
+use crate::model::typed_address::TypedAddress;
 use crate::model::verdict::VerdictSource;
 
 use super::address_facts::AddressFacts;
 use super::json_body::parse_json_object;
-use super::judged_values::JudgedValue;
+use super::judged_values::{JudgedValue, JudgingContext};
 use super::request_context::RequestContext;
 use super::screen_rules::ScreenMode;
 use super::state::Gate;
@@ -59,15 +60,22 @@ impl Gate {
         let is_of_browser =
             names_origin || ctx.key.as_ref().is_some_and(|key| key.is_for_browsers());
         let table = self.state.table.peek();
-        let (address, mut judged) = self
-            .judge_typed_address(&question.email, question.ip, !is_of_browser, &table, ctx)
-            .map_err(Refusal::InvalidEmail)?;
+        let typed = TypedAddress::parse(&question.email).map_err(Refusal::InvalidEmail)?;
+        let address = &typed.address;
+        let (route, rules) = (RouteLabel::Assess.as_str(), Arc::clone(&ctx.rules));
+        let scores = &rules.decisions.assess_policy;
+        let judging = JudgingContext {
+            table: &table,
+            scores,
+            client: question.ip,
+            wants_counts: !is_of_browser,
+            request: ctx,
+        };
+        let mut judged = self.judge_typed_address(&typed, judging);
         if is_of_browser {
             judged.iter_mut().for_each(|value| value.facts.sign_up = None);
         }
         let reasons = list_reasons(&judged);
-        let (route, rules) = (RouteLabel::Assess.as_str(), Arc::clone(&ctx.rules));
-        let scores = &rules.decisions.assess_policy;
         let decision = self.decide_form(judged, route, scores, ctx);
         let decision = decision.ok_or(Refusal::Internal)?;
         let (action, decided) = (decision.action, &decision.value);

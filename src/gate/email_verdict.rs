@@ -3,9 +3,12 @@
 
 use serde::Serialize;
 
-use crate::model::email::AddressOrDomain;
+use crate::decide::ScorePolicy;
+use crate::model::typed_address::AddressOrDomain;
 use crate::model::verdict::{Reason, Rule, Score};
 use crate::table::TableAnswer;
+
+use super::address_facts::OtherFacts;
 
 /// The deliverability if riskgate knows a mail host of the domain, or if the rule of the verdict
 /// implies a mail host.
@@ -44,16 +47,21 @@ struct CheckAnswerBody<'a> {
 impl<'t> EmailVerdict<'t> {
     /// Judges an address or a domain by the table's answer for its domain. `role_score` is the
     /// score of a role address. If the domain has a higher score, the verdict on the domain stays.
+    /// So does the verdict on a domain that only other software reads in the address.
     pub fn new(
         checked: &AddressOrDomain,
         lookup: &TableAnswer<'t>,
+        mut others: OtherFacts,
         role_score: Score,
     ) -> EmailVerdict<'t> {
-        let of_domain = lookup.verdict;
-        let (reason, score) = match checked.is_role() && of_domain.score <= role_score {
-            true => (Reason::RoleAccount, role_score),
-            false => (of_domain.reason, of_domain.score),
-        };
+        let of_domain = (lookup.verdict.reason, lookup.verdict.score);
+        let by_idna_2003 = others.by_idna_2003.take();
+        let as_ascii = others.refused_as_ascii(&ScorePolicy::default());
+        let of_others = by_idna_2003.into_iter().chain(as_ascii).map(|it| (it.reason, it.score));
+        let of_role = checked.is_role().then_some((Reason::RoleAccount, role_score));
+        let all = of_others.chain([of_domain]).chain(of_role);
+        // Of equal scores, the last one counts.
+        let (reason, score) = all.max_by_key(|(_, score)| *score).unwrap_or(of_domain);
         let suggestion = lookup.suggest_provider(checked.domain());
         EmailVerdict { reason, score, lookup: *lookup, suggestion }
     }

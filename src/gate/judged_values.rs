@@ -6,13 +6,16 @@ use smol_str::SmolStr;
 
 use crate::decide::{Action, CountFacts, ScorePolicy, decide_strictest};
 use crate::model::domain::Domain;
-use crate::model::email::{EmailAddress, EmailError, without_invisible_characters};
+use crate::model::email::EmailAddress;
 use crate::model::sign_up::{Pseudonym, SignUp};
+use crate::model::typed_address::{
+    AT_SIGNS, OtherReadings, TypedAddress, without_invisible_characters,
+};
 use crate::model::verdict::Score;
 use crate::screening::MAX_ADDRESSES_IN_VALUE;
 use crate::table::{Table, TableAnswer};
 
-use super::address_facts::{AddressFacts, facts_by_idna_2003, facts_of_address};
+use super::address_facts::{AddressFacts, OtherFacts, facts_of_address};
 use super::answers::look_up_and_count;
 use super::request_context::RequestContext;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreeningResult, ScreeningRule};
@@ -29,6 +32,20 @@ const MISPLACED_DOTS_SCORE: Score = Score::new(75).unwrap();
 pub(super) struct JudgedValue {
     pub facts: AddressFacts,
     pub suggestion: Option<SmolStr>,
+    /// Whether only software that removes all characters beyond ASCII reads this domain.
+    pub is_ascii_rest: bool,
+}
+
+/// What the verdicts on a value depend on, besides the value.
+#[derive(Clone, Copy)]
+pub(super) struct JudgingContext<'c> {
+    pub table: &'c Table,
+    pub scores: &'c ScorePolicy,
+    /// The client that signs up.
+    pub client: Option<IpAddr>,
+    /// Whether to read the counts of other sign-ups.
+    pub wants_counts: bool,
+    pub request: &'c RequestContext,
 }
 
 /// The strictest decision on the values of a form.
@@ -68,25 +85,19 @@ impl Gate {
 
     /// Judges the value of a field. Returns these verdicts:
     /// - for an address: those of [`Gate::judge_typed_address`];
-    /// - for several addresses with commas between them: those of [`Gate::judge_address`] for each;
+    /// - for several addresses with commas between them: the same for each;
     /// - for any other text, or too many addresses: a verdict on each domain behind `@`, and one on
     ///   the text.
-    pub(super) fn judge_value(
-        &self,
-        value: &str,
-        table: &Table,
-        ctx: &RequestContext,
-    ) -> Vec<JudgedValue> {
+    pub(super) fn judge_value(&self, value: &str, ctx: JudgingContext<'_>) -> Vec<JudgedValue> {
         let visible = without_invisible_characters(value);
         let value = visible.trim();
+        let (table, unix_now) = (ctx.table, ctx.request.unix_now());
         let meant_by_slip = || {
             let behind_at = value.split_once('@')?.1;
-            table.suggest_provider_for_slip(behind_at, ctx.unix_now()).map(SmolStr::new)
+            table.suggest_provider_for_slip(behind_at, unix_now).map(SmolStr::new)
         };
-        let client = ctx.client_address;
-        let wants_counts = ctx.rules.decisions.asks_for_counts();
-        let judged = self.judge_typed_address(value, client, wants_counts, table, ctx);
-        if let Ok((_, mut verdicts)) = judged {
+        if let Ok(typed) = TypedAddress::parse(value) {
+            let mut verdicts = self.judge_typed_address(&typed, ctx);
             if value.ends_with('.') {
                 verdicts.iter_mut().for_each(|it| {
                     it.suggestion = meant_by_slip().or_else(|| it.suggestion.take());
@@ -94,73 +105,80 @@ impl Gate {
             }
             return verdicts;
         }
-        let members: Option<Vec<EmailAddress>> =
-            value.split(',').map(|member| EmailAddress::parse_typed(member).ok()).collect();
+        let members: Option<Vec<TypedAddress>> =
+            value.split(',').map(|member| TypedAddress::parse(member).ok()).collect();
         if let Some(addresses) = members
             && addresses.len() <= MAX_ADDRESSES_IN_VALUE
         {
-            let judge = |address| self.judge_address(address, client, wants_counts, table, ctx);
-            return addresses.iter().flat_map(judge).collect();
+            return addresses.iter().flat_map(|it| self.judge_typed_address(it, ctx)).collect();
         }
         // A server may take a part of the text for an address, so riskgate judges each domain.
-        let judge = |domain: &Domain| {
-            let lookup = look_up_and_count(&self.state, table, domain, ctx);
-            JudgedValue::of_domain(domain, &lookup)
+        let texts = || value.split(AT_SIGNS).skip(1).take(MAX_ADDRESSES_IN_VALUE);
+        let of_others = texts().flat_map(|text| {
+            let domain = start_of_domain(text, |c| !c.is_ascii());
+            ctx.judge_other_readings(&OtherReadings::of_domain(domain))
+        });
+        let domains = texts().map(|text| start_of_domain(text, char::is_alphanumeric));
+        let domains = domains.filter_map(|text| Domain::parse(text).ok());
+        let judge = |domain: Domain| {
+            let lookup = look_up_and_count(&self.state, table, &domain, ctx.request);
+            JudgedValue::of_domain(&domain, &lookup)
         };
-        let mut verdicts: Vec<JudgedValue> = domains_in(value).iter().map(judge).collect();
+        let of_domains: Vec<JudgedValue> = domains.map(judge).collect();
+        let last = of_domains.last();
         let score = if has_misplaced_dots(value) { MISPLACED_DOTS_SCORE } else { NO_ADDRESS_SCORE };
-        let domain = verdicts.last().and_then(|verdict| verdict.facts.domain.clone());
-        let suggestion = verdicts.last().and_then(|verdict| verdict.suggestion.clone());
+        let domain = last.and_then(|verdict| verdict.facts.domain.clone());
+        let suggestion = last.and_then(|verdict| verdict.suggestion.clone());
         let suggestion = suggestion.or_else(meant_by_slip);
         let facts = AddressFacts::of_no_address(domain, score);
-        verdicts.push(JudgedValue { facts, suggestion });
-        verdicts
+        let of_text = JudgedValue { facts, suggestion, is_ascii_rest: false };
+        of_others.chain(of_domains).chain([of_text]).collect()
     }
 
-    /// Judges the address that a user of this client has typed, and the domain that software with
-    /// the IDNA of 2003 reads in the address. Reads the counts of other sign-ups if `wants_counts`.
-    ///
-    /// # Errors
-    /// If the text is no address, or an address in which some software reads another one.
+    /// Judges an address, and the domains that other software reads in it.
     pub(super) fn judge_typed_address(
         &self,
-        text: &str,
-        client: Option<IpAddr>,
-        wants_counts: bool,
-        table: &Table,
-        ctx: &RequestContext,
-    ) -> Result<(EmailAddress, Vec<JudgedValue>), EmailError> {
-        let address = EmailAddress::parse_typed(text)?;
-        let facts = facts_by_idna_2003(text, table, ctx.rules.unknown_score, ctx.unix_now());
-        let by_idna_2003 = facts.map(|facts| JudgedValue { facts, suggestion: None });
-        let judged = self.judge_address(&address, client, wants_counts, table, ctx);
-        Ok((address, by_idna_2003.into_iter().chain(judged).collect()))
+        typed: &TypedAddress,
+        ctx: JudgingContext<'_>,
+    ) -> Vec<JudgedValue> {
+        let of_others = ctx.judge_other_readings(&typed.other_readings);
+        of_others.chain(self.judge_address(&typed.address, ctx)).collect()
     }
 
-    /// Judges the address of a sign-up by this client. Returns the verdict on the domain, and a
-    /// second verdict if the local part is a role.
-    fn judge_address(
-        &self,
-        address: &EmailAddress,
-        client: Option<IpAddr>,
-        wants_counts: bool,
-        table: &Table,
-        ctx: &RequestContext,
-    ) -> Vec<JudgedValue> {
-        let lookup = look_up_and_count(&self.state, table, address.domain(), ctx);
-        let sign_up = self.identify_sign_up(address, &lookup, client, ctx);
+    /// Judges an address. Returns the verdict on the domain, and a second verdict if the local part
+    /// is a role.
+    fn judge_address(&self, address: &EmailAddress, ctx: JudgingContext<'_>) -> Vec<JudgedValue> {
+        let lookup = look_up_and_count(&self.state, ctx.table, address.domain(), ctx.request);
+        let sign_up = self.identify_sign_up(address, &lookup, ctx.client, ctx.request);
         let counts = match &sign_up {
-            Some(sign_up) if wants_counts => self.state.sign_ups.count_others(sign_up),
+            Some(sign_up) if ctx.wants_counts => self.state.sign_ups.count_others(sign_up),
             _ => CountFacts::default(),
         };
         let suggestion = lookup.suggest_provider(address.domain()).map(SmolStr::new);
-        let judged = facts_of_address(address, &lookup, table.role_score()).into_iter();
+        let judged = facts_of_address(address, &lookup, ctx.table.role_score()).into_iter();
         judged
             .map(|facts| JudgedValue {
                 facts: AddressFacts { sign_up, counts, ..facts },
                 suggestion: suggestion.clone(),
+                is_ascii_rest: false,
             })
             .collect()
+    }
+}
+
+impl JudgingContext<'_> {
+    /// Judges the domains that only some software reads. Of a domain without its characters beyond
+    /// ASCII, returns a verdict only if the scores refuse it.
+    fn judge_other_readings(
+        &self,
+        readings: &OtherReadings,
+    ) -> impl Iterator<Item = JudgedValue> + use<> {
+        let (unknown_score, unix_now) = (self.request.rules.unknown_score, self.request.unix_now());
+        let mut others = OtherFacts::look_up(readings, self.table, unknown_score, unix_now);
+        let by_idna_2003 = others.by_idna_2003.take().map(|facts| (facts, false));
+        let as_ascii = others.refused_as_ascii(self.scores).map(|facts| (facts, true));
+        let judged = as_ascii.into_iter().chain(by_idna_2003);
+        judged.map(|(facts, is_ascii_rest)| JudgedValue { facts, suggestion: None, is_ascii_rest })
     }
 }
 
@@ -170,6 +188,7 @@ impl JudgedValue {
         JudgedValue {
             facts: AddressFacts::of_domain(domain, lookup),
             suggestion: lookup.suggest_provider(domain).map(SmolStr::new),
+            is_ascii_rest: false,
         }
     }
 }
@@ -206,18 +225,17 @@ fn single_inbox(sign_ups: &[SignUp]) -> Option<Pseudonym> {
     sign_ups.iter().all(|it| it.inbox == inbox).then_some(inbox)
 }
 
-/// Returns the domains behind `@` in a text that is no address, at most
-/// [`MAX_ADDRESSES_IN_VALUE`].
-fn domains_in(text: &str) -> Vec<Domain> {
-    let is_in_domain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-');
-    let behind_at = text.split('@').skip(1).take(MAX_ADDRESSES_IN_VALUE);
-    let ends = behind_at.map(|rest| rest.split(|c| !is_in_domain(c)).next().unwrap_or_default());
-    ends.filter_map(|domain| Domain::parse(domain).ok()).collect()
+/// Returns the start of a text that has only ASCII letters, digits, dots, hyphens and characters
+/// that `allows_too` names.
+fn start_of_domain(text: &str, allows_too: impl Fn(char) -> bool) -> &str {
+    let is_in_domain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-') || allows_too(c);
+    text.split(|c| !is_in_domain(c)).next().unwrap_or_default()
 }
 
 /// Returns true if the text would be an address without the dots of its local part.
 fn has_misplaced_dots(text: &str) -> bool {
     let Some((local_part, domain)) = text.split_once('@') else { return false };
     let without_dots: String = local_part.split('.').filter(|part| !part.is_empty()).collect();
-    EmailAddress::parse_typed(&format!("{without_dots}@{domain}")).is_ok()
+    TypedAddress::parse(&format!("{without_dots}@{domain}")).is_ok()
 }

@@ -13,8 +13,8 @@ use crate::model::domain::Domain;
 use crate::model::refusal::Refusal;
 use crate::screening::{BodyHeaders, FieldValues, ReceivedBody, UnreadCause, read_field_values};
 
-use super::address_facts::AddressFacts;
 use super::beginning::Head;
+use super::judged_values::JudgingContext;
 use super::request_context::RequestContext;
 use super::route::query_of;
 use super::screen_rules::{ScreenPolicy, ScreeningResult};
@@ -93,24 +93,20 @@ impl Gate {
             Err(cause) => return ScreeningResult::of_unread_form(cause, policy),
         };
         let table = self.state.table.peek();
-        let values = found.values.iter();
-        let judged = values.flat_map(|value| self.judge_value(value, &table, ctx)).collect();
+        let judging = JudgingContext {
+            table: &table,
+            scores: &policy.scores,
+            client: ctx.client_address,
+            wants_counts: ctx.rules.decisions.asks_for_counts(),
+            request: ctx,
+        };
+        let judged = found.values.iter().flat_map(|value| self.judge_value(value, judging));
+        let (ascii_rests, judged): (Vec<_>, Vec<_>) = judged.partition(|it| it.is_ascii_rest);
         let Some(decision) = self.decide_form(judged, &policy.route, &policy.scores, ctx) else {
             return ScreeningResult::of_unread_form(UnreadCause::NoField, policy);
         };
-        // PHP's FILTER_SANITIZE_EMAIL removes all characters that are not ASCII.
-        let hides_blocked_address = || {
-            let domains = found.values.iter().filter_map(|value| Some(value.rsplit_once('@')?.1));
-            let ascii = domains.filter(|domain| !domain.is_ascii());
-            let ascii = ascii.map(|domain| domain.replace(|c: char| !c.is_ascii(), ""));
-            let domains = ascii.filter_map(|domain| Domain::parse(&domain).ok());
-            let (now, unknown_score) = (ctx.unix_now(), ctx.rules.unknown_score);
-            domains
-                .map(|it| AddressFacts::of_uncounted_domain(&it, &table, unknown_score, now))
-                .any(|it| policy.scores.is_blocking(it.score, it.reason))
-        };
         let is_blocked = decision.action == Action::Block;
-        let is_hiding = !is_blocked && found.unread.is_none() && hides_blocked_address();
+        let is_hiding = !ascii_rests.is_empty();
         match found.unread.or(is_hiding.then_some(UnreadCause::Broken)) {
             // The server might read a value that riskgate could not read.
             Some(cause) if !is_blocked => ScreeningResult {

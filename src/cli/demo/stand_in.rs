@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use super::sign_up::{self, RiskgateFields};
 use crate::gate::EmailVerdict;
+use crate::gate::address_facts::OtherFacts;
 use crate::model::domain::{DomainError, percent_decode};
-use crate::model::email::{AddressOrDomain, EmailError};
+use crate::model::email::EmailError;
 use crate::model::refusal::Refusal;
+use crate::model::typed_address::AddressOrDomain;
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::Table;
 
@@ -157,6 +159,9 @@ fn render_check_result(segment: &str, table: &Table) -> Result<String, EmailErro
     let decoded = percent_decode(segment.as_bytes())?;
     let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;
     let checked = AddressOrDomain::parse(text)?;
-    let lookup = table.lookup(checked.domain(), machine_unix_now());
-    Ok(EmailVerdict::new(&checked, &lookup, table.role_score()).render_check_body(&checked))
+    let unix_now = machine_unix_now();
+    let lookup = table.lookup(checked.domain(), unix_now);
+    let others = OtherFacts::look_up(&checked.other_readings(), table, None, unix_now);
+    let verdict = EmailVerdict::new(&checked, &lookup, others, table.role_score());
+    Ok(verdict.render_check_body(&checked))
 }

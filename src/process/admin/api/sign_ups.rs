@@ -7,7 +7,7 @@ use serde_json::json;
 use super::request::{ApiError, ApiRequest, json_response};
 use super::{AdminApi, ChangePermit, MAX_EFFECT_WAIT};
 use crate::management::{SignUpOwner, delete_sign_ups};
-use crate::model::email::EmailAddress;
+use crate::model::typed_address::TypedAddress;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,12 +24,12 @@ impl AdminApi {
         request.check_parameters(&[])?;
         let SignUpsBody { email } = request.parse_body()?;
         // The text of the error contains no part of the address.
-        let address = EmailAddress::parse_typed(&email)
+        let typed = TypedAddress::parse(&email)
             .map_err(|error| ApiError::invalid(format!("email: {error}")))?;
         let ring_index = self.ring_index()?;
         let accounts: Vec<&str> = ring_index.accounts.iter().map(|it| it.name.as_str()).collect();
         let secret_of_file = self.inputs.startup.inbox_secret.as_ref();
-        let owner = SignUpOwner { address: &address, secret_of_file, accounts: &accounts };
+        let owner = SignUpOwner { address: &typed.address, secret_of_file, accounts: &accounts };
         let deleted =
             self.change_store_and_wait(|store| delete_sign_ups(store, &permit.author, &owner))?;
         self.state.sign_ups.exchange_thread().wait_until_exchanged(MAX_EFFECT_WAIT);

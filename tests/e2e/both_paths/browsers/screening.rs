@@ -163,6 +163,10 @@ fn an_address_that_hides_another_is_no_pass() {
         ("x@a%C3%9Furmail.net", &["would_block", "100"]),
         // PHP's FILTER_SANITIZE_EMAIL removes the letter.
         ("x@yop%C3%A9mail.com", &["unscreened"]),
+        // Software that maps compatible characters reads `@` and `,`.
+        ("x%EF%BC%A0yopmail.com%EF%BC%8Cy@gmail.com", &["would_block", "100"]),
+        ("x@a%C3%9Furmail.net,jane@gmail.com", &["would_block", "100"]),
+        ("x@yop%C3%A9mail.com,jane@gmail.com", &["unscreened"]),
         ("j%C3%B6rg@m%C3%BCller.de", &["pass"]),
         ("%22jane%20doe%22@gmail.com", &["pass", "0"]),
     ] {

@@ -163,6 +163,10 @@ fn an_address_is_read_as_in_a_form_and_an_ip_as_in_the_headers_of_a_proxy() {
         assess(&gateway, &key, json!({"email": "a@fussnote.com"}))["action"] == "block"
     });
     assert_eq!(assess(&gateway, &key, json!({"email": "a@fußnote.com"}))["action"], "block");
+    // Some software removes the letters beyond ASCII.
+    for (email, action) in [("a@yopéämail.com", "block"), ("a@müller.de", "pass")] {
+        assert_eq!(assess(&gateway, &key, json!({ "email": email }))["action"], action, "{email}");
+    }
 
     for (number, ip) in ["192.0.2.7", "192.0.2.7:4711", "::ffff:192.0.2.7"].iter().enumerate() {
         let email = format!("person{number}@gmail.com");

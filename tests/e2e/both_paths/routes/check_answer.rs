@@ -41,6 +41,7 @@ fn what_is_neither_an_address_nor_a_domain_gets_a_422() {
     for (target, detail) in [
         ("nothing", "expected at least two labels, such as example.com"),
         ("a%40b%40c.com", "expected a local part"),
+        ("%22a%40b.com%22%40c.com", "expected a local part without another address in it"),
         ("%40example.com", "expected a local part"),
         ("a..b%40example.com", "expected a local part"),
         ("a%40%5B192.0.2.1%5D", "expected labels"),
@@ -52,7 +53,22 @@ fn what_is_neither_an_address_nor_a_domain_gets_a_422() {
         assert_eq!(body["error"], "validation_error", "{target}");
         assert!(body["detail"].as_str().unwrap().starts_with(detail), "{target}: {body}");
     }
-    assert_eq!(gateway.get_month_count(&key), 7);
+    assert_eq!(gateway.get_month_count(&key), 8);
+}
+
+#[test]
+fn a_domain_that_other_software_reads_in_an_address_is_judged() {
+    let (gateway, key) = start_gateway("table");
+    for (address, score) in [
+        // Python's codec and Java map the name to assurmail.net.
+        ("x%40a%C3%9Furmail.net", 100),
+        // PHP's FILTER_SANITIZE_EMAIL removes the letter.
+        ("x%40yop%C3%A9mail.com", 100),
+        ("j%C3%B6rg%40m%C3%BCller.de", 10),
+    ] {
+        let answer = gateway.get(format!("/v1/check/{address}"), &key).expect(200).json();
+        assert_eq!(answer["risk_score"], score, "{address}: {answer}");
+    }
 }
 
 #[test]

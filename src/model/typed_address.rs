@@ -1,0 +1,202 @@
+//! An address as a user has typed or pasted it, and what other software than riskgate reads in it.
+
+use std::borrow::Cow;
+
+use crate::model::domain::Domain;
+use crate::model::email::{EmailAddress, EmailError};
+
+/// The characters that some software takes for the `@` of an address. Unicode's compatibility
+/// mapping (NFKC) makes an `@` of the other two.
+pub const AT_SIGNS: [char; 3] = ['@', '\u{ff20}', '\u{fe6b}'];
+
+/// An address as a user has typed or pasted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypedAddress {
+    /// The address that riskgate reads.
+    pub address: EmailAddress,
+    /// What other software reads as its domain.
+    pub other_readings: OtherReadings,
+}
+
+/// The domains that only some software reads in a text. Both are `None` for an ASCII text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtherReadings {
+    /// Software with the IDNA of 2003: Python's codec and Java's `IDN` write `ss` for `ß`
+    /// (RFC 3490, UTS 46 section 4).
+    pub by_idna_2003: Option<Domain>,
+    /// Software that removes all characters beyond ASCII, as PHP's `FILTER_SANITIZE_EMAIL` does.
+    pub as_ascii: Option<Domain>,
+}
+
+/// What a client asks to check: an address, or a domain alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressOrDomain {
+    /// An address.
+    Address(TypedAddress),
+    /// A domain.
+    Domain(Domain),
+}
+
+impl TypedAddress {
+    /// Parses an address. Blanks around the address and characters that no reader sees don't count.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not an address, or one that no honest user has, because some
+    /// software reads another address in it.
+    pub fn parse(text: &str) -> Result<TypedAddress, EmailError> {
+        TypedAddress::parse_visible(without_invisible_characters(text).trim())
+    }
+
+    fn parse_visible(text: &str) -> Result<TypedAddress, EmailError> {
+        let address = EmailAddress::parse(text)?;
+        if hides_another_address(address.local_part()) {
+            return Err(EmailError::OtherAddress);
+        }
+        let domain = text.rsplit('@').next().unwrap_or_default();
+        Ok(TypedAddress { address, other_readings: OtherReadings::of_domain(domain) })
+    }
+}
+
+/// Returns true if some mail programs send to another address: they read one in the quoted local
+/// part (CVE-2025-13033), or decode an encoded word in it (RFC 2047). No honest address has an `@`
+/// or an encoded word in its local part.
+fn hides_another_address(local_part: &str) -> bool {
+    local_part.contains(AT_SIGNS) || local_part.contains("=?")
+}
+
+impl OtherReadings {
+    /// Reads the text of a domain as other software does.
+    pub fn of_domain(text: &str) -> OtherReadings {
+        if text.is_ascii() {
+            return OtherReadings::default();
+        }
+        const DEVIATIONS: [char; 5] = ['ß', 'ẞ', 'ς', '\u{200c}', '\u{200d}'];
+        let by_idna_2003 = text.contains(DEVIATIONS).then(|| {
+            let mapped = text.replace(['ß', 'ẞ'], "ss").replace('ς', "σ");
+            mapped.replace(['\u{200c}', '\u{200d}'], "")
+        });
+        let as_ascii = text.replace(|c: char| !c.is_ascii(), "");
+        OtherReadings {
+            by_idna_2003: by_idna_2003.and_then(|text| Domain::parse(&text).ok()),
+            as_ascii: Domain::parse(&as_ascii).ok(),
+        }
+    }
+}
+
+impl AddressOrDomain {
+    /// Parses a text with an `@` as an address, and any other text as a domain. Characters that no
+    /// reader sees don't count.
+    ///
+    /// # Errors
+    /// Returns an error if the text is neither, or an address in which some software reads another.
+    pub fn parse(text: &str) -> Result<AddressOrDomain, EmailError> {
+        let visible = without_invisible_characters(text);
+        match visible.contains('@') {
+            true => TypedAddress::parse_visible(&visible).map(AddressOrDomain::Address),
+            false => Ok(AddressOrDomain::Domain(Domain::parse(&visible)?)),
+        }
+    }
+
+    /// The domain that is judged.
+    pub fn domain(&self) -> &Domain {
+        match self {
+            AddressOrDomain::Address(typed) => typed.address.domain(),
+            AddressOrDomain::Domain(domain) => domain,
+        }
+    }
+
+    /// What other software reads as the domain of an address.
+    pub fn other_readings(&self) -> OtherReadings {
+        match self {
+            AddressOrDomain::Address(typed) => typed.other_readings.clone(),
+            AddressOrDomain::Domain(_) => OtherReadings::default(),
+        }
+    }
+
+    /// The text for answers: the masked address, or the domain.
+    pub fn masked(&self) -> String {
+        match self {
+            AddressOrDomain::Address(typed) => typed.address.masked(),
+            AddressOrDomain::Domain(domain) => domain.to_string(),
+        }
+    }
+
+    /// Whether this is an address of a role or a machine; see [`EmailAddress::is_role`].
+    pub fn is_role(&self) -> bool {
+        matches!(self, AddressOrDomain::Address(typed) if typed.address.is_role())
+    }
+}
+
+/// Returns the text without the characters that no reader sees, such as U+200B and U+200E, which
+/// phones paste beside an address. The byte order mark and the soft hyphen are among them. U+200C
+/// and U+200D stay in an international domain, because its name may contain them (RFC 5892 appendix
+/// A).
+pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
+    let is_invisible = |c: char| {
+        matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}')
+    };
+    if text.is_ascii() || !text.contains(is_invisible) {
+        return Cow::Borrowed(text);
+    }
+    let (local_part, domain) = text.split_at(text.rfind('@').unwrap_or(0));
+    let is_international = domain.chars().any(|c| !c.is_ascii() && !is_invisible(c));
+    let is_joiner = |c: char| is_international && matches!(c, '\u{200c}' | '\u{200d}');
+    let local_part = local_part.chars().filter(|c| !is_invisible(*c));
+    let domain = domain.chars().filter(|c| !is_invisible(*c) || is_joiner(*c));
+    Cow::Owned(local_part.chain(domain).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_which_some_software_reads_another_is_refused() {
+        for text in [
+            "\"x@yopmail.com a\"@gmail.com",
+            "=?utf-8?q?x=40yopmail.com=3e=00?=@gmail.com",
+            // Software that maps compatible characters reads an `@`.
+            "x\u{ff20}yopmail.com\u{ff0c}y@gmail.com",
+            "x\u{fe6b}yopmail.com@gmail.com",
+        ] {
+            let expected = Err(EmailError::OtherAddress);
+            assert_eq!(TypedAddress::parse(text).map(|_| ()), expected, "{text}");
+            assert_eq!(AddressOrDomain::parse(text).map(|_| ()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_domains_that_other_software_reads_are_known() {
+        for (domain, by_idna_2003, as_ascii) in [
+            ("gmail.com", None, None),
+            ("stra\u{df}e.de", Some("strasse.de"), Some("strae.de")),
+            ("b\u{fc}cher.de", None, Some("bcher.de")),
+            ("\u{4f8b}\u{5b50}.example", None, None),
+        ] {
+            let typed = TypedAddress::parse(&format!("a@{domain} ")).unwrap();
+            let readings = typed.other_readings;
+            let text = |domain: &Option<Domain>| domain.as_ref().map(|it| it.as_str().to_owned());
+            let expected = (by_idna_2003.map(str::to_owned), as_ascii.map(str::to_owned));
+            assert_eq!((text(&readings.by_idna_2003), text(&readings.as_ascii)), expected);
+        }
+    }
+
+    #[test]
+    fn invisible_characters_do_not_count() {
+        for text in [
+            "in\u{200b}fo@gmail.com",
+            "info@gmail.com\u{200e}",
+            "\u{feff}info\u{ad}@g\u{2060}ma\u{200d}il.com",
+        ] {
+            let checked = AddressOrDomain::parse(text).unwrap();
+            assert!(checked.is_role() && checked.domain().as_str() == "gmail.com", "{text:?}");
+        }
+        let joined =
+            AddressOrDomain::parse("j\u{200d}ane@\u{915}\u{94d}\u{200d}\u{937}.example").unwrap();
+        assert!(joined.masked().starts_with("j****@xn--"), "{}", joined.masked());
+        assert_eq!(AddressOrDomain::parse("gmail.com\u{200f}").unwrap().masked(), "gmail.com");
+    }
+}
