@@ -80,9 +80,12 @@ impl OtherFacts {
     }
 
     /// The facts about what stays of the domain without the characters beyond ASCII, if `scores`
-    /// refuse this rest. Any other rest says nothing, because an honest domain may leave any rest.
+    /// refuse this rest. Any other rest says nothing, because an honest domain may leave any rest:
+    /// also one that gets no mail, and so hides no inbox.
     pub fn refused_as_ascii(self, scores: &ScorePolicy) -> Option<AddressFacts> {
-        self.as_ascii.filter(|facts| scores.is_blocking(facts.score, facts.reason))
+        self.as_ascii.filter(|facts| {
+            facts.reason != Reason::Undeliverable && scores.is_blocking(facts.score, facts.reason)
+        })
     }
 }
 

@@ -18,6 +18,7 @@ use crate::message::riskgate_fields::{write_identity_fields, write_screening_fie
 use crate::model::domain::percent_decode;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
+use crate::model::typed_address::has_at_sign;
 use crate::screening::{
     FieldValues, ReceivedBody, UnreadCause, read_body_values, read_query_values,
 };
@@ -220,15 +221,20 @@ fn read_addresses<'r>(
     }
     // If the proxy does not replace these fields, a client can send them. So riskgate reads the
     // queries of all targets.
-    let mut of_queries = FieldValues::default();
+    let (mut of_queries, mut may_have_at_sign) = (FieldValues::default(), false);
     for target in
         std::iter::once(head.target()).chain(iter_values_of_all(head, ORIGINAL_TARGET_FIELDS))
     {
-        of_queries.append(read_query_values(query_of(target), &screening.query_fields));
+        let query = query_of(target);
+        may_have_at_sign |= may_encode_at_sign(query);
+        of_queries.append(read_query_values(query, &screening.query_fields));
     }
     if body.bytes.is_empty() && !may_be_post(head) {
         // A link to a page may have a parameter of this name.
-        of_queries.values.retain(|value| value.contains('@'));
+        of_queries.values.retain(|value| has_at_sign(value));
+        if of_queries.values.is_empty() && !may_have_at_sign {
+            of_queries.unread = None;
+        }
     }
     found.append_query(of_queries);
     if !screening.body_fields.is_empty() {
@@ -240,6 +246,15 @@ fn read_addresses<'r>(
         }
     }
     found.or_unread_cause()
+}
+
+/// Returns false only for a query that has no `@`, also after riskgate or a server has decoded it:
+/// `%40`, `%2540`, `%u0040`, or the bytes of a wider character.
+fn may_encode_at_sign(query: &[u8]) -> bool {
+    let is_wide = |text: &[u8]| matches!(text, [b'%', b'e' | b'E', b'f' | b'F']);
+    query.iter().any(|byte| *byte == b'@' || *byte == 0xef)
+        || query.windows(2).any(|text| text == b"40")
+        || query.windows(3).any(is_wide)
 }
 
 /// Adds the address in a header field. A proxy may have copied the address from a query, in which

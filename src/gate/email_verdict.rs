@@ -8,7 +8,7 @@ use crate::model::typed_address::AddressOrDomain;
 use crate::model::verdict::{Reason, Rule, Score};
 use crate::table::TableAnswer;
 
-use super::address_facts::OtherFacts;
+use super::address_facts::{AddressFacts, OtherFacts};
 
 /// The deliverability if riskgate knows a mail host of the domain, or if the rule of the verdict
 /// implies a mail host.
@@ -47,7 +47,8 @@ struct CheckAnswerBody<'a> {
 impl<'t> EmailVerdict<'t> {
     /// Judges an address or a domain by the table's answer for its domain. `role_score` is the
     /// score of a role address. If the domain has a higher score, the verdict on the domain stays.
-    /// So does the verdict on a domain that only other software reads in the address.
+    /// So does the verdict on a domain that only other software reads in the address, if this
+    /// verdict is to refuse the address.
     pub fn new(
         checked: &AddressOrDomain,
         lookup: &TableAnswer<'t>,
@@ -55,8 +56,10 @@ impl<'t> EmailVerdict<'t> {
         role_score: Score,
     ) -> EmailVerdict<'t> {
         let of_domain = (lookup.verdict.reason, lookup.verdict.score);
-        let by_idna_2003 = others.by_idna_2003.take();
-        let as_ascii = others.refused_as_ascii(&ScorePolicy::default());
+        let scores = ScorePolicy::default();
+        let is_blocking = |it: &AddressFacts| scores.is_blocking(it.score, it.reason);
+        let by_idna_2003 = others.by_idna_2003.take().filter(is_blocking);
+        let as_ascii = others.refused_as_ascii(&scores);
         let of_others = by_idna_2003.into_iter().chain(as_ascii).map(|it| (it.reason, it.score));
         let of_role = checked.is_role().then_some((Reason::RoleAccount, role_score));
         let all = of_others.chain([of_domain]).chain(of_role);

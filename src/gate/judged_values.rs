@@ -105,10 +105,10 @@ impl Gate {
             }
             return verdicts;
         }
-        let members: Option<Vec<TypedAddress>> =
-            value.split(',').map(|member| TypedAddress::parse(member).ok()).collect();
-        if let Some(addresses) = members
-            && addresses.len() <= MAX_ADDRESSES_IN_VALUE
+        let members = || value.split(',');
+        let parse_members = || members().map(|it| TypedAddress::parse(it).ok()).collect();
+        if members().count() <= MAX_ADDRESSES_IN_VALUE
+            && let Some::<Vec<TypedAddress>>(addresses) = parse_members()
         {
             return addresses.iter().flat_map(|it| self.judge_typed_address(it, ctx)).collect();
         }

@@ -9,6 +9,11 @@ use crate::model::email::{EmailAddress, EmailError};
 /// mapping (NFKC) makes an `@` of the other two.
 pub const AT_SIGNS: [char; 3] = ['@', '\u{ff20}', '\u{fe6b}'];
 
+/// Returns true if some software reads an address in this text.
+pub fn has_at_sign(text: &str) -> bool {
+    text.contains(AT_SIGNS)
+}
+
 /// An address as a user has typed or pasted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedAddress {
@@ -61,7 +66,7 @@ impl TypedAddress {
 /// part (CVE-2025-13033), or decode an encoded word in it (RFC 2047). No honest address has an `@`
 /// or an encoded word in its local part.
 fn hides_another_address(local_part: &str) -> bool {
-    local_part.contains(AT_SIGNS) || local_part.contains("=?")
+    has_at_sign(local_part) || local_part.contains("=?")
 }
 
 impl OtherReadings {

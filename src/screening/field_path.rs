@@ -12,6 +12,8 @@ pub struct FieldPath {
     joined: String,
     /// The text with which each spelling of the field begins, behind what [`is_leading`] names.
     start: String,
+    /// The longest text without `_` in `joined`. Each spelling of the field contains it.
+    anchor: String,
 }
 
 impl FieldPath {
@@ -24,7 +26,8 @@ impl FieldPath {
         parts.iter().all(is_valid).then(|| {
             let joined = parts.join("_");
             let start = joined.trim_start_matches(is_leading).split('_').next().unwrap_or_default();
-            FieldPath { start: start.to_owned(), joined, parts }
+            let anchor = joined.split('_').max_by_key(|text| text.len()).unwrap_or_default();
+            FieldPath { start: start.to_owned(), anchor: anchor.to_owned(), joined, parts }
         })
     }
 
@@ -71,12 +74,16 @@ impl FieldPath {
 
     /// Returns false only for a name that does not match. This test is quick.
     fn may_match(&self, name: &str) -> bool {
-        let name = name.trim_start_matches(is_leading);
+        let behind_leading = name.trim_start_matches(is_leading);
         if !name.is_ascii() {
-            return normalize_name(name).starts_with(&self.start);
+            return normalize_name(behind_leading).starts_with(&self.start)
+                && normalize_name(name).contains(&self.anchor);
         }
-        let start = name.as_bytes().get(..self.start.len());
+        let start = behind_leading.as_bytes().get(..self.start.len());
+        let anchor = self.anchor.as_bytes();
         start.is_some_and(|start| start.eq_ignore_ascii_case(self.start.as_bytes()))
+            && (anchor.is_empty()
+                || name.as_bytes().windows(anchor.len()).any(|it| it.eq_ignore_ascii_case(anchor)))
     }
 
     /// Returns true if riskgate must compare the name with all spellings of the field.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::field_path::FieldPath;
+use crate::model::typed_address::{AT_SIGNS, has_at_sign};
 
 /// The most values that riskgate reads from a body, to limit its work. No honest form has more.
 const MAX_VALUES: usize = 16;
@@ -112,7 +113,7 @@ impl FieldValues {
     /// most servers prefer the value in the body. So beside other values, leaves out a value
     /// without `@`, and marks the body as unread.
     pub fn append_query(&mut self, mut of_query: FieldValues) {
-        let is_address = |value: &String| value.contains('@');
+        let is_address = |value: &String| has_at_sign(value);
         if !self.values.is_empty() && !of_query.values.iter().all(is_address) {
             of_query.values.retain(is_address);
             of_query.mark_unread(UnreadCause::Broken);
@@ -128,7 +129,7 @@ impl FieldValues {
         if text.is_empty() || self.values.iter().any(|value| value == text) {
             return;
         }
-        if text.matches('@').count() > MAX_ADDRESSES_IN_VALUE {
+        if text.matches(AT_SIGNS).count() > MAX_ADDRESSES_IN_VALUE {
             self.mark_unread(UnreadCause::Broken);
         }
         match self.values.len() < MAX_VALUES {

@@ -223,11 +223,16 @@ impl PartHeader {
         for name in &self.names {
             of_json.append(json::read_values(content, Some(name), fields));
         }
-        if of_json.unread.is_some() && of_json.values.is_empty() && !may_begin_json(content) {
-            return false;
-        }
         // Some servers read the values in an uploaded file. Most servers do not.
         let is_upload = self.is_file && !self.is_blob;
+        let may_be_json = match is_upload {
+            // Files with settings begin with comments.
+            true => matches!(content.trim_ascii_start().first(), Some(b'{' | b'[')),
+            false => may_begin_json(content),
+        };
+        if of_json.unread.is_some() && of_json.values.is_empty() && !may_be_json {
+            return false;
+        }
         if is_upload && of_json == FieldValues::default() {
             return true;
         }

@@ -133,7 +133,7 @@ fn plain_names_are_read_behind_too_many_costly_names() {
     assert_eq!(read("%2565mail=", 4_096), (2, Some(UnreadCause::Broken)));
     assert_eq!(read("emailx[]=", 256), (3, Some(UnreadCause::Broken)));
     assert_eq!(read("%u0065mail.x=", 256), (3, Some(UnreadCause::Broken)));
-    for pair in ["", "x=1", "xemail[]=", "\u{e4}email="] {
+    for pair in ["", "x=1", "xemail[]=", "\u{e4}email=", "user[ids][]=1"] {
         assert_eq!(read(pair, 4_000), (4, None), "{pair}");
     }
     assert_eq!(read("", 40_000), (4, None));
@@ -178,6 +178,20 @@ fn a_value_that_a_server_finds_in_another_kind_of_body_is_reported() {
     let link = "Content-Disposition: form-data; name=\"link\"";
     for content in ["/?a=b&email=a%40b.com", "/?a=b&email=", "/?a=b&email=%20\r\n&email=1"] {
         assert_values(MULTIPART, multipart(&[(link, content), (EMAIL, "a@b.com")]), &["a@b.com"]);
+    }
+    for content in [
+        "(https://s.ex/?id=1&email=a%2Bn%40b.com) does not work",
+        "https://s.ex/?id=1&email=a%2Bn%40b.com does not work.",
+        "https://s.ex/?id=1&email=a%2Bn%40b.com.",
+        "<a href='/?id=1&email=a+n@b.com'>here</a>",
+        "/?id=1&email=a+n@b.com#top",
+    ] {
+        let body = multipart(&[(link, content), (EMAIL, "a+n@b.com")]);
+        assert_values(MULTIPART, body, &["a+n@b.com"]);
+    }
+    for content in ["&email=a@b.com <c@d.com>", "&email=c\u{ff20}d.com&"] {
+        let found = read(MULTIPART, multipart(&[(link, content), (EMAIL, "a@b.com")]).as_bytes());
+        assert_eq!(found.unwrap().unread, Some(UnreadCause::Broken), "{content}");
     }
 }
 

@@ -6,6 +6,7 @@ use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
 use super::server_parsers::{remove_bad_percents, without_skipped_characters};
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
+use crate::model::typed_address::has_at_sign;
 
 /// The most names of a form that riskgate decodes.
 const MAX_DECODED_NAMES: usize = 4_096;
@@ -35,7 +36,7 @@ pub(super) fn may_have_value(
 
 /// Returns true if a server that reads a multipart body as a form may find an address that is new.
 /// OpenResty (`ngx.req.get_post_args`) and Cowboy read each body as a form, and split it at `&`. An
-/// address ends at the end of its line.
+/// address ends at the end of its line, or where a link in a text ends.
 pub(super) fn may_have_address_in_multipart(
     body: &[u8],
     fields: &[FieldPath],
@@ -48,14 +49,28 @@ pub(super) fn may_have_address_in_multipart(
         let Some(at) = memchr::memchr(b'=', pair) else { return false };
         let value = pair[at + 1..].trim_ascii_start();
         let value = &value[..memchr::memchr2(b'\r', b'\n', value).unwrap_or(value.len())];
-        if memchr::memchr2(b'@', b'%', value).is_none()
+        if !value.iter().any(|byte| matches!(byte, b'@' | b'%' | 0x80..))
             || !may_be_name_of_field(&pair[..at], fields, &mut budget)
         {
             return false;
         }
-        let value = to_text(&decode(value)).trim().to_owned();
-        value.contains('@') && is_new(&value)
+        // Many links have a `+` of an address as it is.
+        let with_plus = value.split(|byte| *byte == b'+').collect::<Vec<_>>().join(&b"%2B"[..]);
+        let texts = [decode(value), decode(&with_plus)].map(|it| to_text(&it).trim().to_owned());
+        let is_known = |text: &String| !is_new(text) || !is_new(&address_of_link(text).to_owned());
+        has_at_sign(&texts[0]) && !texts.iter().any(is_known)
     })
+}
+
+/// Returns the address with which a link in a text ends. If the text has another `@` behind the
+/// link, returns the whole text.
+fn address_of_link(text: &str) -> &str {
+    let end = text.find(|c: char| c.is_whitespace() || "\"'<>()[]{},;#".contains(c));
+    let (address, rest) = text.split_at(end.unwrap_or(text.len()));
+    match has_at_sign(rest) {
+        true => text,
+        false => address.trim_end_matches(['.', ':', '!', '?']),
+    }
 }
 
 /// Returns true if a server may take the name of a pair for a field, or if that would be too costly

@@ -99,6 +99,10 @@ fn a_part_of_any_spelling_that_clients_write_is_read() {
         );
     }
     let header = "Content-Disposition: form-data; name=\"x\"\r\nContent-Type: application/json";
+    let file = "Content-Disposition: form-data; name=\"x\"; filename=\"tsconfig.json\"\r\n\
+                Content-Type: application/json";
+    let settings = multipart(&[(file, "/* Learn more */\n{\"a\":1}"), (EMAIL, "a@b.com")]);
+    assert_values(MULTIPART, settings, &["a@b.com"]);
     let in_comment = multipart(&[(header, "/**/{\"email\":\"a@b.com\"}")]);
     assert_eq!(read(MULTIPART, in_comment.as_bytes()), Err(UnreadCause::Broken));
     let nested = format!("{{\"x\":{}{},\"email\":\"a@b.com\"}}", "[".repeat(200), "]".repeat(200));

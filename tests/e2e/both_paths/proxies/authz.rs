@@ -214,8 +214,13 @@ fn a_question_without_the_posted_body_is_never_a_pass() {
 #[test]
 fn a_query_without_an_address_is_no_form_and_no_value_beside_a_body() {
     let gateway = start(&screening("[\"query:email\", \"body:email\"]"));
-    let page = get("/authz").with_header("X-Original-URI", "/page?email=1");
-    expect_facts(&gateway, &page, &[]);
+    for target in ["/page?email=1", "/page?email=1;x", "/page?email=%E9"] {
+        let page = get("/authz").with_header("X-Original-URI", target);
+        expect_facts(&gateway, &page, &[]);
+    }
+    let page = get("/authz").with_header("X-Original-URI", "/page?email=x%EF%BC%A0yopmail.com");
+    let refused = gateway.send_request(&page).expect(403);
+    assert_eq!(facts(&refused), ["block", "100", "disposable"]);
     let post = |target: &str, body: &str| {
         let asked = request("POST", "/authz").with_header("Content-Type", FORM);
         asked.with_header("X-Original-URI", target).body(body)
@@ -457,7 +462,7 @@ fn faulty_settings_are_reported_with_their_place() {
             "path = \"/authz\"\nemail = \"query:\"",
             "authz.email: expected one or several of header:NAME",
         ),
-        ("path = \"/authz\"\nfields = []", "[authz] has block_reasons, block_score, check"),
+        ("path = \"/authz\"\nfields = []", "write it below [log] or [upstream.route.screen]"),
     ] {
         let route = "[[upstream.route]]\nprefix = \"/signup\"\n\
                      [[upstream.route]]\nprefix = \"/sign.php/x\"\n[authz]\n";
