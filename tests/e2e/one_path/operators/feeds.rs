@@ -219,7 +219,7 @@ fn check_refuses_malformed_feed_settings_and_names_the_setting() {
         (feed_toml("A b", "https://example.com/list", ""), "name: expected a name of a-z"),
         (
             feed_toml("a", "/x", "") + &feed_toml("a", "/y", ""),
-            "table.feed \"a\": name: expected a name of",
+            "table.feed \"a\": name: expected a name that no other feed has",
         ),
         (feed_toml("a", "/x", "public_key = \"x\""), "public_key: expected the base64 line of"),
         (feed_toml("a", "/x", "kind = \"bad\""), "kind: expected"),
