@@ -220,7 +220,7 @@ fn a_query_without_an_address_is_no_form_and_no_value_beside_a_body() {
     }
     let page = get("/authz").with_header("X-Original-URI", "/page?email=x%EF%BC%A0yopmail.com");
     let refused = gateway.send_request(&page).expect(403);
-    assert_eq!(facts(&refused), ["block", "100", "disposable"]);
+    assert_eq!(facts(&refused), ["block", "100", "undeliverable", "yopmail.com"]);
     let post = |target: &str, body: &str| {
         let asked = request("POST", "/authz").with_header("Content-Type", FORM);
         asked.with_header("X-Original-URI", target).body(body)
