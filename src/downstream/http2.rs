@@ -151,6 +151,7 @@ pub(super) async fn serve_http2<P>(
     };
     // Each of these waits lasts through many requests: a new wait for each request would be slow.
     let mut drain = pin!(context.tracker.wait_until_drain_starts());
+    let mut many_replies = pin!(active_requests.unsent.wait_for_many_replies());
     // The first request must arrive within the header timeout; other frames don't extend it.
     let header_timeout = context.options.header_timeout;
     let mut idle = pin!(active_requests.wait_until_idle_for(header_timeout, Instant::now()));
@@ -164,7 +165,10 @@ pub(super) async fn serve_http2<P>(
             accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 connection.on_accepted(accepted, &mut h2_conn).await
             }
-            () = active_requests.unsent.wait_for_many_replies() => LoopDecision::Continue,
+            () = &mut many_replies => {
+                many_replies.set(active_requests.unsent.wait_for_many_replies());
+                LoopDecision::Continue
+            }
             // The arms above wake the task when there is more to count.
             () = poll_fn(|task| match frame_meter.is_exceeded() {
                 true => Poll::Ready(()),

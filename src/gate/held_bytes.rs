@@ -97,9 +97,7 @@ impl HeldBytesGuard {
         }
         is_allowed
     }
-}
 
-impl HeldBytesGuard {
     /// Lowers the bytes that the guard counts to `bytes`, if it counts more.
     pub fn shrink_to(&mut self, bytes: usize) {
         let fewer = self.bytes.saturating_sub(bytes);

@@ -102,11 +102,7 @@ impl ResponsePart {
 
     /// Whether the connection counts the part with riskgate's own responses.
     fn counts_as_reply(self) -> bool {
-        match self {
-            ResponsePart::Reply | ResponsePart::ReplyBeforeBody => true,
-            ResponsePart::ForwardedHeaderAlone => true,
-            ResponsePart::ForwardedStart | ResponsePart::ForwardedRest => false,
-        }
+        !matches!(self, ResponsePart::ForwardedStart | ResponsePart::ForwardedRest)
     }
 
     /// Whether [`UnsentResponse::wait_until_sent`] waits for the part.
@@ -283,6 +279,9 @@ impl Drop for UnsentPart {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::task::{Context, Waker};
+
     use super::*;
 
     #[tokio::test]
@@ -332,6 +331,24 @@ mod tests {
         assert_eq!(Arc::strong_count(&guard), 2);
         drop(headers);
         assert_eq!((connection.total(), Arc::strong_count(&guard)), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn the_connection_learns_each_time_that_many_more_replies_wait() {
+        let connection = Arc::new(UnsentBytes::default());
+        let response = UnsentResponse::begin(&connection, ());
+        let mut replies = Vec::new();
+        let is_told = || {
+            let wait = std::pin::pin!(connection.wait_for_many_replies());
+            wait.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        for told_before in 0..3 {
+            while connection.total() < (told_before + 1) * MANY_REPLY_BYTES {
+                assert!(!is_told());
+                replies.push(response.track(Bytes::new(), ResponsePart::Reply));
+            }
+            assert!(is_told());
+        }
     }
 
     #[test]

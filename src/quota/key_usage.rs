@@ -213,7 +213,7 @@ impl KeyUsage {
 pub(super) struct UsageByKey {
     keys: Mutex<HashMap<Arc<str>, Arc<KeyUsage>>>,
     /// The place in `keys` of the key whose counts the next report carries first: the last report
-    /// had no room for them. So a long series of reports need not pass over the same keys again.
+    /// left them out. So a long series of reports need not pass over the same keys again.
     first_key: AtomicU64,
     /// The counts in the report in flight.
     in_flight: Mutex<Vec<UsageCount>>,

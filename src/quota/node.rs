@@ -79,7 +79,7 @@ pub(super) struct ReportBatch {
     /// report about the current month, if there is one, and the months of its final reports.
     grant_recipients: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
     pub reports: Vec<LeaseReport>,
-    /// The leases whose counts did not all have room in the batch.
+    /// The leases of which the batch leaves out counts.
     pub leases_with_more_counts: Vec<Arc<Lease>>,
 }
 

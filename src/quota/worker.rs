@@ -256,7 +256,7 @@ impl Worker {
         self.with_more_counts.clear();
     }
 
-    /// Sends one commit of the reports that are due in this tick. Counts that had no room follow
+    /// Sends one commit of the reports that are due in this tick. Counts that they leave out follow
     /// after the totals of all leases. If the store fails, the tick ends: two reports of a busy
     /// lease soon after another would take the lease for an idle one.
     fn report_due_leases(&mut self) {
@@ -300,14 +300,14 @@ impl Worker {
         }
     }
 
-    /// Sends the last reports of these leases. Returns those whose counts did not all have room;
-    /// `None` if the store failed.
+    /// Sends the last reports of these leases. Returns those whose reports left out
+    /// counts; `None` if the store failed.
     fn send_last_reports(&mut self, leases: &[Arc<Lease>]) -> Option<Vec<Arc<Lease>>> {
         let is_healthy = self.is_store_healthy || self.probe_store();
         if is_healthy { self.send_reports(leases, ReportReason::Shutdown) } else { None }
     }
 
-    /// Sends the counts that had no room beside the last totals, as long as time is left since
+    /// Sends the counts that the last reports left out, as long as time is left since
     /// `started`. A store that recovers acknowledges none for some seconds.
     fn send_last_counts(&mut self, mut unsent: VecDeque<Arc<Lease>>, started: Instant) {
         while !unsent.is_empty() {
@@ -426,8 +426,8 @@ impl Worker {
         self.is_store_healthy
     }
 
-    /// Sends the reports of these leases in one commit. Returns the leases whose counts did not all
-    /// have room; `None` if the store failed.
+    /// Sends the reports of these leases in one commit. Returns the leases whose reports left out
+    /// counts; `None` if the store failed.
     fn send_reports(
         &mut self,
         leases: &[Arc<Lease>],

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-const SECONDS_PER_DAY: i64 = 86_400;
+use crate::model::month::SECONDS_PER_DAY;
+
 /// A certificate that expires in fewer days than these was probably not renewed.
 const MIN_DAYS: i64 = 14;
 

@@ -64,27 +64,21 @@ impl PerClientGuard {
         }
         is_allowed
     }
-}
 
-impl PerClientGuard {
     /// Releases so many of the units that the guard counts.
     pub fn release(&mut self, units: usize) {
         let units = units.min(self.units);
         self.units -= units;
         if let Some((limit, client)) = self.counted.as_ref().filter(|_| units > 0) {
-            limit.release(client, units);
+            limit.units_by_client.remove_if_mut(client, |_, count| {
+                *count -= units;
+                *count == 0
+            });
         }
     }
 }
 
 impl PerClientLimit {
-    fn release(&self, client: &ClientPrefix, units: usize) {
-        self.units_by_client.remove_if_mut(client, |_, count| {
-            *count -= units;
-            *count == 0
-        });
-    }
-
     fn forget_if_unused(&self, client: &ClientPrefix) {
         self.units_by_client.remove_if(client, |_, count| *count == 0);
     }

@@ -89,7 +89,7 @@ fn a_lease_that_needs_calls_does_not_wait_for_all_leases_of_a_tick() {
 }
 
 #[test]
-fn counts_that_have_no_room_in_a_batch_follow_within_the_tick() {
+fn counts_that_a_batch_leaves_out_follow_within_the_tick() {
     let (mut worker, _folder) = open_worker();
     let [busy, other] =
         &open_active_leases(&mut worker, ["busy", "other"].into_iter().map(str::to_owned))[..]

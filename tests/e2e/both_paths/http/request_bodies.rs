@@ -340,7 +340,7 @@ fn start_server_that_reads_nothing() -> SocketAddr {
 }
 
 #[test]
-fn an_upload_over_http2_that_its_server_does_not_read_leaves_others_room() {
+fn an_upload_over_http2_that_its_server_does_not_read_holds_up_no_other() {
     let setup = Setup::new().append_toml(ROUTES).set("listen.h2c", "true");
     let gateway = setup.with_upstreams(&[start_server_that_reads_nothing()]).start();
     let key = gateway.create_active_key("acme", &[]);
