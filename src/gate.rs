@@ -41,8 +41,8 @@ pub use client_address::{ClientAddressRule, ClientAddressSource};
 pub use email_verdict::EmailVerdict;
 pub(crate) use ending::LoggedHead;
 pub use held_bytes::{
-    BodyOptions, FAST_PATH_TASK_BYTES, HeldBytes, HeldBytesGuard, NO_MEMORY_REFUSAL,
-    PINGORA_TASK_BYTES, waiting_request_bytes,
+    BodyOptions, FAST_PATH_TASK_BYTES, HEADER_FIELD_BYTES, HeldBytes, HeldBytesGuard,
+    NO_MEMORY_REFUSAL, PINGORA_TASK_BYTES, waiting_request_bytes,
 };
 pub(crate) use judge::{AfterGates, Judgement, MatchedRoute, UnchargedRoute};
 pub(crate) use pingora_filters::{FailedExchange, classify_error};

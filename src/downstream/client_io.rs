@@ -29,7 +29,7 @@ use super::connection_tracker::ConnectionTracker;
 use crate::gate::ConnectionFacts;
 use crate::support::peer_close::{PeerClose, read_peer_close};
 use crate::support::socket_reset::is_reset_on_close;
-pub use frame_meter::FrameMeter;
+pub use frame_meter::{FrameMeter, OpenHeader};
 use inner::InnerIo;
 pub use send_progress::SendProgress;
 

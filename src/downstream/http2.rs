@@ -5,9 +5,9 @@
 //! request must satisfy the same grammar and limits as over HTTP/1.1.
 
 mod active_requests;
+mod connection_memory;
 mod fast_path;
 mod final_close;
-mod reply_memory;
 mod stream_client;
 
 use std::future::{Future, poll_fn};
@@ -32,9 +32,9 @@ use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::time::{Instant, timeout};
 
 use active_requests::{ActiveRequestCounter, ActiveRequestGuard, IdleOutcome};
+use connection_memory::{ConnectionMemory, EndReason, HeaderLimits};
 use fast_path::serve_or_return;
 use final_close::FinalClose;
-use reply_memory::ReplyMemory;
 
 use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
@@ -89,21 +89,24 @@ type H2Conn = h2::server::Connection<Stream, Bytes>;
 
 fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     let mut options = default_h2_options();
-    // The h2 crate refuses longer headers without a log line, and without the fields of riskgate's
-    // responses. So it accepts far more than riskgate, which then refuses the request itself.
-    let header_list_bytes =
-        HEADER_LIST_FACTOR * (app.request_limits.header_bytes + DIVIDED_COOKIES_OVERHEAD_BYTES);
     options
         .max_concurrent_streams(app.max_streams)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .data_frame_budget(SHORT_DATA_BUDGET_BYTES)
-        .max_header_list_size(u32::try_from(header_list_bytes).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(max_header_list_bytes(app)).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
         .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
         .reset_stream_duration(RESET_MEMORY_TIME)
         .max_local_error_reset_streams(Some(MAX_STREAM_ERRORS));
     options
+}
+
+/// Returns the most bytes that the h2 crate accepts as a list of header fields. The h2 crate refuses
+/// longer headers without a log line, and without the fields of riskgate's responses. So it accepts
+/// far more than riskgate, which then refuses the request itself.
+fn max_header_list_bytes(app: &DownstreamOptions) -> usize {
+    HEADER_LIST_FACTOR * (app.request_limits.header_bytes + DIVIDED_COOKIES_OVERHEAD_BYTES)
 }
 
 fn digest_of(client_io: &ClientIo) -> Digest {
@@ -135,7 +138,12 @@ pub(super) async fn serve_http2<P>(
         return;
     };
     let active_requests = ActiveRequestCounter::new(send_progress, context.options.write_timeout);
-    let mut reply_memory = ReplyMemory::new(&context.gate, &facts, &active_requests.unsent);
+    let limits = HeaderLimits {
+        list_bytes: max_header_list_bytes(&context.options),
+        timeout: context.options.header_timeout,
+    };
+    let unsent = &active_requests.unsent;
+    let mut memory = ConnectionMemory::new(&context.gate, &facts, unsent, &frame_meter, limits);
     let mut connection = Http2Connection {
         proxy,
         context,
@@ -170,10 +178,10 @@ pub(super) async fn serve_http2<P>(
                 LoopDecision::Continue
             }
             // The arms above wake the task when there is more to count.
-            () = poll_fn(|task| match frame_meter.is_exceeded() {
-                true => Poll::Ready(()),
-                false => reply_memory.poll_exceeded(task),
-            }) => connection.close_abruptly(&mut h2_conn).await,
+            reason = poll_fn(|task| memory.poll_end_reason(task)) => match reason {
+                EndReason::LimitExceeded => connection.close_abruptly(&mut h2_conn).await,
+                EndReason::HeaderLate => connection.on_header_late(&mut h2_conn),
+            },
             outcome = &mut idle => connection.on_idle_outcome(outcome, &mut h2_conn),
         };
         if matches!(decision, LoopDecision::End) {
@@ -183,7 +191,7 @@ pub(super) async fn serve_http2<P>(
             idle.set(active_requests.wait_until_idle_for(time, Instant::now()));
         }
     }
-    drop(reply_memory);
+    drop(memory);
     connection.close(h2_conn, socket).await;
 }
 
@@ -243,6 +251,13 @@ where
 
     fn count_flood(&self) {
         self.context.gate.state().metrics.connections.http2_floods.inc();
+    }
+
+    fn on_header_late(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
+        if !self.is_closing {
+            self.begin_graceful_close(h2_conn);
+        }
+        LoopDecision::Continue
     }
 
     fn on_idle_outcome(&mut self, outcome: IdleOutcome, h2_conn: &mut H2Conn) -> LoopDecision {

@@ -33,7 +33,7 @@ pub const FAST_PATH_TASK_BYTES: usize = 12 * 1024;
 /// bytes.
 pub const PINGORA_TASK_BYTES: usize = 36 * 1024;
 /// The memory of a header field without its name and value, in bytes.
-const FIELD_BYTES: usize = 128;
+pub const HEADER_FIELD_BYTES: usize = 128;
 
 /// One client may use the memory divided by this number.
 const CLIENT_SHARE_DIVISOR: usize = 16;
@@ -136,7 +136,7 @@ pub fn waiting_request_bytes(header: &RequestHeader, task_bytes: usize) -> usize
     }
     let fields = header.headers.iter();
     let head_bytes: usize =
-        fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES).sum();
+        fields.map(|(name, value)| name.as_str().len() + value.len() + HEADER_FIELD_BYTES).sum();
     task_bytes + head_bytes
 }
 

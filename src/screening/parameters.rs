@@ -56,9 +56,9 @@ pub(super) fn parse_value_with_parameters(text: &str) -> ValueWithParameters<'_>
 
 /// Returns a parameter, and the text behind it.
 fn parse_parameter(text: &str) -> Option<(Parameter<'_>, &str)> {
-    let (name, value) = text.split_once('=')?;
-    let (name, value) = (name.trim_end_matches(BLANKS), value.trim_start_matches(BLANKS));
-    if !is_token(name) {
+    let (name, rest) = text.split_at(text.bytes().position(|byte| !is_token_byte(byte))?);
+    let value = rest.trim_start_matches(BLANKS).strip_prefix('=')?.trim_start_matches(BLANKS);
+    if name.is_empty() {
         return None;
     }
     let quoted = value.strip_prefix('"');

@@ -26,32 +26,47 @@ pub(super) fn read_boundaries_as_servers(
     content_type: &str,
     parameters: &[Parameter<'_>],
 ) -> Option<Vec<String>> {
-    let mut boundaries: Vec<String> = Vec::new();
-    let mut add = |boundary: Option<&str>| {
-        let boundary = boundary.filter(|it| !it.is_empty() && !boundaries.iter().any(|b| b == it));
-        boundaries.extend(boundary.map(str::to_owned));
-    };
+    let mut boundaries = Boundaries::default();
     for parameter in parameters {
         match parameter.name.as_str() {
-            "boundary" => add(Some(&parameter.value)),
+            "boundary" => boundaries.add(&parameter.value)?,
             // RFC 2231 has `boundary*=` and `boundary*0=`, which Django, Werkzeug and Tomcat read.
             name if name.starts_with("boundary*") => return None,
             _ => continue,
         }
-        add(read_boundary_as_werkzeug(parameter));
+        boundaries.add(read_boundary_as_werkzeug(parameter).unwrap_or_default())?;
         // aiohttp removes blanks. Jetty, CherryPy and Python's email package remove other
         // characters as quotes.
-        add(Some(parameter.value.trim()));
-        add(Some(parameter.value.trim_matches(['\'', '"', '<', '>', ' '])));
+        boundaries.add(parameter.value.trim())?;
+        boundaries.add(parameter.value.trim_matches(['\'', '"', '<', '>', ' ']))?;
         match decode_words_as_tomcat(&parameter.value) {
-            DecodedWords::Text(text) => add(Some(&text)),
+            DecodedWords::Text(text) => boundaries.add(&text)?,
             DecodedWords::Unreadable => return None,
         }
     }
-    add(read_boundary_as_php(content_type));
-    search_boundaries(content_type).for_each(|boundary| add(Some(boundary)));
-    add(read_parameter_as_python(content_type, "boundary").as_deref());
-    (boundaries.len() <= MAX_BOUNDARIES).then_some(boundaries)
+    boundaries.add(read_boundary_as_php(content_type).unwrap_or_default())?;
+    search_boundaries(content_type).try_for_each(|boundary| boundaries.add(boundary))?;
+    boundaries.add(&read_parameter_as_python(content_type, "boundary").unwrap_or_default())?;
+    Some(boundaries.0)
+}
+
+/// Different boundaries that are not empty, in the order in which they were added.
+#[derive(Default)]
+struct Boundaries(Vec<String>);
+
+impl Boundaries {
+    /// Adds a boundary, unless it is empty or was added before. Returns `None` if it is one more
+    /// than [`MAX_BOUNDARIES`].
+    fn add(&mut self, boundary: &str) -> Option<()> {
+        if boundary.is_empty() || self.0.iter().any(|added| added == boundary) {
+            return Some(());
+        }
+        if self.0.len() == MAX_BOUNDARIES {
+            return None;
+        }
+        self.0.push(boundary.to_owned());
+        Some(())
+    }
 }
 
 /// PHP (`rfc1867_post_handler` in main/rfc1867.c): the text behind the first `boundary` and the
@@ -72,7 +87,7 @@ fn search_boundaries(content_type: &str) -> impl Iterator<Item = &str> {
     const NAME: &str = "boundary";
     let lower = content_type.to_ascii_lowercase();
     let ends: Vec<usize> = lower.match_indices(NAME).map(|(at, _)| at + NAME.len()).collect();
-    ends.into_iter().take(MAX_BOUNDARIES + 1).filter_map(|end| {
+    ends.into_iter().filter_map(|end| {
         let value = content_type[end..].trim_start().strip_prefix('=')?.trim_start();
         value.strip_prefix('"').unwrap_or(value).split(['"', ';', ',']).next()
     })

@@ -61,6 +61,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
 /// Counts the frames and the DATA bytes that a client sends on one connection.
@@ -93,9 +94,34 @@ impl FrameMeter {
         self.lock_budget().is_exceeded
     }
 
+    /// Returns what the frames tell about the client now.
+    pub fn read_state(&self) -> FrameState {
+        let budget = self.lock_budget();
+        FrameState { is_exceeded: budget.is_exceeded, open_header: budget.open_header }
+    }
+
     fn lock_budget(&self) -> MutexGuard<'_, FrameBudget> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What the frames that a client sent tell about it.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameState {
+    /// Whether the client has exceeded the limit once.
+    pub is_exceeded: bool,
+    /// The header whose end has not arrived; `None` if there is none.
+    pub open_header: Option<OpenHeader>,
+}
+
+/// A header that is divided into several frames (RFC 9113 section 4.3), while its last frame is
+/// missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenHeader {
+    /// When its first frame began.
+    pub begun_at: Instant,
+    /// The bytes in the payloads of its frames so far.
+    pub arrived_bytes: usize,
 }
 
 /// What a client may still send.
@@ -107,6 +133,7 @@ struct FrameBudget {
     sent_bytes: i64,
     body_bytes_left: i64,
     is_exceeded: bool,
+    open_header: Option<OpenHeader>,
     /// The bytes until the next frame header.
     bytes_to_skip: usize,
     /// The part of a frame header that has arrived, with the length of the padding of DATA.
@@ -121,6 +148,7 @@ impl FrameBudget {
             sent_bytes: 0,
             body_bytes_left: MAX_UNANNOUNCED_BYTES,
             is_exceeded: false,
+            open_header: None,
             bytes_to_skip: PREFACE_BYTES,
             frame_header: Vec::with_capacity(FRAME_HEADER_BYTES + 1),
         }
@@ -146,11 +174,24 @@ impl FrameBudget {
         if frame.kind == DATA {
             self.body_bytes_left -= as_i64(frame.data_bytes);
         }
+        if matches!(frame.kind, HEADERS | CONTINUATION) {
+            self.note_header_frame(frame);
+        }
         self.frames_left -= frame.cost();
         if self.frames_left < 0 {
             self.refill(Instant::now());
         }
         self.is_exceeded |= self.frames_left < 0 || self.body_bytes_left < 0;
+    }
+
+    fn note_header_frame(&mut self, frame: &ReceivedFrame) {
+        let begun = self.open_header.take();
+        if !frame.is_end_headers {
+            let new = || OpenHeader { begun_at: Instant::now(), arrived_bytes: 0 };
+            let mut header = begun.unwrap_or_else(new);
+            header.arrived_bytes += frame.payload_bytes;
+            self.open_header = Some(header);
+        }
     }
 
     /// Adds the frames that the client earned by the time since the last refill. The caller reads
@@ -188,6 +229,7 @@ impl FrameBudget {
 struct ReceivedFrame {
     kind: u8,
     is_end_stream: bool,
+    is_end_headers: bool,
     payload_bytes: usize,
     /// The bytes of the payload without padding.
     data_bytes: usize,
@@ -210,6 +252,7 @@ impl ReceivedFrame {
         Some(ReceivedFrame {
             kind: *kind,
             is_end_stream: flags & END_STREAM != 0,
+            is_end_headers: flags & END_HEADERS != 0,
             payload_bytes,
             data_bytes: payload_bytes.saturating_sub(padding),
         })
@@ -296,6 +339,21 @@ mod tests {
             assert_eq!(budget.body_bytes_left, MAX_UNANNOUNCED_BYTES - 68, "{length}");
             assert!(budget.frame_header.is_empty() && budget.bytes_to_skip == 0, "{length}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_header_is_open_until_its_last_frame() {
+        let mut budget = new_budget();
+        budget.count_frames_in(&frame(HEADERS, END_HEADERS, &[0; 50]));
+        assert_eq!(budget.open_header, None);
+        let begun_at = Instant::now();
+        budget.count_frames_in(&frame(HEADERS, END_STREAM, &[0; 50]));
+        assert_eq!(budget.open_header, Some(OpenHeader { begun_at, arrived_bytes: 50 }));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        budget.count_frames_in(&frame(CONTINUATION, 0, &[0; 7]));
+        assert_eq!(budget.open_header, Some(OpenHeader { begun_at, arrived_bytes: 57 }));
+        budget.count_frames_in(&frame(CONTINUATION, END_HEADERS, &[0; 7]));
+        assert_eq!(budget.open_header, None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, GOAWAY, HEADERS, PING, PRIORITY,
@@ -226,6 +226,60 @@ fn a_client_that_keeps_an_active_request_alive_or_resets_many_is_served() {
         assert!(client.try_send(&encode_frame(PING, 0, 0, b"estimate")));
     }
     assert_eq!(gateway.sum_of_samples("riskgate_http2_floods_total", &[]), 0.0);
+}
+
+/// One byte for each field: `age` without a value, by its number in the static table (RFC 7541).
+fn fields_of_one_byte(count: usize) -> Vec<u8> {
+    const AGE: u8 = 0x80 | 21;
+    vec![AGE; count]
+}
+
+/// Opens a connection that has sent a header without its end.
+fn open_with_endless_header(gateway: &Gateway, key: &str) -> FrameClient {
+    let mut client = FrameClient::open(gateway.http);
+    let mut block = encode_request_fields("GET", DOMAIN, key, &[]);
+    block.extend(fields_of_one_byte(2_000));
+    client.try_send(&encode_frame(HEADERS, END_STREAM, 1, &block));
+    client
+}
+
+#[test]
+fn headers_that_never_end_count_in_the_memory_of_their_client() {
+    let setup = Setup::new().with_upstreams(&[MockUpstream::start().address]);
+    let setup = setup.set("listen.h2c", "true").set("listen.max_held_bytes", "16777216");
+    let gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    // The share of one client is 1 MiB, and each of these headers may take 256 KB.
+    let _held: Vec<_> = (0..3).map(|_| open_with_endless_header(&gateway, &key)).collect();
+    let more: Vec<_> = (0..20).map(|_| open_with_endless_header(&gateway, &key)).collect();
+    let codes: Vec<_> = more.into_iter().map(|it| read_to_goaway(it.stream).1).collect();
+    let closed = codes.iter().filter(|code| **code == Some(ENHANCE_YOUR_CALM)).count();
+    assert_eq!(closed, 20, "{codes:?}");
+    let held = gateway.sum_of_samples("riskgate_held_body_bytes", &[]);
+    assert!((1.0..=1_048_576.0).contains(&held), "{held}");
+    // A header that ends holds nothing on.
+    let mut client = FrameClient::open(gateway.http);
+    let block = encode_request_fields("GET", DOMAIN, &key, &[]);
+    assert!(client.try_send(&encode_frame(HEADERS, END_STREAM, 1, &block[..9])));
+    assert!(client.try_send(&encode_frame(CONTINUATION, END_HEADERS, 1, &block[9..])));
+    assert_eq!(client.read_status(1), 200);
+}
+
+#[test]
+fn each_header_must_end_within_the_header_timeout() {
+    let setup = Setup::new().with_upstreams(&[MockUpstream::start().address]);
+    let setup = setup.set("listen.h2c", "true").set_text("listen.header_timeout", "1s");
+    let gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut client = FrameClient::open(gateway.http);
+    assert!(client.try_send(&headers(1, "GET", DOMAIN, &key)));
+    assert_eq!(client.read_status(1), 200);
+    let block = encode_request_fields("GET", DOMAIN, &key, &[]);
+    let begun_at = Instant::now();
+    assert!(client.try_send(&encode_frame(HEADERS, END_STREAM, 3, &block[..9])));
+    assert_eq!(read_to_goaway(client.stream).1, Some(0));
+    let waited = begun_at.elapsed().as_secs_f64();
+    assert!((0.9..5.0).contains(&waited), "{waited}");
 }
 
 #[test]
