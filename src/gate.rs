@@ -51,4 +51,6 @@ pub(crate) use request_context::{AttemptRecords, ConnectionFacts, StartTime, uni
 pub use route::CheckAnswer;
 pub(crate) use session::{has_final_response_started, send_continue_if_awaited};
 pub use state::{Gate, GateState, ReloadableRules, StartupRules};
-pub(crate) use unsent_response::{ResponsePart, UnsentBytes, UnsentResponse};
+pub(crate) use unsent_response::{
+    FAST_PATH_RESPONSE_BYTES, ResponsePart, UnsentBytes, UnsentResponse,
+};

@@ -21,9 +21,9 @@ use crate::message::response::X_REQUEST_ID;
 
 /// The memory that a header takes in the h2 crate, in bytes: about that of a response of riskgate.
 const HEADER_BYTES: usize = 2048;
-/// The memory of a response of riskgate that waits for the client, without its body, in bytes: its
-/// header, its stream, and the task that waits until the client takes the body.
-const REPLY_BYTES: usize = 10 * 1024;
+/// The memory of a response on the fast path that waits for the client, without its body, in bytes:
+/// its header, its stream, and the task that waits until the client takes the body.
+pub const FAST_PATH_RESPONSE_BYTES: usize = 10 * 1024;
 /// The memory of the body of a request whose client does not take riskgate's reply, in bytes:
 /// nobody reads the body meanwhile, and the client may send a window of it.
 const UNREAD_BODY_BYTES: usize = 64 * 1024;
@@ -65,7 +65,10 @@ pub enum ResponsePart {
     /// As [`ResponsePart::Reply`], to a request whose body was not read to its end.
     ReplyBeforeBody,
     /// The header and the first part of the body of a server's response.
-    ForwardedStart,
+    ForwardedStart {
+        /// The memory of the response without its body, in bytes.
+        response_bytes: usize,
+    },
     /// A later part of the body of a server's response.
     ForwardedRest,
     /// The header of a server's response without a body. Nothing waits until it is sent, so the
@@ -93,16 +96,17 @@ impl ResponsePart {
     /// The bytes that the part takes beside those of the body.
     fn bytes_beside_body(self) -> usize {
         match self {
-            ResponsePart::Reply => REPLY_BYTES,
-            ResponsePart::ReplyBeforeBody => REPLY_BYTES + UNREAD_BODY_BYTES,
-            ResponsePart::ForwardedStart | ResponsePart::ForwardedHeaderAlone => HEADER_BYTES,
+            ResponsePart::Reply => FAST_PATH_RESPONSE_BYTES,
+            ResponsePart::ReplyBeforeBody => FAST_PATH_RESPONSE_BYTES + UNREAD_BODY_BYTES,
+            ResponsePart::ForwardedStart { response_bytes } => response_bytes,
+            ResponsePart::ForwardedHeaderAlone => HEADER_BYTES,
             ResponsePart::ForwardedRest => 0,
         }
     }
 
     /// Whether the connection counts the part with riskgate's own responses.
     fn counts_as_reply(self) -> bool {
-        !matches!(self, ResponsePart::ForwardedStart | ResponsePart::ForwardedRest)
+        !matches!(self, ResponsePart::ForwardedStart { .. } | ResponsePart::ForwardedRest)
     }
 
     /// Whether [`UnsentResponse::wait_until_sent`] waits for the part.
@@ -291,10 +295,10 @@ mod tests {
         let response = UnsentResponse::begin(&connection, Arc::clone(&guard));
         response.wait_until_parts_are_dropped().await;
         let reply = response.track(Bytes::new(), ResponsePart::Reply);
-        assert_eq!((connection.total(), response.bytes_to_count()), (REPLY_BYTES, 0));
+        assert_eq!((connection.total(), response.bytes_to_count()), (FAST_PATH_RESPONSE_BYTES, 0));
         let body = Bytes::from(vec![b'x'; MAX_UNCOUNTED_BYTES]);
         let mut rest = response.track(body.clone(), ResponsePart::ForwardedRest);
-        assert_eq!(response.bytes_to_count(), REPLY_BYTES + MAX_UNCOUNTED_BYTES);
+        assert_eq!(response.bytes_to_count(), FAST_PATH_RESPONSE_BYTES + MAX_UNCOUNTED_BYTES);
         assert_eq!(connection.reply_bytes_to_count(), 0);
         assert_eq!((&reply[..], &rest[..]), (&b""[..], &body[..]));
         drop(reply);
@@ -357,7 +361,7 @@ mod tests {
         let response = UnsentResponse::begin(&connection, ());
         let replies: Vec<Bytes> =
             (0..3).map(|_| response.track(Bytes::new(), ResponsePart::Reply)).collect();
-        assert_eq!(connection.reply_bytes_to_count(), 3 * REPLY_BYTES);
+        assert_eq!(connection.reply_bytes_to_count(), 3 * FAST_PATH_RESPONSE_BYTES);
         drop(replies);
         assert_eq!(connection.reply_bytes_to_count(), 0);
     }

@@ -458,8 +458,10 @@ impl ProxyHttp for Gateway {
             (body, UnsentResponse::of_request(session.req_header()))
         {
             let is_start = ctx.passed_response_bytes == passed_bytes as u64;
-            let part =
-                if is_start { ResponsePart::ForwardedStart } else { ResponsePart::ForwardedRest };
+            let part = match is_start {
+                true => ResponsePart::ForwardedStart { response_bytes: PINGORA_TASK_BYTES },
+                false => ResponsePart::ForwardedRest,
+            };
             *body = response.track(std::mem::take(body), part);
         }
         // If the deadline truncates a body, the response must not look complete.

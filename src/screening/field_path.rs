@@ -39,6 +39,16 @@ impl FieldPath {
             || matches!(names, [name] if self.matches_form_name(name))
     }
 
+    /// Returns true if a member of this name may be the first of the names for which
+    /// [`FieldPath::matches_members`] or [`FieldPath::matches_members_without_skipped`] holds.
+    pub(super) fn may_begin_with_member(&self, name: &str) -> bool {
+        let is_first = |name: &str| {
+            self.parts.first().is_some_and(|first| *first == normalize_name(name))
+                || self.matches_form_name(name)
+        };
+        is_first(name) || without_skipped_characters(name).is_some_and(|name| is_first(&name))
+    }
+
     /// As [`FieldPath::matches_members`], for a server that skips some characters of names.
     pub(super) fn matches_members_without_skipped(&self, names: &[String]) -> bool {
         let is_as_long = names.len() == 1 || names.len() == self.parts.len();

@@ -21,6 +21,10 @@ use part_header::{PartHeader, parse_part_header};
 /// 1 KiB), and some accept more.
 const MAX_PART_HEADER_BYTES: usize = 4 * 1024;
 
+/// The most names of one part for which riskgate reads the content as JSON, to limit its work. No
+/// honest part has more.
+const MAX_NAMES_OF_JSON: usize = 3;
+
 /// Reads all values of the fields. The first of `boundaries` is the boundary by the grammar. Some
 /// servers read the others. If a body has no last delimiter, riskgate reads it to its end.
 pub(super) fn read_values(body: &[u8], boundaries: &[String], fields: &[FieldPath]) -> FieldValues {
@@ -220,8 +224,13 @@ impl PartHeader {
     /// is a text.
     fn read_json(&self, content: &[u8], fields: &[FieldPath], found: &mut FieldValues) -> bool {
         let mut of_json = json::read_values(content, None, fields);
-        for name in &self.names {
-            of_json.append(json::read_values(content, Some(name), fields));
+        let leads_to_field =
+            |name: &&String| fields.iter().any(|field| field.may_begin_with_member(name));
+        for (index, name) in self.names.iter().filter(leads_to_field).enumerate() {
+            match index < MAX_NAMES_OF_JSON {
+                true => of_json.append(json::read_values(content, Some(name), fields)),
+                false => found.mark_unread(UnreadCause::Broken),
+            }
         }
         // Some servers read the values in an uploaded file. Most servers do not.
         let is_upload = self.is_file && !self.is_blob;

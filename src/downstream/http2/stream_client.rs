@@ -11,7 +11,9 @@ use pingora::protocols::http::v2::server::HttpSession;
 use tokio::time::Instant;
 
 use crate::downstream::exchange_client::ExchangeClient;
-use crate::gate::{HeldBytesGuard, RequestContext, ResponsePart, UnsentResponse};
+use crate::gate::{
+    FAST_PATH_RESPONSE_BYTES, HeldBytesGuard, RequestContext, ResponsePart, UnsentResponse,
+};
 use crate::message::response::Reply;
 use crate::proxy::upstream::Http2Header;
 
@@ -106,7 +108,7 @@ impl ExchangeClient for Http2Client {
         let body = Bytes::from(std::mem::take(&mut self.output));
         // The header may go out before the first part of the body arrives.
         let part = match self.is_header_counted {
-            false => ResponsePart::ForwardedStart,
+            false => ResponsePart::ForwardedStart { response_bytes: FAST_PATH_RESPONSE_BYTES },
             true => ResponsePart::ForwardedRest,
         };
         self.send(body, part, is_end).await

@@ -282,8 +282,9 @@ fn remove_session_ids(path: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns true for a path in which a search for session ids would take long.
 fn has_too_many_session_id_beginnings(path: &[u8]) -> bool {
-    let begins_id =
-        |three: &&[u8]| three[0] == b'(' && three[1].is_ascii_alphabetic() && three[2] == b'(';
+    let begins_id = |three: &&[u8]| {
+        matches!(three[0], b'(' | b')') && three[1].is_ascii_alphabetic() && three[2] == b'('
+    };
     path.windows(3).filter(begins_id).count() > MAX_SESSION_ID_BEGINNINGS
 }
 
@@ -476,6 +477,7 @@ mod tests {
     #[test]
     fn a_path_that_leads_elsewhere_in_some_server_has_no_reading() {
         let brackets = format!("/open/{}", "(a".repeat(66));
+        let ids = format!("/open/({}x", "B(x)".repeat(MAX_SESSION_ID_BEGINNINGS + 1));
         let long = format!("/open/x.y{}", "/a".repeat(MAX_SEGMENTS));
         for path in [
             "",
@@ -502,6 +504,7 @@ mod tests {
             "/open/%e0%80%ae%f0%80%80%ae/x",
             "/open/.(S(x))./a",
             &brackets,
+            &ids,
             &long,
         ] {
             assert!(PathReadings::of(path.as_bytes()).is_none(), "{path}");

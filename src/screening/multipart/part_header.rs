@@ -101,15 +101,19 @@ impl PartHeader {
         if self.names.contains(&name) {
             return;
         }
-        self.add_name(without_skipped_characters(&name));
-        // aiohttp removes slashes before a name, and Netty removes the other characters around a
-        // name.
-        let bare = name.trim_matches(['/', '\\', ':', ',', '=', ';', '"', '\'', '\t']).trim();
-        if bare != name {
-            self.add_name(Some(bare.to_owned()));
+        let without_skipped = without_skipped_characters(&name);
+        for name in [Some(&name), without_skipped.as_ref()].into_iter().flatten() {
+            self.add_if_new(name);
+            self.add_if_new(trim_as_servers(name));
+        }
+    }
+
+    fn add_if_new(&mut self, name: &str) {
+        if self.names.iter().any(|known| known == name) {
+            return;
         }
         match self.names.len() < MAX_PART_NAMES {
-            true => self.names.push(name),
+            true => self.names.push(name.to_owned()),
             false => self.is_broken = true,
         }
     }
@@ -163,6 +167,13 @@ impl PartHeader {
             self.inner_boundaries = boundaries;
         }
     }
+}
+
+/// aiohttp removes slashes before a name, and Netty removes blanks and the other characters around a
+/// name.
+fn trim_as_servers(name: &str) -> &str {
+    let is_removed = |c: char| c.is_whitespace() || r#"/\:,=;"'"#.contains(c);
+    name.trim_matches(is_removed)
 }
 
 /// Decodes `%22`, `%0D` and `%0A`, as which browsers write a quote, a CR and an LF in a name (HTML

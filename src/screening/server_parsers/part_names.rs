@@ -136,6 +136,9 @@ pub(in crate::screening) fn search_part_names(header: &str) -> Vec<String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let places = lower.match_indices("name").filter(|(at, _)| !lower[..*at].ends_with(is_word));
     for (at, name) in places {
+        if names.len() >= MAX_SEARCHED_NAMES {
+            break;
+        }
         let behind = header[at + name.len()..].trim_start();
         let Some(value) = behind.strip_prefix('=').map(str::trim_start) else { continue };
         let candidates = match value.strip_prefix('"') {
@@ -157,7 +160,6 @@ pub(in crate::screening) fn search_part_names(header: &str) -> Vec<String> {
         let value = header[at + "content-id:".len()..].split(['\r', '\n']).next();
         names.extend(value.map(|value| value.trim().to_owned()));
     }
-    names.truncate(MAX_SEARCHED_NAMES);
     names
 }
 
@@ -203,6 +205,17 @@ mod tests {
         ] {
             assert_eq!(read_part_name_as_rack(header).as_deref(), name, "{header}");
         }
+    }
+
+    #[test]
+    fn the_search_for_names_ends_at_its_limit() {
+        let names = search_part_names("Content-Disposition: form-data; x=\"name=a\"; name=b");
+        assert_eq!(names, ["a", "a\"", "b"]);
+        let header = format!("Content-Disposition: form-data; {}", "name=.".repeat(600));
+        assert!(
+            (MAX_SEARCHED_NAMES..MAX_SEARCHED_NAMES + 2)
+                .contains(&search_part_names(&header).len())
+        );
     }
 
     #[test]
