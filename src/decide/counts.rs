@@ -7,7 +7,8 @@
 //! of one kind are in a fixed number of shards of a fixed size. A full shard forgets the member
 //! that was not seen for longest. So a count may be too low, but never too high.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,6 +33,9 @@ const MAX_SET_MEMBERS: u32 = MAX_COUNT + 1;
 /// costs no write. The first sign-up keeps its time.
 const REPEAT_SECONDS: i64 = 60;
 
+/// The most forms with several sign-ups that are remembered, to find repeated ones.
+const MAX_LATEST_FORMS: usize = 1_000;
+
 const HOUR_SECONDS: i64 = 3_600;
 const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
 
@@ -40,6 +44,7 @@ pub struct SignUpCounts {
     addresses_by_inbox: Sets,
     inboxes_by_domain: Sets,
     inboxes_by_client: Sets,
+    latest_forms: LatestForms,
 }
 
 impl SignUpCounts {
@@ -53,6 +58,7 @@ impl SignUpCounts {
             addresses_by_inbox: Sets::new(addresses),
             inboxes_by_domain: Sets::new(inboxes),
             inboxes_by_client: Sets::new(inboxes),
+            latest_forms: LatestForms::default(),
         }
     }
 
@@ -64,46 +70,56 @@ impl SignUpCounts {
         }
     }
 
-    /// Adds the sign-ups of one form, and returns the added ones. Leaves out a sign-up that is
-    /// repeated within [`REPEAT_SECONDS`]. A form makes one account, whatever addresses are in it.
-    /// So the form raises each count by one at most: further new addresses of an inbox are left
-    /// out, and an added sign-up may lack its domain or its client.
+    /// Adds the sign-ups of one form, and returns the added ones. Leaves out a form and a sign-up
+    /// that are repeated within [`REPEAT_SECONDS`]. A form makes one account, whatever addresses
+    /// are in it. So the form adds one member to each set at most, or renews one: the member that
+    /// was not seen for longest, so that no decoy hides a new one. The other addresses of an inbox
+    /// are left out, and an added sign-up may lack its domain or its client.
     pub fn add_form(&self, sign_ups: &[SignUp]) -> Vec<SignUp> {
-        // The owners whose sets the form gives a new member. A pseudonym owns sets of one kind
-        // only.
-        let mut raised: Vec<Pseudonym> = Vec::new();
-        let mut added = Vec::new();
-        for sign_up in sign_ups {
-            let SignUp { at, inbox, address, domain, client } = *sign_up;
-            let mut is_repeated = true;
-            let mut may_add = |sets: &Sets, owner: Pseudonym, member: Pseudonym| {
-                let seen_at = sets.seen_at(owner, member);
-                is_repeated &= seen_at.is_some_and(|seen_at| at - seen_at < REPEAT_SECONDS);
-                if seen_at.is_none() {
-                    let is_raised = raised.contains(&owner);
-                    raised.push(owner);
-                    return !is_raised;
-                }
-                true
-            };
-            if !may_add(&self.addresses_by_inbox, inbox, address) {
-                continue;
-            }
-            let domain = domain.filter(|owner| may_add(&self.inboxes_by_domain, *owner, inbox));
-            let client = client.filter(|owner| may_add(&self.inboxes_by_client, *owner, inbox));
-            if is_repeated {
-                continue;
-            }
-            let sign_up = SignUp { at, inbox, address, domain, client };
-            self.add(&sign_up);
-            added.push(sign_up);
+        if sign_ups.len() > 1 && self.latest_forms.find_or_add(sign_ups) {
+            return Vec::new();
         }
+        let is_of_set = |it: &SignUp| {
+            let of_inbox = sign_ups.iter().filter(|other| other.inbox == it.inbox);
+            let addresses = of_inbox.map(|other| other.address);
+            self.addresses_by_inbox.longest_unseen(it.inbox, addresses) == Some(it.address)
+        };
+        let of_inboxes: Vec<SignUp> = sign_ups.iter().copied().filter(is_of_set).collect();
+        let owner_to_raise =
+            |sets: &Sets, it: &SignUp, owner_of: fn(&SignUp) -> Option<Pseudonym>| {
+                let owner = owner_of(it)?;
+                let of_owner = of_inboxes.iter().filter(|other| owner_of(other) == Some(owner));
+                let inboxes = of_owner.map(|other| other.inbox);
+                (sets.longest_unseen(owner, inboxes) == Some(it.inbox)).then_some(owner)
+            };
+        let raising = of_inboxes.iter().map(|it| SignUp {
+            domain: owner_to_raise(&self.inboxes_by_domain, it, |it| it.domain),
+            client: owner_to_raise(&self.inboxes_by_client, it, |it| it.client),
+            ..*it
+        });
+        // All are chosen before the first is added.
+        let mut added: Vec<SignUp> = raising.collect();
+        added.retain(|sign_up| {
+            let is_new = !self.is_repeated(sign_up);
+            if is_new {
+                self.add(sign_up);
+            }
+            is_new
+        });
         added
+    }
+
+    /// Whether all sets of a sign-up have seen its member within [`REPEAT_SECONDS`].
+    fn is_repeated(&self, sign_up: &SignUp) -> bool {
+        self.list_pairs(sign_up).all(|(sets, owner, member)| {
+            sets.seen_at(owner, member).is_some_and(|at| sign_up.at - at < REPEAT_SECONDS)
+        })
     }
 
     /// Forgets the sign-ups of these inboxes. Looks at all pairs of a domain or a network with an
     /// inbox. This takes some ten milliseconds, but locks no shard for more than a millisecond.
     pub fn forget_inboxes(&self, inboxes: &HashSet<Pseudonym>) {
+        self.latest_forms.clear();
         inboxes.iter().for_each(|inbox| self.addresses_by_inbox.remove_set(*inbox));
         let members: HashSet<u64> = inboxes.iter().copied().map(kept_bits_of).collect();
         self.inboxes_by_domain.remove_members(&members);
@@ -135,6 +151,39 @@ impl SignUpCounts {
     }
 }
 
+/// The latest forms with several sign-ups: the hash of each, and its time. After a form, a set may
+/// lack members of the form, so the sets do not tell whether the form is repeated.
+#[derive(Default)]
+struct LatestForms {
+    hasher: RandomState,
+    forms: Mutex<VecDeque<(u64, i64)>>,
+}
+
+impl LatestForms {
+    /// Whether the same form was added within [`REPEAT_SECONDS`]. If not, adds the form.
+    fn find_or_add(&self, sign_ups: &[SignUp]) -> bool {
+        let mut hasher = self.hasher.build_hasher();
+        for SignUp { at: _, inbox, address, domain, client } in sign_ups {
+            (inbox, address, domain, client).hash(&mut hasher);
+        }
+        let (form, now) = (hasher.finish(), sign_ups.first().map_or(0, |it| it.at));
+        let mut forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
+        forms.retain(|(_, at)| now - at < REPEAT_SECONDS);
+        let is_repeated = forms.iter().any(|(known, _)| *known == form);
+        if !is_repeated {
+            if forms.len() == MAX_LATEST_FORMS {
+                forms.pop_front();
+            }
+            forms.push_back((form, now));
+        }
+        is_repeated
+    }
+
+    fn clear(&self) {
+        self.forms.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
 /// Sets of one kind, in shards with a lock each.
 struct Sets(Box<[Mutex<Shard>; SHARD_COUNT]>);
 
@@ -159,6 +208,16 @@ impl Sets {
         let shard = self.lock_shard_of(owner);
         let index = shard.find(owner, kept_bits_of(member))?;
         Some(shard.entries[index as usize].seen_at.into())
+    }
+
+    /// Of these members, returns the one that the set has not seen for longest. A member that the
+    /// set does not have comes first.
+    fn longest_unseen(
+        &self,
+        owner: Pseudonym,
+        members: impl Iterator<Item = Pseudonym>,
+    ) -> Option<Pseudonym> {
+        members.min_by_key(|member| self.seen_at(owner, *member))
     }
 
     fn remove_set(&self, owner: Pseudonym) {
@@ -457,7 +516,7 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{HashMap, VecDeque};
+    use std::collections::HashMap;
 
     use super::*;
 
@@ -691,5 +750,69 @@ mod tests {
         counts.add_form(&[sign_up(1_002, 1, 1, 1, 1), sign_up(1_002, 3, 5, 1, 1)]);
         let asked = counts.count_others(&sign_up(1_003, 99, 99, 1, 1));
         assert_eq!((asked.domain_accounts_1h, asked.client_accounts_1h), (Some(2), Some(2)));
+    }
+
+    #[test]
+    fn a_form_of_addresses_that_were_seen_before_raises_and_renews_one_at_most() {
+        let one_form = |at| -> Vec<SignUp> { (0..16).map(|n| sign_up(at, n, n, 1, 1)).collect() };
+        let counted_at = |counts: &SignUpCounts, at| {
+            let found = counts.count_others(&sign_up(at, 99, 99, 1, 1));
+            [found.domain_accounts_1h, found.domain_accounts_1d, found.client_accounts_1h]
+        };
+        for age in [HOUR_SECONDS - 1, HOUR_SECONDS, 2 * HOUR_SECONDS, 2 * DAY_SECONDS] {
+            let counts = SignUpCounts::new();
+            for single in one_form(1_000) {
+                assert_eq!(counts.add_form(&[single]).len(), 1);
+            }
+            let at = 1_000 + age;
+            let before = counted_at(&counts, at);
+            counts.add_form(&one_form(at));
+            for (before, after) in before.into_iter().zip(counted_at(&counts, at)) {
+                assert!(after <= before.map(|count| (count + 1).min(16)), "{age}");
+            }
+            // The form makes one address count for another hour and for another day.
+            let later = at + HOUR_SECONDS - 1;
+            let of_hour = counted_at(&counts, later);
+            assert_eq!([of_hour[0], of_hour[2]], [Some(1); 2], "{age}");
+        }
+        // The addresses of one inbox, after its 30 days.
+        let counts = SignUpCounts::new();
+        let of_inbox = |at| -> Vec<SignUp> { (0..16).map(|n| sign_up(at, 1, n, 1, 1)).collect() };
+        of_inbox(1_000).iter().for_each(|single| drop(counts.add_form(&[*single])));
+        let at = 1_000 + SIGN_UP_LIFETIME_SECONDS;
+        counts.add_form(&of_inbox(at));
+        let asked = counts.count_others(&sign_up(at, 1, 99, 1, 1));
+        assert_eq!(asked.inbox_accounts_30d, Some(1));
+    }
+
+    #[test]
+    fn a_form_that_is_sent_twice_within_a_minute_is_added_once() {
+        let counts = SignUpCounts::new();
+        let form = |at| {
+            [
+                sign_up(at, 1, 1, 1, 1),
+                sign_up(at, 2, 2, 1, 1),
+                sign_up(at, 3, 3, 2, 1),
+                sign_up(at, 3, 4, 2, 1),
+            ]
+        };
+        let counted_at = |at| {
+            let found = counts.count_others(&sign_up(at, 99, 99, 1, 1));
+            let of_inbox = counts.count_others(&sign_up(at, 3, 99, 1, 1)).inbox_accounts_30d;
+            [found.domain_accounts_1h, found.client_accounts_1h, of_inbox]
+        };
+        assert_eq!(counts.add_form(&form(1_000)).len(), 3);
+        for at in [1_001, 1_059] {
+            assert_eq!(counts.add_form(&form(at)), []);
+            assert_eq!(counted_at(at), [Some(1); 3]);
+        }
+        // A form with other addresses is another form, whatever decoys are in it.
+        counts.add_form(&form(1_059)[..2]);
+        assert_eq!(counted_at(1_059), [Some(2), Some(2), Some(1)]);
+        // So is the form a minute later.
+        assert_ne!(counts.add_form(&form(1_060)), []);
+        // Of a deleted inbox, nothing is known.
+        counts.forget_inboxes(&(1..4).map(|inbox| pseudonym(1, inbox)).collect());
+        assert_eq!(counts.add_form(&form(1_061)).len(), 3);
     }
 }
