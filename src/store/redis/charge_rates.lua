@@ -9,15 +9,17 @@
 --        4 bytes: for how long the bucket was full in the second before that, at most
 --      The first two times are numbers of nanoseconds, the last one is an integer of microseconds
 -- ARGV 1 the seconds after which the hash expires, 2 the most buckets of a set, 3 the server's time
---      to which the times of charges are relative, in microseconds, 0 if that is not known; then
+--      to which the times of charges are relative, in microseconds, 0 if that is not known and no
+--      charge follows, 4 how much later the caller gives the charges up, in microseconds; then
 --      for each set its number, and the number of its charges; for each charge the id of the
 --      bucket, and the five times of `RateCharge` in their order
--- Returns the server's time, and for each charge the time until its bucket is full.
+-- Returns the server's time, and for each charge the time until its bucket is full. Returns only
+-- the server's time if the caller has given the charges up.
 --
 -- The server's clock only measures how much time has passed: if it jumps ahead, buckets are full
--- earlier, and if it jumps back, the time since the last change refills nothing. Buckets that are
--- full are deleted after two seconds. If a set has no place left, the bucket that would be full
--- soonest is forgotten.
+-- earlier, and if it jumps back, buckets that were changed before are full. The nodes tell what they
+-- know of these buckets with their next charges. Buckets that are full are deleted after two
+-- seconds. If a set has no place left, the bucket that would be full soonest is forgotten.
 
 local max_buckets = tonumber(ARGV[2])
 -- For how long a full bucket is kept, in nanoseconds: another node may tell requests that came
@@ -28,11 +30,13 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local set_forms = {}
 for count = 0, max_buckets do set_forms[count] = '>d' .. string.rep('c8ddI4', count) end
--- The time since the caller knew the server's time: a server that hangs runs a script late.
+-- The time since the moment of the charges, or more: a server that hangs runs a script late.
 local told_at = tonumber(ARGV[3])
 local late = told_at > 0 and math.max(0, now - told_at) * 1000 or 0
+-- The caller has told other charges since then. These include what it knows of the given-up ones.
+if late > tonumber(ARGV[4]) * 1000 then return { string.format('%.0f', now) } end
 
-local numbers, first_charges, at = {}, {}, 4
+local numbers, first_charges, at = {}, {}, 5
 while at <= #ARGV do
     numbers[#numbers + 1], first_charges[#first_charges + 1] = ARGV[at], at + 2
     at = at + 2 + 6 * tonumber(ARGV[at + 1])
@@ -46,7 +50,9 @@ local function read_buckets(text)
     -- What riskgate did not write has no buckets.
     if not form then return buckets end
     local read = { struct.unpack(form, text) }
-    local passed = math.max(0, now - read[1]) * 1000
+    -- After a jump back, nobody knows how much time has passed. A client must not wait longer.
+    if not (read[1] <= now) then return buckets end
+    local passed = (now - read[1]) * 1000
     -- The last value is the position behind the text.
     for place = 2, #read - 4, 4 do
         local left, count = read[place + 1] - passed, #buckets

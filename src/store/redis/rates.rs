@@ -31,30 +31,41 @@ impl Redis {
     /// the nanoseconds until its bucket is full again, with the requests of all nodes that the
     /// server knows. This time may be too short, and is never too long.
     ///
-    /// After an error, the server may have made the charges, so the caller must not repeat them.
+    /// After an error, the server may have made the charges, so the caller must not repeat them. If
+    /// the charges arrive only after this function has given them up, the server ignores them.
     pub fn charge_rates(
         &mut self,
         charges: &[RateCharge],
         told_at: Instant,
     ) -> Result<Vec<u64>, StoreError> {
-        let server_time = self.rate_charge_state.server_time_at(told_at);
+        self.connect_if_needed()?;
+        let mut server_time = self.rate_charge_state.server_time_at(told_at, self.link_number);
+        if server_time.is_none() && !charges.is_empty() {
+            // Without the server's time, the server can't know how late the charges arrive.
+            self.charge_rates(&[], Instant::now())?;
+            server_time = self.rate_charge_state.server_time_at(told_at, self.link_number);
+        }
         let sets = select_sets(charges, self.rate_charge_state.statements_sent);
         self.rate_charge_state.statements_sent += 1;
-        let script = (Script::ChargeRates, &[RATES_KEY][..]);
-        let reply = self.run_script(OPERATION, self.timeout, script, |pipeline| {
-            pipeline.arg(RATES_TTL_SECONDS).arg(BUCKETS_PER_SET).arg(server_time);
+        let (script, timeout) = ((Script::ChargeRates, &[RATES_KEY][..]), self.timeout);
+        let reply = self.run_script(OPERATION, timeout, script, |pipeline| {
+            let given_up_after = (told_at.elapsed() + timeout).as_micros();
+            pipeline.arg(RATES_TTL_SECONDS).arg(BUCKETS_PER_SET);
+            pipeline.arg(server_time.unwrap_or(0)).arg(given_up_after.to_string());
             for (set, indexes) in &sets {
                 pipeline.arg(*set).arg(indexes.len());
                 indexes.iter().for_each(|index| push_charge(pipeline, &charges[*index]));
             }
         })?;
         let replied: Vec<u64> = self.parse_reply(OPERATION, reply)?;
-        let Some((server_time, times)) =
-            replied.split_first().filter(|it| it.1.len() == charges.len())
-        else {
+        let Some((server_time, times)) = replied.split_first() else {
             return Err(self.unavailable_error(OPERATION, "a reply of another form"));
         };
-        self.rate_charge_state.set_server_time(*server_time);
+        self.rate_charge_state.set_server_time(*server_time, self.link_number);
+        if times.len() != charges.len() {
+            let found = "charges that are too late by its clock, which may have jumped ahead";
+            return Err(self.unavailable_error(OPERATION, found));
+        }
         let mut until_full = vec![0; charges.len()];
         for (index, time) in sets.into_values().flatten().zip(times) {
             until_full[index] = *time;

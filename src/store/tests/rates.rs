@@ -155,6 +155,63 @@ fn a_statement_that_arrives_late_does_not_count_what_was_refilled_meanwhile() {
 }
 
 #[test]
+fn the_first_charge_of_a_connection_knows_how_late_it_is() {
+    const SECOND: u64 = 1_000_000_000;
+    let server = RedisServer::start();
+    let told_at = Instant::now();
+    std::thread::sleep(Duration::from_secs(4));
+    let mut store = open(&server.url());
+    let until_full = store.charge_rates(&[charge(1, 10 * SECOND)], told_at).unwrap();
+    assert!((5 * SECOND..=6 * SECOND).contains(&until_full[0]), "{until_full:?}");
+}
+
+#[test]
+fn a_charge_that_was_given_up_is_ignored_when_it_arrives() {
+    let server = RedisServer::start();
+    let StoreUrl::Redis(url) = StoreUrl::parse(&server.url()).unwrap() else { panic!() };
+    let timeout = Duration::from_millis(500);
+    let mut store = Redis::new(&url, &RedisOptions::default(), timeout).unwrap();
+    assert_about(tell(&mut store, &[charge(2, HOUR)])[0], HOUR);
+    let count_scripts = || -> u64 {
+        let stats = server.run(&["INFO", "commandstats"]);
+        let calls = stats.split_once("cmdstat_evalsha:calls=").unwrap().1;
+        calls.split(',').next().unwrap().parse().unwrap()
+    };
+    let before = count_scripts();
+    server.pause();
+    assert!(store.charge_rates(&[charge(1, HOUR)], Instant::now()).is_err());
+    std::thread::sleep(Duration::from_millis(200));
+    server.resume();
+    let resumed = Instant::now();
+    while count_scripts() == before {
+        assert!(resumed.elapsed() < Duration::from_secs(5), "the script arrives");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The node tells what it knows, with one request more.
+    let again = RateCharge { until_full_ns: 2 * HOUR, ..charge(1, HOUR) };
+    assert_about(tell(&mut store, &[again])[0], 2 * HOUR);
+}
+
+#[test]
+fn a_clock_of_the_server_that_jumps_makes_buckets_fuller_and_never_emptier() {
+    const SECOND: u64 = 1_000_000_000;
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    tell(&mut store, &[charge(1, 10 * SECOND)]);
+    // As if the clock had gone back by an hour since then.
+    let rewrite = "local stored = redis.call('HGET', KEYS[1], '1')
+        local at = struct.unpack('>d', stored)
+        redis.call('HSET', KEYS[1], '1', struct.pack('>d', at + 3.6e9) .. string.sub(stored, 9))";
+    server.run(&["EVAL", rewrite, "1", KEY]);
+    // After eight seconds, the node knows that two of the first ten are left, and charges one more.
+    let later = RateCharge { until_full_ns: 3 * SECOND, ..charge(1, SECOND) };
+    for charge in [later, charge(1, 0)] {
+        let until_full = tell(&mut store, &[charge])[0];
+        assert!((2 * SECOND..=3 * SECOND).contains(&until_full), "{until_full}");
+    }
+}
+
+#[test]
 fn a_full_set_forgets_the_bucket_that_would_be_full_soonest() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
