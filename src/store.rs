@@ -64,7 +64,9 @@ pub use rows::{
     RepeatableRequestRow, RingChanges, RingRows, RingVersion, Rotation, TopCredit, TopRow,
     UsageRow,
 };
-pub use sign_ups::{MAX_SIGN_UPS, SignUpCursor, SignUpDeletion, SignUpsOfInboxes};
+pub use sign_ups::{
+    MAX_SIGN_UPS, SIGN_UPS_PER_WRITE, SignUpCursor, SignUpDeletion, SignUpsOfInboxes,
+};
 pub use sqlite::connection::Sqlite;
 pub use sqlite::open::is_unused_backup;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

@@ -62,7 +62,7 @@ impl Model {
         }
         self.times.push(started.elapsed());
         // The thread that takes the queued sign-ups to the store is missing here.
-        self.sign_ups.take_unsaved();
+        self.sign_ups.remove_unsaved(usize::MAX);
         (decision.action, decision.rule.map_or("the score".to_owned(), |it| it.name.to_string()))
     }
 }

@@ -152,9 +152,7 @@ impl SignUpCounter {
     /// Forgets the sign-ups of deleted inboxes: all in the counts, and the unwritten ones up to the
     /// time of the deletion. Later unwritten sign-ups count again once they are written and read.
     fn forget_deleted(&self, deletions: &[InboxDeletion]) {
-        let is_deleted = |sign_up: &SignUp| {
-            deletions.iter().any(|it| it.inbox == sign_up.inbox && sign_up.at <= it.at)
-        };
+        let is_deleted = |sign_up: &SignUp| deletions.iter().any(|it| it.covers_unwritten(sign_up));
         let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
         unsaved.retain(|sign_up| !is_deleted(sign_up));
         drop(unsaved);
@@ -166,16 +164,21 @@ impl SignUpCounter {
         &self.exchange_thread
     }
 
-    /// Takes the sign-ups that are not in the store yet.
-    pub fn take_unsaved(&self) -> Vec<SignUp> {
-        std::mem::take(&mut *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Returns the first of the sign-ups that are not in the store yet: `max` at most.
+    pub fn list_unsaved(&self, max: usize) -> Vec<SignUp> {
+        let unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        unsaved.iter().take(max).copied().collect()
     }
 
-    /// Puts sign-ups back that could not be written.
-    pub fn return_unsaved(&self, mut sign_ups: Vec<SignUp>) {
+    /// Removes the first of the sign-ups that were not in the store yet: so many were written.
+    pub fn remove_unsaved(&self, written: usize) {
         let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
-        sign_ups.append(&mut unsaved);
-        sign_ups.truncate(MAX_UNSAVED);
-        *unsaved = sign_ups;
+        let written = written.min(unsaved.len());
+        unsaved.drain(..written);
+    }
+
+    /// The number of sign-ups that are not in the store yet.
+    pub fn count_unsaved(&self) -> usize {
+        self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }

@@ -8,7 +8,7 @@ use super::id_mark::IdMarkKeeper;
 use super::pseudonymizer::{InboxSecret, Pseudonymizer};
 use super::sign_ups::SignUpCounter;
 use crate::model::sign_up::{SignUpEntry, times_of_kept_sign_ups};
-use crate::store::{SignUpCursor, Store, StoreError, StoredInboxSecret};
+use crate::store::{SIGN_UPS_PER_WRITE, SignUpCursor, Store, StoreError, StoredInboxSecret};
 
 /// For how long nodes do not use a new secret of a server. If the server has lost an older secret,
 /// another node writes the older secret back within this time.
@@ -75,12 +75,16 @@ impl SignUpSync {
         }
         // This node reads before it writes: while it could not reach the store, an inbox may have
         // been deleted. This node must not write earlier sign-ups of the inbox after the deletion.
-        self.read_entries(store, sign_ups, now)?;
-        sign_ups.set_loaded();
-        let unsaved = sign_ups.take_unsaved();
-        if let Err(error) = store.append_sign_ups(&unsaved) {
-            sign_ups.return_unsaved(unsaved);
-            return Err(error);
+        // It reads before each page, so that the store has few entries that this node has not read.
+        loop {
+            self.read_entries(store, sign_ups, now)?;
+            sign_ups.set_loaded();
+            let page = sign_ups.list_unsaved(SIGN_UPS_PER_WRITE);
+            store.append_sign_ups(&page, self.cursor)?;
+            sign_ups.remove_unsaved(page.len());
+            if page.len() < SIGN_UPS_PER_WRITE {
+                break;
+            }
         }
         self.has_deleted_in_log = self.has_deleted_in_log && !store.checkpoint_wal()?;
         Ok(problem)
@@ -208,7 +212,8 @@ pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreE
         if page.len() < 2 || is_kept(&page[0]) {
             break;
         }
-        (0..DELETING_CALLS_PER_ROUND).try_for_each(|_| store.append_sign_ups(&[]))?;
+        (0..DELETING_CALLS_PER_ROUND)
+            .try_for_each(|_| store.append_sign_ups(&[], SignUpCursor::default()))?;
     }
     store.checkpoint_wal().map(drop)
 }
@@ -270,11 +275,13 @@ mod tests {
         store.set_time(BelievedTime::UNKNOWN);
         let old: Vec<SignUp> =
             (0..250).map(|n| sign_up(n, NOW - SIGN_UP_LIFETIME_SECONDS - 60)).collect();
-        (0..20).for_each(|_| store.append_sign_ups(&old).unwrap());
+        (0..20).for_each(|_| store.append_sign_ups(&old, SignUpCursor::default()).unwrap());
         store.set_time(BelievedTime { unix_now: NOW, trust: TimeTrust::Settled });
         delete_expired_sign_ups(&mut store, NOW).unwrap();
         assert_eq!(read_all(&mut store), [old[249]]);
-        store.append_sign_ups(&[sign_up(1, NOW), sign_up(2, NOW)]).unwrap();
+        store
+            .append_sign_ups(&[sign_up(1, NOW), sign_up(2, NOW)], SignUpCursor::default())
+            .unwrap();
         delete_expired_sign_ups(&mut store, NOW).unwrap();
         assert_eq!(read_all(&mut store), [sign_up(1, NOW), sign_up(2, NOW)]);
     }
@@ -419,7 +426,7 @@ mod tests {
     fn sign_ups_of_a_clock_that_was_ahead_are_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = open(&folder);
-        store.append_sign_ups(&[sign_up(1, NOW + 86_400)]).unwrap();
+        store.append_sign_ups(&[sign_up(1, NOW + 86_400)], SignUpCursor::default()).unwrap();
         let (sign_ups, mut sync) = node(1, false);
         sync.sync_with_store(&mut store, &sign_ups, false, NOW).unwrap();
         let asked = SignUp { address: Pseudonym([7; 16]), ..sign_up(1, NOW + 86_401) };

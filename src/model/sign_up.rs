@@ -44,13 +44,21 @@ pub struct SignUp {
 }
 
 /// Deletes the sign-ups of an inbox that were written before this entry. Those of other inboxes
-/// stay, and a sign-up that is written afterwards counts again.
+/// stay, and a sign-up that is made afterwards counts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxDeletion {
     /// When, by the believed time, in seconds since 1970.
     pub at: i64,
     /// The inbox.
     pub inbox: Pseudonym,
+}
+
+impl InboxDeletion {
+    /// Whether the deletion covers a sign-up that was not written before it: one of the inbox that
+    /// is not later.
+    pub fn covers_unwritten(&self, sign_up: &SignUp) -> bool {
+        self.inbox == sign_up.inbox && sign_up.at <= self.at
+    }
 }
 
 /// What a store keeps of sign-ups, in the order of writing.

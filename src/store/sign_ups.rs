@@ -14,7 +14,7 @@ pub const MAX_SIGN_UPS: usize = 1_000_000;
 
 /// The most sign-ups written at once. The ledger waits while a page is written: on a server, for
 /// some five milliseconds.
-pub(super) const SIGN_UPS_PER_WRITE: usize = 250;
+pub const SIGN_UPS_PER_WRITE: usize = 250;
 
 /// The most sign-ups read at once.
 pub(super) const SIGN_UPS_PER_PAGE: usize = 5_000;
@@ -38,10 +38,10 @@ const IS_DELETION: u8 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignUpCursor {
     /// The number of the last entry that was read; 0 before the first one.
-    number: u64,
+    pub(super) number: u64,
     /// The entry with this number. If the store has another entry with the number, the store was
     /// replaced or has lost sign-ups.
-    entry: Option<SignUpEntry>,
+    pub(super) entry: Option<SignUpEntry>,
 }
 
 /// A sign-up or a deletion as a store has it.
@@ -142,6 +142,18 @@ pub(super) fn read_sign_ups_after(
     }
     // An entry that can't be read counts for nothing.
     Ok((page.into_iter().filter_map(|it| it.entry).collect(), after))
+}
+
+/// Returns the sign-ups of a page without those that a deletion covers which the writer of the page
+/// has not read. As `append_sign_ups.lua`.
+pub(super) fn leave_out_deleted(page: &[SignUp], not_read: &[NumberedEntry]) -> Vec<SignUp> {
+    let deletions = not_read.iter().filter_map(|it| match it.entry {
+        Some(SignUpEntry::Deletion(deletion)) => Some(deletion),
+        _ => None,
+    });
+    let deletions: Vec<InboxDeletion> = deletions.collect();
+    let is_deleted = |sign_up: &SignUp| deletions.iter().any(|it| it.covers_unwritten(sign_up));
+    page.iter().copied().filter(|sign_up| !is_deleted(sign_up)).collect()
 }
 
 /// Encodes the pseudonyms of a sign-up. The first byte says whether there is a domain and a client.

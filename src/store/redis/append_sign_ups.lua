@@ -1,10 +1,13 @@
--- Appends sign-ups, and deletes old ones: the operation `append_sign_ups`.
+-- Appends sign-ups, and deletes old ones: the operation `append_sign_ups`. A script that was sent
+-- before a deletion may arrive after it. So the script leaves out a sign-up whose inbox was deleted
+-- at its time or later, by an entry that the caller has not read.
 --
 -- KEYS 1 a stream: each sign-up with its time in the field `at`, and its `pseudonyms`
 -- ARGV 1 how many entries to keep: those written last,
 --      2 and 3 the earliest and the latest Unix second that an entry may have; empty if no entry may
---      be deleted by time, 4 how many of the oldest entries may be deleted by time; then the time
---      and pseudonyms of each sign-up
+--      be deleted by time, 4 how many of the oldest entries may be deleted by time,
+--      5 the number of the last entry that the caller has read; then the time and pseudonyms of
+--      each sign-up
 --
 -- The id of an entry is the number of the sign-up, so no clock changes the order. The last entry
 -- stays, because the next number follows from it.
@@ -14,10 +17,27 @@ redis.call('XDEL', KEYS[1], '0-1')
 local stream, earliest, latest = KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
 local number = last and tonumber(string.match(last[1], '^%d+')) or 0
-for at = 5, #ARGV, 2 do
-    number = number + 1
-    redis.call('XADD', stream, 'MAXLEN', ARGV[1], string.format('%.0f-0', number),
-        'at', ARGV[at], 'pseudonyms', ARGV[at + 1])
+-- The first byte of a deletion's pseudonyms. The inbox follows.
+local deletion_byte = '\4'
+local function inbox_of(pseudonyms) return string.sub(pseudonyms, 2, 17) end
+local deleted_at = {}
+if #ARGV > 5 then
+    local after = string.format('%.0f-0', tonumber(ARGV[5]) + 1)
+    for _, entry in ipairs(redis.call('XRANGE', stream, after, '+')) do
+        local time, pseudonyms = tonumber(entry[2][2]), entry[2][4]
+        if time and pseudonyms and string.sub(pseudonyms, 1, 1) == deletion_byte then
+            local inbox = inbox_of(pseudonyms)
+            deleted_at[inbox] = math.max(time, deleted_at[inbox] or time)
+        end
+    end
+end
+for at = 6, #ARGV, 2 do
+    local time_of_deletion = deleted_at[inbox_of(ARGV[at + 1])]
+    if not time_of_deletion or tonumber(ARGV[at]) > time_of_deletion then
+        number = number + 1
+        redis.call('XADD', stream, 'MAXLEN', ARGV[1], string.format('%.0f-0', number),
+            'at', ARGV[at], 'pseudonyms', ARGV[at + 1])
+    end
 end
 if earliest and latest then
     local last_id = string.format('%.0f-0', number)

@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
     MAX_ENTRIES_DELETED_PER_STEP, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
-    SIGN_UPS_PER_WRITE, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,
+    SIGN_UPS_PER_WRITE, SignUpCursor, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,
     encode_sign_up,
 };
 
@@ -23,13 +23,17 @@ const DELETE_OPERATION: &str = "deleting sign-ups";
 type StreamEntry = (String, Vec<(String, Vec<u8>)>);
 
 impl SignUpBackend for Redis {
-    fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
+    fn append_sign_ups(
+        &mut self,
+        sign_ups: &[SignUp],
+        read_up_to: SignUpCursor,
+    ) -> Result<(), StoreError> {
         if sign_ups.is_empty() && self.told_time.now().allows_deletion() {
-            return self.append_page_and_delete_old(&[]);
+            return self.append_page_and_delete_old(&[], read_up_to);
         }
         sign_ups
             .chunks(SIGN_UPS_PER_WRITE)
-            .try_for_each(|page| self.append_page_and_delete_old(page))
+            .try_for_each(|page| self.append_page_and_delete_old(page, read_up_to))
     }
 
     fn read_sign_up_entries(
@@ -77,7 +81,11 @@ impl SignUpBackend for Redis {
 
 impl Redis {
     /// Appends a page of sign-ups. If the time is settled, deletes some old entries.
-    fn append_page_and_delete_old(&mut self, page: &[SignUp]) -> Result<(), StoreError> {
+    fn append_page_and_delete_old(
+        &mut self,
+        page: &[SignUp],
+        read_up_to: SignUpCursor,
+    ) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
         let (now, max_deleted) = (self.told_time.now(), page.len() + OLDEST_SIGN_UPS_PER_WRITE);
         let kept_times = now.allows_deletion().then(|| times_of_kept_sign_ups(now.unix_now));
@@ -88,6 +96,7 @@ impl Redis {
         let script = (Script::AppendSignUps, &[SIGN_UPS_KEY][..]);
         let appended = self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
             pipeline.arg(MAX_SIGN_UPS).arg(&earliest).arg(&latest).arg(max_deleted);
+            pipeline.arg(read_up_to.number);
             for sign_up in page {
                 pipeline.arg(sign_up.at).arg(&encode_sign_up(sign_up)[..]);
             }

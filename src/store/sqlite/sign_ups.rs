@@ -15,8 +15,8 @@ use crate::store::operations::connection::ConnectionBackend as _;
 use crate::store::operations::sign_ups::SignUpBackend;
 use crate::store::sign_ups::{
     MAX_ENTRIES_DELETED_PER_STEP, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
-    SIGN_UPS_PER_WRITE, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,
-    encode_sign_up,
+    SIGN_UPS_PER_WRITE, SignUpCursor, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,
+    encode_sign_up, leave_out_deleted,
 };
 
 /// With AUTOINCREMENT, a number is never used again.
@@ -29,7 +29,11 @@ CREATE TABLE IF NOT EXISTS sign_up (
 const INSERT_ENTRY: &str = "INSERT INTO sign_up (at, pseudonyms) VALUES (?1, ?2)";
 
 impl SignUpBackend for Sqlite {
-    fn append_sign_ups(&mut self, sign_ups: &[SignUp]) -> Result<(), StoreError> {
+    fn append_sign_ups(
+        &mut self,
+        sign_ups: &[SignUp],
+        read_up_to: SignUpCursor,
+    ) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
         let (failed, now) = (self.error_while(OPERATION), self.told_time.now());
         if sign_ups.is_empty() && now.allows_deletion() {
@@ -43,7 +47,9 @@ impl SignUpBackend for Sqlite {
         // The ledger waits for the lock, so each transaction writes only one page.
         for page in sign_ups.chunks(SIGN_UPS_PER_WRITE) {
             let transaction = self.begin_write_transaction(OPERATION)?;
-            write_sign_ups(&transaction, page).map_err(&failed)?;
+            let not_read = read_entries_from(&transaction, read_up_to.number + 1, usize::MAX);
+            let page = leave_out_deleted(page, &not_read.map_err(&failed)?);
+            write_sign_ups(&transaction, &page).map_err(&failed)?;
             let max_deleted = page.len() + OLDEST_SIGN_UPS_PER_WRITE;
             delete_old_sign_ups(&transaction, now, max_deleted).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
@@ -221,7 +227,7 @@ mod tests {
         let path = folder.path().join("store.db");
         let open = || Sqlite::open(&path, Duration::from_secs(5)).unwrap();
         let (mut store, mut ledger) = (open(), open());
-        store.append_sign_ups(&[sign_up(1), sign_up(2)]).unwrap();
+        store.append_sign_ups(&[sign_up(1), sign_up(2)], SignUpCursor::default()).unwrap();
         let reader = read_snapshot(&path);
         let deletion = std::thread::spawn(move || {
             let found = SignUpsOfInboxes::default();

@@ -292,10 +292,10 @@ fn sign_up_permissions_suffice_and_are_needed() {
     let server = RedisServer::start();
     let run_operations = |store: &mut Store| -> Result<(), StoreError> {
         let (old, latest) = (sign_up(1, 5), sign_up(2, 1_790_000_000));
-        store.append_sign_ups(&[old, latest])?;
+        store.append_sign_ups(&[old, latest], SignUpCursor::default())?;
         let settled = TimeTrust::Settled;
         store.set_time(BelievedTime { unix_now: latest.at, trust: settled });
-        store.append_sign_ups(&[])?;
+        store.append_sign_ups(&[], SignUpCursor::default())?;
         let (page, _) = store.read_sign_ups_page(SignUpCursor::default())?;
         assert_eq!(page, [SignUpEntry::SignUp(latest)]);
         for created_at in [5, 4] {

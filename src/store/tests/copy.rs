@@ -87,7 +87,7 @@ fn write_sign_ups(store: &mut Store) {
     let secret = StoredInboxSecret { secret: [0xa7; 32], created_at: 1_790_000_000 };
     store.keep_inbox_secret(&secret).unwrap();
     let sign_ups: Vec<_> = (0..5_001).map(|n| sign_up(n, 1_790_000_000 - i64::from(n))).collect();
-    store.append_sign_ups(&sign_ups).unwrap();
+    store.append_sign_ups(&sign_ups, SignUpCursor::default()).unwrap();
 }
 
 /// Records a pending, a delivered and a given up event of the month, and of a past month a pending
@@ -231,7 +231,7 @@ fn only_an_empty_store_is_filled() {
         &|store| add_keys(store, &[key(5_000, "mine")]),
         &|store| store.changes().set_account("mine", Some("pro"), None).unwrap(),
         &|store| report_leased(store, "mine", 3, 2),
-        &|store| store.append_sign_ups(&[sign_up(1, 5)]).unwrap(),
+        &|store| store.append_sign_ups(&[sign_up(1, 5)], SignUpCursor::default()).unwrap(),
         &|store| assert!(super::overrides::set(store, "mine.com", "deny").unwrap()),
     ];
     for change_store in uses {
@@ -265,7 +265,7 @@ fn a_store_without_keys_and_accounts_has_its_sign_ups_copied() {
     }
     // A cursor of the copied store leads to what is written after it.
     let mut store = stores[2].open();
-    store.append_sign_ups(&[sign_up(9_999, 5)]).unwrap();
+    store.append_sign_ups(&[sign_up(9_999, 5)], SignUpCursor::default()).unwrap();
     assert_eq!(read_contents(&mut store).sign_ups.last(), Some(&sign_up(9_999, 5)));
 }
 

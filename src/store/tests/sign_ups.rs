@@ -57,17 +57,17 @@ fn sign_ups_are_read_in_the_order_of_writing() {
         let (mut one, mut other) = (location.open(), location.open());
         let start = SignUpCursor::default();
         assert_eq!(read_all(&mut other, start), (vec![], start));
-        one.append_sign_ups(&[]).unwrap();
+        one.append_sign_ups(&[], SignUpCursor::default()).unwrap();
         assert_eq!(read_all(&mut other, start), (vec![], start));
         let mut first = sign_ups(0..7);
         // A clock was set back, and one was never set.
         (first[4].at, first[5].at) = (-7, i64::MAX);
-        one.append_sign_ups(&first).unwrap();
+        one.append_sign_ups(&first, SignUpCursor::default()).unwrap();
         let (read, middle) = read_all(&mut other, start);
         assert_eq!(read, first);
         assert_eq!(read_all(&mut other, middle), (vec![], middle));
-        other.append_sign_ups(&first[..1]).unwrap();
-        one.append_sign_ups(&sign_ups(7..12_300)).unwrap();
+        other.append_sign_ups(&first[..1], SignUpCursor::default()).unwrap();
+        one.append_sign_ups(&sign_ups(7..12_300), SignUpCursor::default()).unwrap();
         let (read, end) = read_all(&mut other, middle);
         assert_eq!(read, [first[..1].to_vec(), sign_ups(7..12_300)].concat());
         assert_eq!(read_all(&mut one, end), (vec![], end));
@@ -79,13 +79,13 @@ fn sign_ups_are_read_in_the_order_of_writing() {
 fn a_store_that_was_set_back_is_read_from_its_oldest_sign_up() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.append_sign_ups(&sign_ups(0..10)).unwrap();
+        store.append_sign_ups(&sign_ups(0..10), SignUpCursor::default()).unwrap();
         let (_, cursor) = read_all(&mut store, SignUpCursor::default());
         for written_since in [0, 3, 10, 6_000] {
             let replaced = location.new_of_same_kind();
             let mut store = replaced.open();
             let written = sign_ups(20..20 + written_since);
-            store.append_sign_ups(&written).unwrap();
+            store.append_sign_ups(&written, SignUpCursor::default()).unwrap();
             let (read, after) = read_all(&mut store, cursor);
             assert_eq!(read, written);
             assert_eq!(read_all(&mut store, after), (vec![], after));
@@ -97,10 +97,10 @@ fn a_store_that_was_set_back_is_read_from_its_oldest_sign_up() {
 fn a_sign_up_that_cannot_be_read_is_skipped() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.append_sign_ups(&sign_ups(0..3)).unwrap();
+        store.append_sign_ups(&sign_ups(0..3), SignUpCursor::default()).unwrap();
         location.append_damaged_sign_ups();
         assert_eq!(read_from_start(&mut store), sign_ups(0..3));
-        store.append_sign_ups(&sign_ups(3..4)).unwrap();
+        store.append_sign_ups(&sign_ups(3..4), SignUpCursor::default()).unwrap();
         let (read, cursor) = read_all(&mut store, SignUpCursor::default());
         assert_eq!(read, sign_ups(0..4));
         assert_eq!(read_all(&mut store, cursor), (vec![], cursor));
@@ -115,25 +115,25 @@ fn old_sign_ups_are_deleted_by_settled_time_alone() {
         let old: Vec<SignUp> = (0..250).map(|n| sign_up(n, now - 31 * DAY)).collect();
         let young = [sign_up(300, now - 30 * DAY), sign_up(301, now - 31 * DAY)];
         let all = [&old[..100], &young[..1], &old[100..], &young[1..]].concat();
-        store.append_sign_ups(&all).unwrap();
+        store.append_sign_ups(&all, SignUpCursor::default()).unwrap();
         for trust in [TimeTrust::Known, TimeTrust::LowerBound] {
             store.set_time(BelievedTime { unix_now: now + 40 * DAY, trust });
-            store.append_sign_ups(&[]).unwrap();
+            store.append_sign_ups(&[], SignUpCursor::default()).unwrap();
             assert_eq!(read_from_start(&mut store), all);
         }
         store.set_time(BelievedTime { unix_now: now, trust: TimeTrust::Settled });
         let latest = sign_up(302, now);
-        store.append_sign_ups(&[latest]).unwrap();
+        store.append_sign_ups(&[latest], SignUpCursor::default()).unwrap();
         // One sign-up was written, so 101 of the oldest were looked at.
         assert_eq!(
             read_from_start(&mut store),
             [&young[..1], &old[100..], &young[1..], &[latest]].concat()
         );
-        store.append_sign_ups(&[]).unwrap();
-        store.append_sign_ups(&[]).unwrap();
+        store.append_sign_ups(&[], SignUpCursor::default()).unwrap();
+        store.append_sign_ups(&[], SignUpCursor::default()).unwrap();
         assert_eq!(read_from_start(&mut store), [young[0], latest]);
         store.set_time(BelievedTime { unix_now: now + 99 * DAY, trust: TimeTrust::Settled });
-        store.append_sign_ups(&[]).unwrap();
+        store.append_sign_ups(&[], SignUpCursor::default()).unwrap();
         assert_eq!(read_from_start(&mut store), [latest], "the last one stays");
     });
 }
@@ -147,9 +147,11 @@ fn sign_ups_of_a_clock_that_was_ahead_are_deleted_and_keep_no_old_ones() {
         let old: Vec<SignUp> = (150..200).map(|n| sign_up(n, now - 40 * DAY)).collect();
         let kept = [sign_up(200, now + DAY / 2), sign_up(201, now)];
         store.set_time(BelievedTime { unix_now: now, trust: TimeTrust::Known });
-        store.append_sign_ups(&[&ahead[..], &old, &kept].concat()).unwrap();
+        store
+            .append_sign_ups(&[&ahead[..], &old, &kept].concat(), SignUpCursor::default())
+            .unwrap();
         store.set_time(BelievedTime { unix_now: now, trust: TimeTrust::Settled });
-        (0..3).for_each(|_| store.append_sign_ups(&[]).unwrap());
+        (0..3).for_each(|_| store.append_sign_ups(&[], SignUpCursor::default()).unwrap());
         assert_eq!(read_from_start(&mut store), kept);
     });
 }
@@ -159,10 +161,15 @@ fn a_reader_goes_on_after_the_sign_up_of_its_cursor_was_deleted() {
     let now = TEST_TIME.unix_now;
     on_each_store(|location| {
         let mut store = location.open();
-        store.append_sign_ups(&[sign_up(1, now - 40 * DAY), sign_up(2, now - 40 * DAY)]).unwrap();
+        store
+            .append_sign_ups(
+                &[sign_up(1, now - 40 * DAY), sign_up(2, now - 40 * DAY)],
+                SignUpCursor::default(),
+            )
+            .unwrap();
         let (_, cursor) = read_all(&mut store, SignUpCursor::default());
         store.set_time(BelievedTime { unix_now: now, trust: TimeTrust::Settled });
-        store.append_sign_ups(&[sign_up(3, now)]).unwrap();
+        store.append_sign_ups(&[sign_up(3, now)], SignUpCursor::default()).unwrap();
         assert_eq!(read_all(&mut store, cursor).0, [sign_up(3, now)]);
         assert_eq!(read_from_start(&mut store), [sign_up(3, now)]);
     });
@@ -173,7 +180,8 @@ fn only_the_latest_sign_ups_are_kept() {
     on_each_store(|location| {
         let mut store = location.open();
         location.fill_with_sign_ups();
-        store.append_sign_ups(&sign_ups(0..3)).unwrap();
+        let filled = SignUpCursor { number: MAX_SIGN_UPS as u64, ..SignUpCursor::default() };
+        store.append_sign_ups(&sign_ups(0..3), filled).unwrap();
         let (page, _) = store.read_sign_ups_page(SignUpCursor::default()).unwrap();
         assert_eq!(page[0].at(), 4, "those written last");
     });
@@ -195,7 +203,12 @@ fn the_sign_ups_of_an_inbox_are_deleted_and_readers_are_told() {
     on_each_store(|location| {
         let (mut store, mut reader) = (location.open(), location.open());
         let other_address = SignUp { address: pseudonym(255, 99), ..sign_up(1, 77) };
-        store.append_sign_ups(&[&sign_ups(0..4)[..], &[other_address]].concat()).unwrap();
+        store
+            .append_sign_ups(
+                &[&sign_ups(0..4)[..], &[other_address]].concat(),
+                SignUpCursor::default(),
+            )
+            .unwrap();
         let (_, cursor) = read_all(&mut reader, SignUpCursor::default());
         let inbox = sign_up(1, 0).inbox;
         let found = store.find_sign_ups(&[inbox, pseudonym(0, 50)].into()).unwrap();
@@ -203,15 +216,16 @@ fn the_sign_ups_of_an_inbox_are_deleted_and_readers_are_told() {
         assert_eq!((found.count, found.times.clone()), (2, Some(77..=latest)));
         assert_eq!(found.inboxes, [inbox].into());
         // One arrives after the search.
-        reader.append_sign_ups(&[sign_up(1, 78), sign_up(9, 79)]).unwrap();
+        reader.append_sign_ups(&[sign_up(1, 78), sign_up(9, 79)], SignUpCursor::default()).unwrap();
         let deletion = SignUpDeletion { found: &found, inboxes: &[inbox, pseudonym(0, 50)] };
         assert_eq!(store.changes().delete_sign_ups(&deletion).unwrap(), 3);
-        store.append_sign_ups(&[sign_up(1, 80)]).unwrap();
+        let later = TEST_TIME.unix_now + 1;
+        store.append_sign_ups(&[sign_up(1, later)], SignUpCursor::default()).unwrap();
 
         let [zero, two, three] = [0, 2, 3].map(|n| SignUpEntry::SignUp(sign_ups(n..n + 1)[0]));
         let of_inbox =
             |inbox| SignUpEntry::Deletion(InboxDeletion { at: TEST_TIME.unix_now, inbox });
-        let later = [(9, 79), (1, 80)].map(|(n, at)| SignUpEntry::SignUp(sign_up(n, at)));
+        let later = [(9, 79), (1, later)].map(|(n, at)| SignUpEntry::SignUp(sign_up(n, at)));
         let told = [later[0], of_inbox(inbox), of_inbox(pseudonym(0, 50)), later[1]];
         assert_eq!(reader.read_sign_ups_page(cursor).unwrap().0, told);
         assert_eq!(entries(&mut reader), [&[zero, two, three], &told[..]].concat());
@@ -228,13 +242,37 @@ fn the_sign_ups_of_an_inbox_are_deleted_and_readers_are_told() {
 }
 
 #[test]
+fn a_write_that_arrives_after_a_deletion_brings_nothing_back() {
+    let now = TEST_TIME.unix_now;
+    on_each_store(|location| {
+        let (mut store, mut late) = (location.open(), location.open());
+        let (old, latest) = (sign_up(1, now - 5), sign_up(1, now));
+        store.append_sign_ups(&[sign_up(7, 1), old], SignUpCursor::default()).unwrap();
+        let (_, read_up_to) = read_all(&mut late, SignUpCursor::default());
+        store.append_sign_ups(&[latest], read_up_to).unwrap();
+        assert_eq!(delete(&mut store, &[pseudonym(0, 3), old.inbox]), 2);
+        let (of_other, afterwards) = (sign_up(2, now - 5), sign_up(1, now + 1));
+        late.append_sign_ups(&[latest], read_up_to).unwrap();
+        late.append_sign_ups(&[latest, of_other, old, afterwards], read_up_to).unwrap();
+        let sign_ups = |entries: &[SignUpEntry]| apply_deletions(entries).0;
+        let found = entries(&mut store);
+        assert_eq!(sign_ups(&found), [sign_up(7, 1), of_other, afterwards]);
+        assert_eq!(found.len(), 5, "no more than these and the deletions");
+        // A writer that has read the deletion decides for itself.
+        let (_, read_up_to) = store.read_sign_ups_page(read_up_to).unwrap();
+        late.append_sign_ups(&[latest], read_up_to).unwrap();
+        assert_eq!(entries(&mut store).last(), Some(&SignUpEntry::SignUp(latest)));
+    });
+}
+
+#[test]
 fn an_inbox_with_thousands_of_sign_ups_is_deleted_whole() {
     on_each_store(|location| {
         let mut store = location.open();
         let of_inbox = |n| SignUp { inbox: pseudonym(0, 1), ..sign_up(n, 100) };
         let all: Vec<SignUp> =
             (0..6_500).map(|n| if n % 2 == 0 { of_inbox(n) } else { sign_up(n, 100) }).collect();
-        store.append_sign_ups(&all).unwrap();
+        store.append_sign_ups(&all, SignUpCursor::default()).unwrap();
         assert_eq!(delete(&mut store, &[pseudonym(0, 1)]), 3_251, "and that of number 1");
         assert_eq!(entries(&mut store).len(), 3_250);
         // Again: it deletes the former deletion, and no sign-up.
@@ -249,13 +287,13 @@ fn an_inbox_with_thousands_of_sign_ups_is_deleted_whole() {
 fn a_reader_goes_on_after_the_last_sign_up_was_deleted() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.append_sign_ups(&sign_ups(0..2)).unwrap();
+        store.append_sign_ups(&sign_ups(0..2), SignUpCursor::default()).unwrap();
         let (_, cursor) = read_all(&mut store, SignUpCursor::default());
         delete(&mut store, &[sign_up(1, 0).inbox]);
         let (page, after) = store.read_sign_ups_page(cursor).unwrap();
         assert_eq!(page.len(), 1, "only the deletion");
         // Many are written, and the deletion is the oldest of them. Nobody reads them again.
-        store.append_sign_ups(&sign_ups(5..7)).unwrap();
+        store.append_sign_ups(&sign_ups(5..7), SignUpCursor::default()).unwrap();
         assert_eq!(read_all(&mut store, after).0, sign_ups(5..7));
     });
 }
@@ -269,9 +307,9 @@ fn a_deletion_in_an_empty_store_is_written_and_expires() {
         let deletion = InboxDeletion { at: now, inbox: pseudonym(0, 1) };
         assert_eq!(entries(&mut store), [SignUpEntry::Deletion(deletion)]);
         let later = now + 31 * DAY;
-        store.append_sign_ups(&[sign_up(1, later)]).unwrap();
+        store.append_sign_ups(&[sign_up(1, later)], SignUpCursor::default()).unwrap();
         store.set_time(BelievedTime { unix_now: later, trust: TimeTrust::Settled });
-        store.append_sign_ups(&[]).unwrap();
+        store.append_sign_ups(&[], SignUpCursor::default()).unwrap();
         assert_eq!(entries(&mut store), [SignUpEntry::SignUp(sign_up(1, later))]);
     });
 }
@@ -281,7 +319,7 @@ fn a_copy_has_neither_deletions_nor_what_they_delete() {
     on_each_store(|location| {
         let mut store = location.open();
         store.changes().mark_as_store().unwrap();
-        store.append_sign_ups(&sign_ups(0..3)).unwrap();
+        store.append_sign_ups(&sign_ups(0..3), SignUpCursor::default()).unwrap();
         // As if the store had failed before it deleted the sign-ups that it has found.
         let found = SignUpsOfInboxes::default();
         let inboxes = [sign_up(1, 0).inbox];
@@ -305,7 +343,9 @@ fn sqlite_overwrites_what_it_deletes() {
         // The deletion takes the place of one of them, so there are several.
         let marked = SignUp { address: Pseudonym(*b"a marked address"), ..sign_up(1, 100) };
         for half in [sign_ups(5..5 + others / 2), sign_ups(5 + others / 2..5 + others)] {
-            store.append_sign_ups(&[&half[..], &[marked; 3]].concat()).unwrap();
+            store
+                .append_sign_ups(&[&half[..], &[marked; 3]].concat(), SignUpCursor::default())
+                .unwrap();
         }
         let TestStore::File(folder) = &location else { unreachable!() };
         let is_on_disk = || {
@@ -360,7 +400,7 @@ impl TestStore {
         match self {
             TestStore::File(_) => {
                 let first: Vec<SignUp> = (1..=10).map(|n| sign_up(n, i64::from(n))).collect();
-                self.open().append_sign_ups(&first).unwrap();
+                self.open().append_sign_ups(&first, SignUpCursor::default()).unwrap();
                 let update = "UPDATE sqlite_sequence SET seq = 1000000 WHERE name = 'sign_up'";
                 self.run_sql(update);
             }
