@@ -87,7 +87,8 @@ impl AdminApp {
                 "sign_ups: those in the store are not read yet: {lacking} have no value"
             ));
         }
-        if self.state.client_rates.exchange_thread().is_some() && !sign_ups.has_secret() {
+        let shares_rates = self.state.client_rates.exchange_thread().is_some();
+        if shares_rates && !sign_ups.has_secret() && !status.fault_by_part.contains_key("rates") {
             degraded.push(
                 "rates: are not shared: the secret of the pseudonyms is not known yet".to_owned(),
             );

@@ -54,7 +54,8 @@ impl RateExchanger {
     fn run_once(&mut self) {
         // Before this process serves, there is nothing to share.
         if !self.state.serving.is_serving() || !self.state.sign_ups.has_secret() {
-            // The pseudonyms need the secret. `/readyz` reports that the secret is not known yet.
+            // The pseudonyms need the secret. The thread of the sign-ups asks the store for the
+            // secret, and reports a failure.
             return;
         }
         let problem = self.exchange_all().err().map(|error| error.to_string());

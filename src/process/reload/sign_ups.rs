@@ -99,13 +99,26 @@ impl SignUpExchanger {
     }
 
     /// Exchanges the secret with the store if rates are shared: the pseudonyms of clients need the
-    /// secret. Returns the problem of the secret, if any. Ignores a failure of the store, because
-    /// other threads report it.
+    /// secret. Returns the problem of the secret, if any. A failure of the store is a problem of
+    /// the rates, as long as the secret is not known.
     fn exchange_secret_for_rates(&mut self) -> Option<String> {
         self.state.client_rates.exchange_thread()?;
-        self.with_store(|sync, store, state, now| sync.sync_secret(store, &state.sign_ups, now))
-            .ok()
-            .flatten()
+        let exchanged = self
+            .with_store(|sync, store, state, now| sync.sync_secret(store, &state.sign_ups, now));
+        exchanged.unwrap_or_else(|error| {
+            self.report_unshared_rates(&error);
+            None
+        })
+    }
+
+    /// Reports that the rates of clients are not shared, if they need the secret, and the exchange
+    /// of the secret has failed. Once the secret is known, the thread of the rates reports.
+    fn report_unshared_rates(&self, error: &StoreError) {
+        let shares_rates = self.state.client_rates.exchange_thread().is_some();
+        if shares_rates && !self.state.sign_ups.has_secret() {
+            self.state.metrics.store.count_rate_exchange(false);
+            self.status_reporter.record_part("rates", Some(&error.to_string()), false);
+        }
     }
 
     /// Exchanges sign-ups and the secret with the store. Returns the problem, if any.
@@ -113,7 +126,10 @@ impl SignUpExchanger {
         let exchanged = self.with_store(|sync, store, state, now| {
             sync.sync_with_store(store, &state.sign_ups, ids_are_by_account, now)
         });
-        exchanged.unwrap_or_else(|error| Some(error.to_string()))
+        exchanged.unwrap_or_else(|error| {
+            self.report_unshared_rates(&error);
+            Some(error.to_string())
+        })
     }
 
     /// Tells the store the time, and calls `act` with the store. If the store is not open, first

@@ -67,6 +67,17 @@ const COMMANDS_BY_USE: [(&str, &[&[&str]]); 5] = [
     ("rights of store.wait_replicas", &[&["WAIT", "0", "1"]]),
 ];
 
+/// A Redis key of each kind that a gateway uses. None of them exists.
+const KEYS_BY_USE: [&str; 7] = [
+    "riskgate:{ring}:probe",
+    "riskgate:{top}:probe",
+    "riskgate:{inbox}:probe",
+    "riskgate:{sign_ups}:probe",
+    "riskgate:{rates}:probe",
+    "riskgate:{dns}:probe",
+    "riskgate:{webhook}:probe",
+];
+
 /// Like [`COMMANDS_BY_USE`], for a gateway whose store is a Cluster.
 const COMMANDS_ON_A_CLUSTER: (&str, &[&[&str]]) = (
     "rights on a Cluster",
@@ -131,6 +142,7 @@ impl Redis {
             let (subject, commands) = COMMANDS_ON_A_CLUSTER;
             findings.push(self.check_rights(server, &probe_key, subject, commands)?);
         }
+        findings.push(self.check_key_rights(server)?);
         Ok(findings)
     }
 
@@ -201,6 +213,38 @@ impl Redis {
                     true => Finding::fault(subject, found, advice),
                     false => Finding::warning(subject, found, advice),
                 }
+            }
+        })
+    }
+
+    /// Writes to those of [`KEYS_BY_USE`] that the server has, without a change, and reports those
+    /// that the user may not write.
+    fn check_key_rights(&mut self, server: usize) -> Result<Finding, StoreError> {
+        const SUBJECT: &str = "rights to Redis keys";
+        self.connect_if_needed()?;
+        let is_here =
+            |key: &&&str| self.link.as_ref().is_some_and(|it| it.find_server(key) == server);
+        let keys: Vec<&str> = KEYS_BY_USE.iter().filter(is_here).copied().collect();
+        let mut send = Pipeline::new();
+        for key in &keys {
+            send.cmd("HDEL").arg(key).arg("probe");
+        }
+        let replies = match keys.is_empty() {
+            true => Vec::new(),
+            false => self.use_server(OPERATION, server, &send, self.timeout)?,
+        };
+        // A user who may not run HDEL at all is told so elsewhere.
+        let is_refused = |reply: &Value| {
+            is_unpermitted(reply)
+                && error_reply_text(reply).is_some_and(|text| text.contains("to access"))
+        };
+        let refused = keys.iter().zip(&replies).filter(|(_, reply)| is_refused(reply));
+        let refused: Vec<String> = refused.map(|(key, _)| key.replace("probe", "*")).collect();
+        Ok(match refused.is_empty() {
+            true => Finding::good(SUBJECT, "all"),
+            false => {
+                let found = format!("the user may not write {}", refused.join(", "));
+                Finding::warning(SUBJECT, found, "ACL SETUSER … ~riskgate:*")
             }
         })
     }

@@ -150,6 +150,24 @@ fn a_server_that_hangs_leaves_each_node_with_its_own_rates() {
 }
 
 #[test]
+fn a_user_that_may_not_write_the_secret_is_told_why_rates_are_not_shared() {
+    let (server, upstream) = (RedisServer::start(), MockUpstream::start());
+    let patterns = ["resetkeys", "~riskgate:{[^i]*"];
+    server.run(&[&["ACL", "SETUSER", "some", "on", ">pw", "+@all"][..], &patterns].concat());
+    let setup = setup(&server, &upstream, "5/h");
+    let gateway = setup.set_text("store.url", &server.url_as("some", "pw")).start();
+    wait_until("the reason is told", || {
+        let degraded = gateway.readyz().json()["degraded"].to_string();
+        degraded.contains("\"rates: ") && degraded.contains("permissions")
+    });
+    let failures = ["outcome=\"failed\""];
+    let failed = || gateway.sum_of_samples("riskgate_store_rate_exchanges_total", &failures);
+    wait_until("failures are counted", || failed() >= 2.0);
+    server.run(&["ACL", "SETUSER", "some", "~riskgate:*"]);
+    wait_until("rates are shared", || is_sharing(&gateway));
+}
+
+#[test]
 fn steps_of_the_clock_of_the_server_lock_nobody_out() {
     let (clock, upstream) = (FakeClock::starting_at("2031-04-15T12:00:00Z"), MockUpstream::start());
     let server = RedisServer::start_with_env(&clock.environment_variables());

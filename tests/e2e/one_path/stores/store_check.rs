@@ -53,6 +53,14 @@ fn store_check_names_what_is_wrong_with_a_deployment() {
         "{problems:?}"
     );
     assert!(problems[1].starts_with("warning  rights to change keys: "), "{problems:?}");
+    // Only the Redis keys whose names begin with other letters.
+    let patterns = ["~riskgate:{ring}:*", "~riskgate:{[^ir]*"];
+    server.run(&[&["ACL", "SETUSER", "narrow", "on", ">pw", "+@all"][..], &patterns].concat());
+    expect(
+        &with(&server.url_as("narrow", "pw"), "1", "5s"),
+        "warning  rights to Redis keys: the user may not write riskgate:{inbox}:*, \
+         riskgate:{rates}:*; ACL SETUSER",
+    );
     expect(&with(&server.url(), "2", "5s"), "fault    replicas: 1 in sync");
     expect(&with(&server.url(), "0", "5s"), "warning  replicas: 1 in sync");
     let problems = find_problems(&with(&replica.url(), "0", "5s"));
