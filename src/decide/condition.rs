@@ -4,7 +4,7 @@ use std::ops::{Range, RangeInclusive};
 
 use crate::model::domain::Domain;
 
-use super::facts::{Fact, FactType, FactValue, Facts};
+use super::facts::{Fact, FactType, FactValue, Facts, MAX_COUNT};
 
 const OPERATORS: [(&str, Operator); 7] = [
     ("==", Operator::Relation(Relation::Equal)),
@@ -415,25 +415,36 @@ fn is_sign_char(c: char) -> bool {
 /// Returns the index of the first condition that can't hold together with the conditions before it.
 pub fn find_contradiction(conditions: &[Condition]) -> Option<usize> {
     (1..conditions.len()).find(|last| {
-        let fact = conditions[*last].fact;
-        let same: Vec<&Comparison> = conditions[..=*last]
-            .iter()
-            .filter(|it| it.fact == fact)
-            .map(|it| &it.comparison)
-            .collect();
-        !can_hold_together(fact.fact_type(), &same)
+        let (fact, first) = (conditions[*last].fact, &conditions[..=*last]);
+        !can_hold_together(fact.fact_type(), &comparisons_of(fact, first))
+            || !can_hour_be_part_of_day(first)
+    })
+}
+
+fn comparisons_of(fact: Fact, conditions: &[Condition]) -> Vec<&Comparison> {
+    conditions.iter().filter(|it| it.fact == fact).map(|it| &it.comparison).collect()
+}
+
+/// Whether the counts of a domain for an hour and for a day have values with which all conditions
+/// hold. The sign-ups of the hour are among those of the day.
+fn can_hour_be_part_of_day(conditions: &[Condition]) -> bool {
+    let hour = comparisons_of(Fact::DomainAccounts1h, conditions);
+    let day = comparisons_of(Fact::DomainAccounts1d, conditions);
+    let least_of_hour = (0..=MAX_COUNT).find(|value| hold_for_number(&hour, *value));
+    let most_of_day = (0..=MAX_COUNT).rev().find(|value| hold_for_number(&day, *value));
+    least_of_hour.is_none_or(|least| most_of_day.is_none_or(|most| least <= most))
+}
+
+fn hold_for_number(comparisons: &[&Comparison], value: u32) -> bool {
+    comparisons.iter().all(|it| match it {
+        Comparison::Number(relation, number) => relation.holds(value, *number),
+        Comparison::NumberIn(numbers) => numbers.contains(&value),
+        _ => true,
     })
 }
 
 /// Whether a fact of this type has a value with which all these comparisons hold.
 fn can_hold_together(fact_type: FactType, comparisons: &[&Comparison]) -> bool {
-    let holds_for_number = |value: u32| {
-        comparisons.iter().all(|it| match it {
-            Comparison::Number(relation, number) => relation.holds(value, *number),
-            Comparison::NumberIn(numbers) => numbers.contains(&value),
-            _ => true,
-        })
-    };
     let holds_for_text = |value: &str| {
         comparisons.iter().all(|it| match it {
             Comparison::Text(is_one, texts) => texts.iter().any(|it| it == value) == *is_one,
@@ -445,7 +456,7 @@ fn can_hold_together(fact_type: FactType, comparisons: &[&Comparison]) -> bool {
         _ => None,
     });
     match fact_type {
-        FactType::Number(max) => (0..=max).any(holds_for_number),
+        FactType::Number(max) => (0..=max).any(|value| hold_for_number(comparisons, value)),
         FactType::Truth => comparisons.iter().all(|it| *it == comparisons[0]),
         FactType::Word(words) => words.iter().any(|word| holds_for_text(word)),
         // Conditions that list no domains hold for some domain.
@@ -726,6 +737,24 @@ mod tests {
         }
         for text in ["risk_score > 99", "risk_score < 1", "risk_score <= 0", "risk_score >= 100"] {
             Condition::parse(text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
+        }
+    }
+
+    #[test]
+    fn the_counts_of_a_domain_for_an_hour_and_a_day_can_contradict_each_other() {
+        for (conditions, contradiction) in [
+            (&["domain_accounts_1h > 5", "domain_accounts_1d < 3"][..], Some(1)),
+            (&["domain_accounts_1d in [2, 5]", "domain_accounts_1h == 6"], Some(1)),
+            (&["domain_accounts_1d != 9", "is_role == true", "domain_accounts_1h >= 1000"], None),
+            (&["domain_accounts_1h > 5", "domain_accounts_1d <= 6"], None),
+            (&["domain_accounts_1h < 5", "domain_accounts_1d > 6"], None),
+            (&["client_accounts_1h > 5", "domain_accounts_1d < 3"], None),
+            (&["risk_score > 5", "risk_score < 5", "domain_accounts_1d < 3"], Some(1)),
+            (&["is_role == true", "domain_accounts_1h > 5", "is_role == false"], Some(2)),
+        ] {
+            let parsed = conditions.iter().map(|text| Condition::parse(text).unwrap());
+            let found = find_contradiction(&parsed.collect::<Vec<_>>());
+            assert_eq!(found, contradiction, "{conditions:?}");
         }
     }
 
