@@ -22,6 +22,7 @@ use crate::observe::top_domains::TopList;
 use crate::observe::traces::Tracer;
 use crate::quota::Ledger;
 use crate::support::client_rates::{ClientRates, Rate};
+use crate::support::counted::CountedNoun;
 use crate::support::serving_flag::ServingFlag;
 use crate::support::snapshot::SnapshotCell;
 use crate::table::Table;
@@ -188,7 +189,8 @@ impl Gate {
     /// spans. Call this method at the end of the process, once no request is in flight. Without the
     /// call, the process loses what it loses in a crash: leased calls that it has not spent, and
     /// sign-ups, log lines and spans that wait to be written. If the store or a reader of the log
-    /// hangs, `close` gives up after 4 s and logs an error.
+    /// hangs, `close` gives up after 4 s and logs an error. It also logs how many sign-ups and
+    /// unsettled calls the store did not take.
     pub fn close(&self) {
         let state = Arc::clone(&self.state);
         let (done, closed) = channel();
@@ -215,6 +217,21 @@ impl Gate {
         });
         if closed.recv_timeout(CLOSE_TIMEOUT).is_err() {
             log::error!("the store or the log was not flushed within {CLOSE_TIMEOUT:?}");
+        }
+        self.report_losses();
+    }
+
+    /// Logs what the store has not taken before the end of the process.
+    fn report_losses(&self) {
+        let sign_ups = self.state.sign_ups.count_unsaved();
+        let calls = usize::try_from(self.state.ledger.status().unsettled_calls);
+        let calls = calls.unwrap_or(usize::MAX);
+        if sign_ups > 0 || calls > 0 {
+            log::error!(
+                "the store did not take the last counts: {} and {} are lost",
+                CountedNoun(sign_ups, "sign-up"),
+                CountedNoun(calls, "unsettled call")
+            );
         }
     }
 }

@@ -57,6 +57,24 @@ fn a_crash_loses_no_id_and_only_the_latest_counts() {
 }
 
 #[test]
+fn an_end_while_the_store_is_down_says_how_many_sign_ups_are_lost() {
+    let mut gateway = start_counting(setup());
+    let key = gateway.create_active_key("acme", &[]);
+    assess(&gateway, &key, "jane@gmail.com", false);
+    let locked = rusqlite::Connection::open(gateway.path("riskgate.db")).unwrap();
+    locked.busy_timeout(crate::harness::TEST_TIMEOUT).unwrap();
+    locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for email in ["jane@gmail.com", "john@gmail.com", "jill@gmail.com"] {
+        assess(&gateway, &key, email, true);
+    }
+    gateway.send_signal("TERM");
+    assert!(gateway.wait_for_exit().success());
+    let stderr = gateway.stderr();
+    let expected = "the store did not take the last counts: 3 sign-ups and ";
+    assert!(stderr.contains(expected), "{stderr}");
+}
+
+#[test]
 fn nodes_of_one_store_share_ids_and_counts_within_two_seconds() {
     let redis = RedisServer::start();
     let setup = || setup().with_redis(&redis);
