@@ -68,5 +68,6 @@ pub use sign_ups::{
     MAX_SIGN_UPS, SIGN_UPS_PER_WRITE, SignUpCursor, SignUpDeletion, SignUpsOfInboxes,
 };
 pub use sqlite::connection::Sqlite;
+pub use sqlite::files::{find_log_beside, is_log_missing};
 pub use sqlite::open::is_unused_backup;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

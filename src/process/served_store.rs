@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, fs, io};
 
 use crate::config::StoreOptions;
+use crate::store::{StoreUrl, is_log_missing};
 use crate::support::regular_file::write_atomically;
 
 /// The store that a gateway serves. Commands compare it with the store of their config, so that a
@@ -45,6 +46,11 @@ pub enum DifferentStore {
         /// The address of the store.
         address: String,
     },
+    /// The write-ahead log of the SQLite file at this address is missing. A gateway always has one.
+    MissingLog {
+        /// The address of the store.
+        address: String,
+    },
     /// The store at this address has another id, or none because it is an empty server.
     Id {
         /// The address of the store.
@@ -71,6 +77,13 @@ impl fmt::Display for DifferentStore {
             DifferentStore::OtherFile { address } => {
                 write!(f, "{address}: {expected} another file; put it back first")
             }
+            DifferentStore::MissingLog { address } => {
+                write!(
+                    f,
+                    "{address}: {expected} no log (-wal) beside it; /readyz of the gateway says \
+                     what to do"
+                )
+            }
             DifferentStore::Id { address, served, found } => {
                 let found = match found {
                     Some(found) => format!("the store {found}"),
@@ -94,7 +107,8 @@ impl ServedStore {
     }
 
     /// Fails if `store` is at another address than the served store, or if its SQLite file is
-    /// missing or is another file. An older gateway has not told its file; any file then passes.
+    /// missing, is another file, or has lost its log. An older gateway has not told its file; any
+    /// file then passes.
     pub fn check_place(&self, store: &StoreOptions) -> Result<(), DifferentStore> {
         let address = store.shown_address();
         if address != self.address {
@@ -105,6 +119,9 @@ impl ServedStore {
                 Err(DifferentStore::OtherFile { address })
             }
             (Some(_), None) => Err(DifferentStore::MissingFile { address }),
+            (Some(_), Some(_)) if is_log_missing_of(store) => {
+                Err(DifferentStore::MissingLog { address })
+            }
             _ => Ok(()),
         }
     }
@@ -147,6 +164,10 @@ impl ServedStore {
 
 fn inode_of(store: &StoreOptions) -> Option<u64> {
     store.file_identity().map(|(_, inode)| inode)
+}
+
+fn is_log_missing_of(store: &StoreOptions) -> bool {
+    matches!(&store.url, StoreUrl::Sqlite(path) if is_log_missing(path))
 }
 
 /// After a failed attempt to write the file or to bind its sockets, the next one waits this long.

@@ -18,7 +18,8 @@ use crate::cli::store_access::{STORE_TIMEOUT, check_no_other_store_is_served};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
 use crate::store::{
-    AccountRow, AuditRecord, RedisOptions, StoreContents, StoreUrl, is_unused_backup,
+    AccountRow, AuditRecord, RedisOptions, StoreContents, StoreUrl, find_log_beside,
+    is_unused_backup,
 };
 use crate::support::regular_file::{is_same_file, lock_within, parent_dir};
 use crate::support::work_dir::WorkDir;
@@ -184,13 +185,9 @@ fn has_same_records(saved: &[AuditRecord], written: &[AuditRecord]) -> bool {
 /// Describes what is at this path, if a backup must not replace it. `None` for nothing, and for a
 /// backup without a log. SQLite would apply a log that lies beside the new backup.
 fn describe_other_file(path: &Path) -> Option<String> {
-    for suffix in ["-wal", "-journal"] {
-        let mut log = path.as_os_str().to_owned();
-        log.push(suffix);
-        if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
-            let log = log.display();
-            return Some(format!("{log} beside it, which is of a store: move both away"));
-        }
+    if let Some(log) = find_log_beside(path) {
+        let log = log.display();
+        return Some(format!("{log} beside it, which is of a store: move both away"));
     }
     const SQLITE_START: &[u8] = b"SQLite format 3\0";
     let kind = fs::symlink_metadata(path).ok()?.file_type();

@@ -308,11 +308,7 @@ impl AdminApi {
     /// - If the store fails.
     fn open_served_store(&self, connection: &mut Option<Store>) -> Result<(), ApiError> {
         let refuse = |found: String| StoreError::Conflict(format!("{found}; nothing was changed"));
-        match self.served.check_place(&self.inputs.next_startup.peek().store) {
-            // The use of the store fails with 503 then.
-            Ok(()) | Err(DifferentStore::MissingFile { .. }) => {}
-            Err(other) => return Err(refuse(other.to_string()).into()),
-        }
+        self.check_served_place()?;
         let checked: Result<(), ApiError> = self.use_store(connection, |store| {
             store.check_still_safe().map_err(|error| refuse(error.to_string()))?;
             let Some(found) = store.ring_version()?.map(|version| version.store_id) else {
@@ -328,6 +324,15 @@ impl AdminApi {
             *connection = None;
             error.with_change(ChangeAfterStoreFailure::NotMade)
         })
+    }
+
+    /// Fails if the store in the config, or the file of the store, is another one than the served.
+    fn check_served_place(&self) -> Result<(), ApiError> {
+        match self.served.check_place(&self.inputs.next_startup.peek().store) {
+            // The use of the store fails with 503 then.
+            Ok(()) | Err(DifferentStore::MissingFile { .. }) => Ok(()),
+            Err(other) => Err(StoreError::Conflict(format!("{other}; nothing was changed")).into()),
+        }
     }
 
     /// Tells the store the time, and calls `operation` with the store. If no connection is open,

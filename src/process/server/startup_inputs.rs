@@ -185,7 +185,7 @@ fn list_files_closed_to_logs(config: &Config) -> Vec<(&'static str, PathBuf)> {
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.startup.store.url {
         // SQLite has more files beside the database. A log line in any of these damages the store.
-        for suffix in ["", "-wal", "-shm", "-journal"] {
+        for suffix in ["", "-wal", "-shm", "-journal", "-wal-note"] {
             let mut file = store.as_os_str().to_owned();
             file.push(suffix);
             others.push(("the store's", PathBuf::from(file)));

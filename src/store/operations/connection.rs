@@ -42,11 +42,9 @@ pub trait ConnectionBackend {
         Ok(true)
     }
 
-    /// Fails if a server refuses writes. Changes nothing. Call it only if the server is a store: to
-    /// an empty server it would write.
-    fn check_takes_writes(&mut self) -> Result<(), StoreError> {
-        Ok(())
-    }
+    /// Fails if a server refuses writes, or if the disk of a file is full. Changes nothing. Call it
+    /// only if the server is a store: to an empty server it would write.
+    fn check_takes_writes(&mut self) -> Result<(), StoreError>;
 
     /// From now on, reads see the store as it is at one moment, whatever others change. Does
     /// nothing on a server.

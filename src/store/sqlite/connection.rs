@@ -6,27 +6,20 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use super::files::OpenedFiles;
 use super::open;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
 use crate::store::operations::connection::ConnectionBackend;
 use crate::store::told_time::ToldTime;
-use crate::support::regular_file::file_identity;
 
 /// An open SQLite store, with one connection.
 pub struct Sqlite {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
-    /// Device and inode of the file that was opened.
-    file_id: Option<(u64, u64)>,
     pub(in crate::store) told_time: ToldTime,
-    /// Device and inode of the write-ahead log and of the shared memory, which SQLite has beside
-    /// the file.
-    ids_beside_file: [Option<(u64, u64)>; 2],
+    files: OpenedFiles,
 }
-
-/// What SQLite adds to the name of the store for its write-ahead log and its shared memory.
-const SUFFIXES_BESIDE_FILE: [&str; 2] = ["-wal", "-shm"];
 
 impl ConnectionBackend for Sqlite {
     fn is_server(&self) -> bool {
@@ -44,8 +37,11 @@ impl ConnectionBackend for Sqlite {
     fn check_deployment(&mut self, _deadline: Duration) -> Result<Vec<Finding>, StoreError> {
         let path = self.path.display().to_string();
         let file = match self.check_safe_if_reachable() {
-            Ok(()) => Finding::good("file", format!("{path} is whole and can be written to")),
             Err(error) => Finding::fault("file", error.to_string(), "restore a backup"),
+            Ok(()) => match self.check_takes_writes() {
+                Err(error) => Finding::fault("file", error.to_string(), "free space on the disk"),
+                Ok(()) => Finding::good("file", format!("{path} is whole and can be written to")),
+            },
         };
         Ok(vec![file])
     }
@@ -53,6 +49,12 @@ impl ConnectionBackend for Sqlite {
     /// Fails if the file is damaged or read-only. Reads every page.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
         open::check_intact_and_writable(&self.connection, &self.path)
+    }
+
+    /// Fails if the disk is full. A change that is undone would not show this, because SQLite writes
+    /// only when a change is complete.
+    fn check_takes_writes(&mut self) -> Result<(), StoreError> {
+        open::check_disk_has_space(&self.path, "writing to the store")
     }
 
     /// Lets later statements try to get a lock every millisecond, for up to five seconds. A command
@@ -73,7 +75,7 @@ impl ConnectionBackend for Sqlite {
         const LOCK_WAIT: Duration = Duration::from_millis(2);
         const PAUSE: Duration = Duration::from_millis(10);
         // Somebody may have removed the log, and another process may use a new one.
-        self.check_files_beside()?;
+        self.check_not_mixed()?;
         let failed = self.error_while("moving the log into the file");
         let busy_timeout: u32 = self
             .connection
@@ -183,13 +185,12 @@ impl Sqlite {
     }
 
     fn open_copy_in_memory(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
-        Ok(Sqlite::from_connection(open::copy_into_memory(path, busy_timeout)?, path))
+        let connection = open::copy_into_memory(path, busy_timeout)?;
+        Ok(Sqlite::from_connection(connection, path, OpenedFiles::of_copy(path)))
     }
 
-    fn from_connection(connection: Connection, path: &Path) -> Sqlite {
-        let (path, file_id, ids_beside_file) =
-            (path.to_owned(), file_identity(path), identities_beside(path));
-        Sqlite { connection, path, file_id, ids_beside_file, told_time: ToldTime::unknown() }
+    fn from_connection(connection: Connection, path: &Path, files: OpenedFiles) -> Sqlite {
+        Sqlite { connection, path: path.to_owned(), files, told_time: ToldTime::unknown() }
     }
 
     fn open_with_retry(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
@@ -214,7 +215,7 @@ impl Sqlite {
         // SQLite opens the files beside the store at the first read.
         let read = connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()));
         read.map_err(failed)?;
-        Ok(Sqlite::from_connection(connection, path))
+        Ok(Sqlite::from_connection(connection, path, OpenedFiles::at(path)))
     }
 
     /// Opens a store that must exist already.
@@ -227,37 +228,13 @@ impl Sqlite {
     /// replaced. Further writes would go to the old files and be lost. Another process that uses
     /// new files would not see these writes.
     pub(in crate::store) fn check_file_not_replaced(&self) -> Result<(), StoreError> {
-        self.check_files_beside()?;
-        if file_identity(&self.path) == self.file_id {
-            return Ok(());
-        }
-        let found = match self.path.exists() {
-            true => "another one; put it back, or restart riskgate to use the present one",
-            false => "none; put it back first: a restart would make an empty one",
-        };
-        Err(StoreError::Unusable {
-            location: self.path.display().to_string(),
-            expected: "the file that was opened",
-            found: found.to_owned(),
-        })
+        self.files.check_in_place(&self.connection)
     }
 
-    /// Fails if somebody moved, deleted or replaced the write-ahead log or the shared memory.
-    /// SQLite does not notice, and never removes these files itself while this process has the
-    /// store open.
-    fn check_files_beside(&self) -> Result<(), StoreError> {
-        let now = identities_beside(&self.path);
-        let is_replaced = |at: &usize| {
-            self.ids_beside_file[*at].is_some() && self.ids_beside_file[*at] != now[*at]
-        };
-        let Some(at) = (0..now.len()).find(is_replaced) else { return Ok(()) };
-        Err(StoreError::Unusable {
-            location: format!("{}{}", self.path.display(), SUFFIXES_BESIDE_FILE[at]),
-            expected: "the file that SQLite opened",
-            found: "another one, or none; restart riskgate, and never remove this file while \
-                    riskgate runs"
-                .to_owned(),
-        })
+    /// Fails if this process and others may have different files of the store, or if SQLite may
+    /// apply the log to another file.
+    pub(super) fn check_not_mixed(&self) -> Result<(), StoreError> {
+        self.files.check_not_mixed(&self.connection)
     }
 
     /// Returns a function that converts an error of SQLite during `operation`.
@@ -275,7 +252,7 @@ impl Sqlite {
     ) -> Result<Transaction<'_>, StoreError> {
         let failed = self.error_while(operation);
         // Two processes with different logs could both grant the last calls of an account.
-        self.check_files_beside()?;
+        self.check_not_mixed()?;
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
     }
 }
@@ -303,21 +280,13 @@ fn check_file_exists(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// The device and inode of each file that SQLite has beside the store.
-fn identities_beside(path: &Path) -> [Option<(u64, u64)>; 2] {
-    SUFFIXES_BESIDE_FILE.map(|suffix| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        file_identity(Path::new(&name))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::believed_time::TimeAnchor;
     use crate::store::operations::audit::AuditBackend;
     use crate::store::operations::quota_events::QuotaEventBackend;
+    use crate::store::operations::ring::RingBackend;
     use crate::store::operations::time::TimeBackend;
 
     #[test]
@@ -380,9 +349,151 @@ mod tests {
         assert!(store.check_file_not_replaced().is_err());
     }
 
+    /// The names of the accounts in the database file alone, as if the log were lost.
+    fn read_accounts_without_log(file: &Path) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy.db");
+        std::fs::copy(file, &copy).unwrap();
+        let connection = Connection::open(&copy).unwrap();
+        let mut statement = connection.prepare("SELECT name FROM account").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    fn add_account(store: &mut Sqlite, name: &str) -> Result<(), StoreError> {
+        let transaction = store.begin_write_transaction("testing")?;
+        transaction.execute("INSERT INTO account (name) VALUES (?1)", [name]).unwrap();
+        transaction.commit().unwrap();
+        Ok(())
+    }
+
+    fn open_for_test(path: &Path) -> Result<Sqlite, StoreError> {
+        Sqlite::open(path, Duration::from_secs(5))
+    }
+
+    /// A store with the account `old` in its file, and the account `new` in its log alone.
+    fn open_with_account_in_log(path: &Path) -> Sqlite {
+        let mut store = open_for_test(path).unwrap();
+        add_account(&mut store, "old").unwrap();
+        assert!(store.checkpoint_wal().unwrap());
+        add_account(&mut store, "new").unwrap();
+        assert_eq!(read_accounts_without_log(path), ["old"]);
+        store
+    }
+
+    #[test]
+    fn no_store_is_created_beside_the_log_of_another_file() {
+        for suffix in ["-wal", "-journal"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("store.db");
+            let log = folder.path().join(format!("store.db{suffix}"));
+            std::fs::write(&log, "changes").unwrap();
+            let wait = Duration::from_secs(5);
+            let errors = [
+                Sqlite::open(&path, wait).err(),
+                Sqlite::open_to_check(&path, wait).err(),
+                Sqlite::open_to_read(&path, wait).err(),
+            ];
+            for error in errors {
+                let error = error.unwrap().to_string();
+                assert!(error.contains("found only its log ") && error.contains(suffix), "{error}");
+            }
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+            assert_eq!(std::fs::read_to_string(&log).unwrap(), "changes");
+            // SQLite empties a log that has nothing new.
+            std::fs::write(&log, "").unwrap();
+            open_for_test(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn another_file_is_never_opened_with_the_log_of_the_former_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let in_folder = |name: &str| folder.path().join(name);
+        let (path, other, aside) =
+            (in_folder("store.db"), in_folder("other.db"), in_folder("aside.db"));
+        drop(open_for_test(&other).unwrap());
+        let bytes = std::fs::read(&other).unwrap();
+        let mut store = open_with_account_in_log(&path);
+        std::fs::rename(&path, &aside).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        let error = store.check_file_not_replaced().unwrap_err().to_string();
+        assert!(error.contains("another one; put it back, or stop riskgate, move "), "{error}");
+        assert!(add_account(&mut store, "late").is_err() && store.checkpoint_wal().is_err());
+        assert!(store.ring_version().is_err());
+        std::mem::forget(store); // As after a kill.
+        let wait = Duration::from_secs(5);
+        let errors = [
+            Sqlite::open(&path, wait).err(),
+            Sqlite::open_to_read(&path, wait).err(),
+            Sqlite::open_to_copy(&path, wait).err(),
+            Sqlite::open_to_check(&path, wait).err(),
+        ];
+        for error in errors {
+            let error = error.unwrap().to_string();
+            assert!(error.contains("put that file back, or move "), "{error}");
+        }
+        assert!(std::fs::read(&path).unwrap() == bytes, "the other file is unchanged");
+        // The former file continues with its log.
+        std::fs::rename(&path, &other).unwrap();
+        std::fs::rename(&aside, &path).unwrap();
+        let mut store = open_for_test(&path).unwrap();
+        assert_eq!(store.ring_rows().unwrap().unwrap().accounts.len(), 2);
+        store.check_file_not_replaced().unwrap();
+        // The other file can be used once the log is away.
+        std::fs::rename(&other, &path).unwrap();
+        store.check_file_not_replaced().unwrap_err();
+        std::mem::forget(store);
+        for suffix in ["-wal", "-shm"] {
+            let name = |name: &str| in_folder(&format!("{name}{suffix}"));
+            std::fs::rename(name("store.db"), name("aside.db")).unwrap();
+        }
+        let mut store = open_for_test(&path).unwrap();
+        assert_eq!(store.ring_rows().unwrap().unwrap().accounts.len(), 0);
+        add_account(&mut store, "next").unwrap();
+        let left = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name());
+        assert!(left.into_iter().all(|it| !it.to_string_lossy().contains("note")));
+    }
+
+    #[test]
+    fn the_changes_of_a_removed_log_are_saved_in_the_file() {
+        for removed in [&["-wal"][..], &["-wal", "-shm"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("store.db");
+            let store = open_with_account_in_log(&path);
+            // Another process, such as the other gateway of an upgrade.
+            let mut second = open_for_test(&path).unwrap();
+            for suffix in removed {
+                std::fs::remove_file(folder.path().join(format!("store.db{suffix}"))).unwrap();
+            }
+            let error = store.check_file_not_replaced().unwrap_err().to_string();
+            assert!(error.contains("its changes are saved in the store: restart"), "{error}");
+            assert_eq!(read_accounts_without_log(&path), ["new", "old"]);
+            assert!(add_account(&mut second, "late").is_err());
+        }
+    }
+
+    #[test]
+    fn the_changes_of_a_removed_log_never_go_beside_a_new_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let (log, aside) = (folder.path().join("store.db-wal"), folder.path().join("aside"));
+        let store = open_with_account_in_log(&path);
+        std::fs::rename(&log, &aside).unwrap();
+        std::fs::write(&log, "the log of another process").unwrap();
+        let error = store.check_file_not_replaced().unwrap_err().to_string();
+        assert!(error.contains("put it back before you restart riskgate"), "{error}");
+        assert_eq!(read_accounts_without_log(&path), ["old"]);
+        drop(store);
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "the log of another process");
+        assert_eq!(read_accounts_without_log(&path), ["old"]);
+        std::fs::rename(&aside, &log).unwrap();
+        let mut store = open_for_test(&path).unwrap();
+        assert_eq!(store.ring_rows().unwrap().unwrap().accounts.len(), 2);
+    }
+
     #[test]
     fn a_write_fails_once_a_file_beside_the_store_was_removed() {
-        for suffix in SUFFIXES_BESIDE_FILE {
+        for suffix in ["-wal", "-shm"] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("store.db");
             let mut store = Sqlite::open(&path, Duration::from_secs(5)).unwrap();

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, ffi};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use super::files;
 use super::override_table;
 use super::schema::{
     MIGRATION_FROM_1, QUOTA_EVENT_SCHEMA, SCHEMA, SCHEMA_VERSION, TABLES_OF_VERSION_3,
@@ -23,7 +24,8 @@ use crate::support::regular_file::{check_dir_writable, non_regular_kind, parent_
 /// The smallest size of the file that ends in -shm, in bytes.
 const SHARED_MEMORY_BYTES: u64 = 32 * 1024;
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
-const CORRUPTION_ADVICE: &str = "restore a backup, or move the file away to start afresh";
+const CORRUPTION_ADVICE: &str =
+    "move it away with its -wal and -shm, then restore a backup or start afresh";
 
 /// Creates a store under a temporary name, then gives the file the store's name. So other processes
 /// see either a complete store or none. The mode of the file is 0600. If riskgate creates the
@@ -113,7 +115,7 @@ pub(super) fn connect_to_existing_file(path: &Path) -> rusqlite::Result<Connecti
 }
 
 /// Returns true if the store's file exists. Fails if the path is invalid or leads to anything but a
-/// file.
+/// file, or if the log beside the path belongs to another file.
 pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
     let unusable = |expected, found| StoreError::Unusable {
         location: path.display().to_string(),
@@ -126,7 +128,11 @@ pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
             // The link may lead to a disk that has the store and is mounted later.
             return match path.symlink_metadata() {
                 Ok(_) => Err(unusable("a store", "a link that leads nowhere".to_owned())),
-                Err(_) => check_path_of_new_store(path).map(|()| false),
+                Err(_) => {
+                    check_path_of_new_store(path)?;
+                    files::check_no_log_is_left(path)?;
+                    Ok(path.exists())
+                }
             };
         }
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
@@ -135,7 +141,7 @@ pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
         Err(error) => return Err(unusable("a store", error.to_string())),
     };
     match non_regular_kind(metadata.file_type()) {
-        None => Ok(true),
+        None => files::check_log_is_of_file(path).map(|()| true),
         Some(kind) => Err(unusable("a regular file", kind.to_owned())),
     }
 }
@@ -389,11 +395,9 @@ pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, ReadOnly};
     match source.sqlite_error_code() {
         // SQLite has one error for a full disk and for a file system without shared memory.
-        _ if is_shared_memory_error(&source) && is_disk_full(path) => StoreError::Unavailable {
-            location: path.display().to_string(),
-            operation: "opening the store",
-            found: "expected free space on the disk, but found none".to_owned(),
-        },
+        _ if is_shared_memory_error(&source) && is_disk_full(path) => {
+            full_disk_error(path, "opening the store")
+        }
         _ if is_shared_memory_error(&source) => StoreError::Unusable {
             location: path.display().to_string(),
             expected: "a file system on which processes can share memory, as local disks have it",
@@ -415,6 +419,19 @@ pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
             operation: "opening the store",
             source,
         },
+    }
+}
+
+/// Fails if the disk of the store is full.
+pub(super) fn check_disk_has_space(path: &Path, operation: &'static str) -> Result<(), StoreError> {
+    if is_disk_full(path) { Err(full_disk_error(path, operation)) } else { Ok(()) }
+}
+
+fn full_disk_error(path: &Path, operation: &'static str) -> StoreError {
+    StoreError::Unavailable {
+        location: path.display().to_string(),
+        operation,
+        found: "expected free space on the disk, but found none".to_owned(),
     }
 }
 

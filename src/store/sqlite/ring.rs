@@ -38,6 +38,8 @@ impl RingBackend for Sqlite {
     }
 
     fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
+        // Otherwise this process could read the log of another file.
+        self.check_not_mixed()?;
         read_ring_version(&self.connection).map_err(self.error_while("reading the key version"))
     }
 

@@ -98,6 +98,7 @@ impl AdminApi {
             }
         };
         let config = self.config();
+        self.check_served_place()?;
         let calls = self
             .read_calls_by_account()
             .map_err(|error| error.with_change(ChangeAfterStoreFailure::NotMade))?;

@@ -231,6 +231,47 @@ fn overlapping_backups_to_one_file_are_each_complete() {
 }
 
 #[test]
+fn nothing_is_restored_or_created_beside_the_log_of_a_killed_gateway() {
+    let mut gateway = setup_with_keys(400).start();
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.cli(&["store", "backup", "saved.db"]).expect(0);
+    gateway.get_domain("a.com", &key).expect(200);
+    wait_until("the call is reported", || gateway.get_month_count(&key) == 1);
+    gateway.kill();
+    let setup = gateway.into_setup();
+    let file = setup.path("riskgate.db");
+    let read_log = || std::fs::read(setup.path("riskgate.db-wal")).unwrap();
+    let log = read_log();
+    assert!(!log.is_empty());
+    std::fs::rename(&file, setup.path("gone.db")).unwrap();
+    for words in [
+        &["store", "restore", "saved.db"][..],
+        &["store", "init"],
+        &["keys", "create", "--account", "acme"],
+        &["keys", "list"],
+        &["check"],
+        &["run"],
+    ] {
+        let refused = setup.cli(words).expect(78).stderr;
+        assert!(refused.contains("but found only its log "), "{words:?} {refused}");
+        assert!(refused.contains("riskgate.db-wal"), "{words:?} {refused}");
+        assert!(!file.exists() && read_log() == log, "{words:?}");
+    }
+    for suffix in ["-wal", "-shm"] {
+        let [from, to] = ["riskgate.db", "gone.db"].map(|name| format!("{name}{suffix}"));
+        std::fs::rename(setup.path(&from), setup.path(&to)).unwrap();
+    }
+    setup.cli(&["store", "restore", "saved.db"]).expect(0);
+    let gone = format!("sqlite:{}", setup.path("gone.db").display());
+    let copied = format!("sqlite:{}", setup.path("copied.db").display());
+    let told = setup.cli(&["store", "copy", &gone, &copied]).expect(0).stderr;
+    assert!(told.contains("copied 401 keys") && told.contains("1 account in"), "{told}");
+    let gateway = setup.start();
+    assert_eq!(gateway.readyz().json()["degraded"].to_string(), "[]");
+    assert_eq!(gateway.get_month_count(&key), 0);
+}
+
+#[test]
 fn a_restore_of_an_empty_backup_is_refused_with_words() {
     let server = RedisServer::start();
     for setup in [Setup::new(), Setup::new().with_redis(&server)] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use crate::harness::{
-    BINARY, LoadGenerator, Setup, TestDisk, max_held_calls, run_command,
+    BINARY, Gateway, LoadGenerator, Setup, TestDisk, max_held_calls, run_command,
     unprivileged_command_prefix, wait_until,
 };
 use crate::one_path::quota::keys::sha256_hex;
@@ -123,13 +123,127 @@ fn a_backup_restored_under_a_running_gateway_is_reported_with_the_remedy() {
             std::fs::rename(&backup, &file).unwrap();
         }
         let degraded = || gateway.readyz().json()["degraded"].to_string();
+        let remedy = if in_place { "restart riskgate to " } else { "stop riskgate, move " };
         wait_until("/readyz says what to do", || {
             gateway.get_domain("first.test", &key);
-            degraded().contains("restart riskgate to ")
+            degraded().contains(remedy)
         });
         assert!(degraded().contains("riskgate.db: expected "), "{}", degraded());
-        assert_eq!(gateway.restart().readyz().json()["degraded"].to_string(), "[]");
+        let setup = gateway.shut_down();
+        if !in_place {
+            for words in [&["keys", "list"][..], &["run"]] {
+                let refused = setup.cli(words).expect(78).stderr;
+                assert!(refused.contains("the file to which the log beside it"), "{refused}");
+            }
+            move_log_away(&setup);
+        }
+        assert_eq!(setup.start().readyz().json()["degraded"].to_string(), "[]");
     }
+}
+
+/// Moves the files away that SQLite has beside the store.
+fn move_log_away(setup: &Setup) {
+    for suffix in ["-wal", "-shm"] {
+        let file = setup.path(&format!("riskgate.db{suffix}"));
+        std::fs::rename(&file, setup.path(&format!("away{suffix}"))).unwrap();
+    }
+}
+
+/// Starts a gateway, and returns an active key with a call, and a key that was revoked since.
+fn start_with_changes_in_log() -> (Gateway, [String; 2]) {
+    let setup = Setup::new();
+    setup.cli(&["keys", "create", "--account", "other"]).expect(0);
+    let gateway = setup.start();
+    let active = gateway.create_active_key("acme", &[]);
+    let (revoked, id) = gateway.create_active_key_with_id("left", &[]);
+    gateway.cli(&["keys", "revoke", &id]).expect(0);
+    wait_until("the key is revoked", || gateway.get_domain("first.test", &revoked).status == 401);
+    gateway.get_domain("first.test", &active).expect(200);
+    wait_until("the call is reported", || {
+        let usage = gateway.cli(&["usage", "--account", "acme", "--json"]).expect(0).stdout;
+        usage.contains("\"month_count\":1,")
+    });
+    (gateway, [active, revoked])
+}
+
+#[test]
+fn a_restart_after_the_log_was_removed_loses_no_change() {
+    for is_killed in [false, true] {
+        let (mut gateway, [active, revoked]) = start_with_changes_in_log();
+        std::fs::remove_file(gateway.path("riskgate.db-wal")).unwrap();
+        wait_until("/readyz says that the changes are saved", || {
+            gateway.readyz().text().contains("its changes are saved in the store")
+        });
+        // A command would change a store that the gateway no longer reads.
+        let refused = gateway.cli(&["keys", "create", "--account", "acme"]).expect(1).stderr;
+        assert!(refused.contains("but found no log (-wal) beside it"), "{refused}");
+        let gateway = match is_killed {
+            true => {
+                gateway.kill();
+                gateway.start_after_exit()
+            }
+            false => gateway.restart(),
+        };
+        assert_eq!(gateway.readyz().json()["degraded"].to_string(), "[]");
+        gateway.get_domain("first.test", &revoked).expect(401);
+        // A killed process has spent what it leased.
+        assert!(gateway.get_month_count(&active) >= 1);
+    }
+}
+
+#[test]
+fn a_restart_beside_the_log_of_a_replaced_file_changes_nothing() {
+    for is_killed in [false, true] {
+        let (mut gateway, [_, revoked]) = start_with_changes_in_log();
+        let (file, aside) = (gateway.path("riskgate.db"), gateway.path("aside.db"));
+        gateway.cli(&["store", "backup", "saved.db"]).expect(0);
+        std::fs::rename(&file, &aside).unwrap();
+        std::fs::copy(gateway.path("saved.db"), &file).unwrap();
+        wait_until("/readyz says what to do", || {
+            gateway.readyz().text().contains("another one; put it back, or stop riskgate, move ")
+        });
+        let setup = match is_killed {
+            true => {
+                gateway.kill();
+                gateway.into_setup()
+            }
+            false => gateway.shut_down(),
+        };
+        for words in [&["keys", "list"][..], &["check"], &["store", "check"], &["run"]] {
+            let refused = setup.cli(words);
+            let told = format!("{}{}", refused.stdout, refused.stderr);
+            assert_ne!(refused.exit_code, 0, "{words:?}");
+            assert!(told.contains("the file to which the log beside it belongs"), "{told}");
+        }
+        let saved = std::fs::read(setup.path("saved.db")).unwrap();
+        assert!(std::fs::read(&file).unwrap() == saved, "the backup is unchanged");
+        // The former file has all changes once it is back.
+        std::fs::rename(&aside, &file).unwrap();
+        let gateway = setup.start();
+        assert_eq!(gateway.readyz().json()["degraded"].to_string(), "[]");
+        gateway.get_domain("first.test", &revoked).expect(401);
+    }
+}
+
+#[test]
+fn check_and_store_check_tell_a_full_disk() {
+    let disk = TestDisk::in_memory("1m");
+    let prefix = disk.namespace_command_prefix();
+    let prefix: Vec<&str> = prefix.iter().map(String::as_str).collect();
+    let store = disk.path().join("riskgate.db").display().to_string();
+    let setup = Setup::new().run_under(&prefix).set_text("store.url", &format!("sqlite:{store}"));
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    setup.cli(&["check"]).expect(0);
+    assert!(setup.cli(&["store", "check"]).expect(0).stdout.contains("can be written to"));
+    let gateway = setup.start();
+    disk.fill_up();
+    let found = gateway.cli(&["store", "check"]).expect(1).stdout;
+    assert!(found.contains("fault    file: "), "{found}");
+    assert!(found.contains("expected free space on the disk, but found none"), "{found}");
+    let refused = gateway.cli(&["check"]).expect(1).stderr;
+    assert!(refused.contains("expected free space on the disk, but found none"), "{refused}");
+    disk.remove_filler();
+    gateway.cli(&["check"]).expect(0);
 }
 
 #[test]
@@ -169,7 +283,7 @@ fn a_gateway_whose_shared_memory_was_removed_grants_no_more_calls_and_says_so() 
 #[test]
 fn commands_that_only_read_leave_a_store_of_an_older_version_as_it_is() {
     let setup = Setup::new();
-    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    gateway.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let file = setup.path("riskgate.db");
     let store = Connection::open(&file).unwrap();
     let statements = "DROP TABLE quota_event; DROP TABLE audit; DROP TABLE source_state; \
@@ -195,10 +309,10 @@ fn commands_that_only_read_leave_a_store_of_an_older_version_as_it_is() {
         &["store", "copy", &from, &copy],
         &["store", "backup", "saved.db"],
     ] {
-        setup.cli(words).expect(0);
+        gateway.cli(words).expect(0);
         assert!(state() == before, "{words:?} changed the store");
     }
-    assert!(setup.cli(&["keys", "list"]).expect(0).stdout.contains("acme"));
+    assert!(gateway.cli(&["keys", "list"]).expect(0).stdout.contains("acme"));
 }
 
 #[test]
@@ -215,6 +329,6 @@ fn a_backup_on_a_read_only_disk_is_restored() {
     run_command(Command::new(prefix[0]).args(copy.concat())).expect(0);
     disk.refuse_writes();
     let setup = Setup::new().run_under(&prefix);
-    let restored = setup.cli(&["store", "restore", &saved]).expect(0);
+    let restored = gateway.cli(&["store", "restore", &saved]).expect(0);
     assert!(restored.stderr.contains("restored 1 key, 1 account, "), "{}", restored.stderr);
 }
