@@ -3,9 +3,13 @@
 use super::config_args::{ConfigArgs, describe_source};
 use super::failure::CommandFailure;
 use super::output::print_message;
-use super::store_access::{STORE_TIMEOUT, read_ring_rows};
+use super::store_access::{
+    STORE_TIMEOUT, find_difference_from_served, is_unsafe_to_open, read_ring_rows,
+};
+use crate::config::Config;
 use crate::keys::{KeyRing, RingError, locate_plan_fault};
 use crate::management::read_present_time;
+use crate::process::served_store::DifferentStore;
 use crate::process::server::{
     StartupInputs, check_log_limits_and_upstreams, check_runtime_dir, warnings_of_certificates,
 };
@@ -17,24 +21,9 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let inputs = StartupInputs::read(&args.config_sources()).map_err(CommandFailure::config)?;
     let (_, upstreams) = check_log_limits_and_upstreams(&inputs.config)?;
     let options = &inputs.config.startup.store;
-    let mut is_store_missing = false;
-    // A check writes nothing, so it does not create a missing SQLite file as `run` would.
-    let rows = match Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT) {
-        Ok(None) => {
-            is_store_missing = true;
-            RingRows::default()
-        }
-        Ok(Some(mut store)) => {
-            // If the server does not answer, each further operation would wait for as long.
-            if let Err(error @ StoreError::Unavailable { .. }) = store.server_unix_now() {
-                return Err(store_failure(error));
-            }
-            store.check_safe_if_reachable().map_err(store_failure)?;
-            check_writable(&mut store)?;
-            read_ring_rows(&mut store).map_err(store_failure)?
-        }
-        Err(error) => return Err(store_failure(error)),
-    };
+    let (rows, other) = read_rows_and_find_difference(&inputs.config)?;
+    let is_store_missing = rows.is_none();
+    let rows = rows.unwrap_or_default();
     let now = read_present_time(options, STORE_TIMEOUT);
     let (declared, plans) = (&inputs.declared_keys, &inputs.config.reloadable.plans);
     KeyRing::check_key_file(&rows, declared, plans).map_err(|faults| {
@@ -54,6 +43,9 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         CountedNoun(inputs.table.row_count(), "row"),
         CountedNoun(rows.keys.len() + inputs.declared_keys.len(), "key"),
     ));
+    if let Some(other) = other {
+        print_message(format!("warning: {other}"));
+    }
     if is_store_missing {
         print_message(format!(
             "note: there is no store at {} yet; `riskgate run` and `riskgate keys create` make it",
@@ -79,6 +71,32 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
+/// Reads the keys and accounts of the store; `None` if the store is a file that does not exist yet.
+/// Also returns how a running gateway's store differs from this store. Fails if that gateway's file
+/// was moved away or deleted, because a restart would lose what only the gateway still has, or if
+/// the gateway's log is beside another file.
+fn read_rows_and_find_difference(
+    config: &Config,
+) -> Result<(Option<RingRows>, Option<DifferentStore>), CommandFailure> {
+    let options = &config.startup.store;
+    let mut other = find_difference_from_served(config, None);
+    if let Some(other) = other.as_ref().filter(|other| is_unsafe_to_open(config, other)) {
+        return Err(CommandFailure::config(vec![other.to_string()]));
+    }
+    // A check writes nothing, so it does not create a missing SQLite file as `run` would.
+    let opened = Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT);
+    let Some(mut store) = opened.map_err(store_failure)? else { return Ok((None, other)) };
+    // If the server does not answer, each further operation would wait for as long.
+    if let Err(error @ StoreError::Unavailable { .. }) = store.server_unix_now() {
+        return Err(store_failure(error));
+    }
+    store.check_safe_if_reachable().map_err(store_failure)?;
+    check_writable(&mut store)?;
+    other = other.or_else(|| find_difference_from_served(config, Some(&mut store)));
+    let rows = read_ring_rows(&mut store, other.as_ref()).map_err(store_failure)?;
+    Ok((Some(rows), other))
+}
+
 /// Prints warnings about the runtime directory and the certificates. `now` is in Unix seconds.
 fn print_warnings_of_files(inputs: &StartupInputs, now: i64) {
     if let Some(warning) = check_runtime_dir(&inputs.config) {
@@ -90,7 +108,8 @@ fn print_warnings_of_files(inputs: &StartupInputs, now: i64) {
     }
 }
 
-/// Fails if a Redis server that is a store refuses writes. Changes nothing.
+/// Fails if the store takes no writes: its server refuses them, or its disk is full. Changes
+/// nothing.
 fn check_writable(store: &mut Store) -> Result<(), CommandFailure> {
     // An empty server is no store yet. The check writes nothing to it.
     match store.ring_version().map_err(store_failure)? {

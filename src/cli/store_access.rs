@@ -14,7 +14,7 @@ use crate::model::month::format_rfc3339;
 use crate::process::runtime_dir::RuntimeDir;
 use crate::process::served_store::{DifferentStore, ServedStore};
 use crate::process::served_store_sockets::{LocalGateway, find_local_gateways};
-use crate::store::{RingRows, Store, StoreError, StoreUrl};
+use crate::store::{RingRows, Store, StoreError, StoreUrl, find_log_beside};
 use crate::support::machine_clock::machine_unix_now;
 use crate::table::TableInputs;
 
@@ -48,28 +48,64 @@ fn check_no_other_store_id_is_served(
     config: &Config,
     store: &mut Store,
 ) -> Result<(), CommandFailure> {
-    let served = RunningGateways::find(config)?.served;
-    if served.is_empty() {
-        return Ok(());
-    }
-    let found_id = store.ring_version()?.map(|version| version.store_id);
-    let check = |it: &ServedStore| it.check_id(found_id.as_deref());
-    served.iter().try_for_each(check).map_err(|error| CommandFailure::failed(error.to_string()))
+    find_other_store_id(config, store)?
+        .map_or(Ok(()), |other| Err(CommandFailure::failed(other.to_string())))
 }
 
 /// Fails if a gateway of the config runs and serves a store at another address, or another file.
 pub fn check_no_other_store_is_served(config: &Config) -> Result<(), CommandFailure> {
-    describe_other_store(config)?.map_or(Ok(()), |fault| Err(CommandFailure::failed(fault)))
+    find_other_place(config)?.map_or(Ok(()), |other| Err(CommandFailure::failed(other.to_string())))
 }
 
-/// Describes the fault of [`check_no_other_store_is_served`]. `None` if there is none.
-fn describe_other_store(config: &Config) -> Result<Option<String>, CommandFailure> {
+/// Finds how the config's store differs from the store that a running gateway of the config serves.
+/// `store` is the config's store if it could be opened. Returns `None` if the gateway serves this
+/// store, if none runs, and if this user may not see whether one runs: such a user may still read
+/// the store.
+pub fn find_difference_from_served(
+    config: &Config,
+    store: Option<&mut Store>,
+) -> Option<DifferentStore> {
+    let other_place = find_other_place(config).ok().flatten();
+    other_place
+        .or_else(|| find_missing_served_file(config).ok().flatten())
+        .or_else(|| find_other_store_id(config, store?).ok().flatten())
+}
+
+/// Returns true if no command may open the config's store, not even to read it: the file of the
+/// running gateway is away, or the gateway's log is beside another file. SQLite would apply this
+/// log to the other file.
+pub fn is_unsafe_to_open(config: &Config, other: &DifferentStore) -> bool {
+    match other {
+        DifferentStore::MissingFile { .. } => true,
+        DifferentStore::OtherFile { .. } => has_log_beside_file(config),
+        _ => false,
+    }
+}
+
+fn has_log_beside_file(config: &Config) -> bool {
+    matches!(&config.startup.store.url, StoreUrl::Sqlite(path) if find_log_beside(path).is_some())
+}
+
+/// Finds a running gateway of the config that has read its keys from a store with another id.
+fn find_other_store_id(
+    config: &Config,
+    store: &mut Store,
+) -> Result<Option<DifferentStore>, CommandFailure> {
     let served = RunningGateways::find(config)?.served;
-    let faults = served.iter().filter_map(|it| it.check_place(&config.startup.store).err());
-    // `describe_missing_served_file` tells of a missing file, even if the gateway has not told its
+    if served.is_empty() {
+        return Ok(None);
+    }
+    let found_id = store.ring_version()?.map(|version| version.store_id);
+    Ok(served.iter().find_map(|it| it.check_id(found_id.as_deref()).err()))
+}
+
+/// Finds a running gateway of the config that serves a store at another address, or another file.
+fn find_other_place(config: &Config) -> Result<Option<DifferentStore>, CommandFailure> {
+    let served = RunningGateways::find(config)?.served;
+    let mut others = served.iter().filter_map(|it| it.check_place(&config.startup.store).err());
+    // `find_missing_served_file` tells of a missing file, even if the gateway has not told its
     // store.
-    let mut others = faults.filter(|it| !matches!(it, DifferentStore::MissingFile { .. }));
-    Ok(others.next().map(|other| other.to_string()))
+    Ok(others.find(|it| !matches!(it, DifferentStore::MissingFile { .. })))
 }
 
 /// Opens the config's store, and creates a missing file. Fails if a gateway of the config runs and
@@ -89,15 +125,15 @@ fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
 
 /// Fails if a gateway of the config runs, and the file of its store was moved away or deleted.
 pub fn check_served_file_exists(config: &Config) -> Result<(), CommandFailure> {
-    describe_missing_served_file(config)?.map_or(Ok(()), |it| Err(CommandFailure::failed(it)))
+    find_missing_served_file(config)?
+        .map_or(Ok(()), |missing| Err(CommandFailure::failed(missing.to_string())))
 }
 
-/// Says which file is missing that a running gateway of the config serves.
-fn describe_missing_served_file(config: &Config) -> Result<Option<String>, CommandFailure> {
+/// Finds a running gateway of the config that serves a file that is missing.
+fn find_missing_served_file(config: &Config) -> Result<Option<DifferentStore>, CommandFailure> {
     Ok(match find_missing_store_file(config) {
         Some(path) if is_gateway_running(config)? => {
-            let address = path.display().to_string();
-            Some(DifferentStore::MissingFile { address }.to_string())
+            Some(DifferentStore::MissingFile { address: path.display().to_string() })
         }
         _ => None,
     })
@@ -139,27 +175,41 @@ fn prepare(store: &mut Store) -> Result<(), CommandFailure> {
 /// exist, prints a warning and returns `None`: the command then shows an empty store. If a running
 /// gateway of the config serves another store, prints a warning and opens the config's store.
 pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailure> {
-    // A user who may not see whether a gateway runs may still read the store.
-    if let Ok(Some(other)) = describe_other_store(config) {
+    Ok(open_store_and_find_difference(config)?.0)
+}
+
+/// As [`open_store_to_read`]. Also returns the difference of which it has warned.
+fn open_store_and_find_difference(
+    config: &Config,
+) -> Result<(Option<Store>, Option<DifferentStore>), CommandFailure> {
+    let mut other = find_difference_from_served(config, None);
+    let is_told = other.is_some();
+    if let Some(other) = &other {
         output::print_message(format!("warning: {other}"));
     }
-    if let Ok(Some(missing)) = describe_missing_served_file(config) {
-        output::print_message(format!("warning: {missing}"));
-        return Ok(None);
+    if other.as_ref().is_some_and(|other| is_unsafe_to_open(config, other)) {
+        return Ok((None, other));
     }
-    if let Some(path) = find_missing_store_file(config) {
+    // If the file was moved away without its log, opening the store tells it.
+    if let Some(path) = find_missing_store_file(config).filter(|_| !has_log_beside_file(config)) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         output::print_message(format!(
             "warning: {}: expected a store, but found no file; `riskgate run` and `riskgate keys \
              create` create it",
             path.display()
         ));
-        return Ok(None);
+        return Ok((None, other));
     }
     let StoreOptions { url, redis, .. } = &config.startup.store;
     let mut store = Store::open_to_read(url, redis, STORE_TIMEOUT)?;
     prepare(&mut store)?;
-    Ok(Some(store))
+    if !is_told {
+        other = find_difference_from_served(config, Some(&mut store));
+        if let Some(other) = &other {
+            output::print_message(format!("warning: {other}"));
+        }
+    }
+    Ok((Some(store), other))
 }
 
 /// Returns the inputs of the table as a gateway has them: those of the config, and the overrides of
@@ -263,19 +313,25 @@ pub fn is_gateway_draining(config: &Config) -> Result<bool, CommandFailure> {
 
 /// Reads all keys and all accounts of the config's store; none if the store does not exist.
 pub fn read_ring_rows_of_config(config: &Config) -> Result<RingRows, CommandFailure> {
-    match open_store_to_read(config)? {
-        Some(mut store) => Ok(read_ring_rows(&mut store)?),
-        None => Ok(RingRows::default()),
+    match open_store_and_find_difference(config)? {
+        (Some(mut store), other) => Ok(read_ring_rows(&mut store, other.as_ref())?),
+        (None, _) => Ok(RingRows::default()),
     }
 }
 
-/// Reads all keys and all accounts from the store. Prints a warning in these cases:
-/// - The server is empty.
+/// Reads all keys and all accounts from the store. `other` is how a running gateway's store differs
+/// from this one. Prints a warning in these cases:
+/// - The server is empty, and no running gateway expects its store on the server.
 /// - The server has an entry among the keys and accounts that riskgate did not write.
 /// - A row can't be read.
-pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
+pub fn read_ring_rows(
+    store: &mut Store,
+    other: Option<&DifferentStore>,
+) -> Result<RingRows, StoreError> {
     let rows = store.ring_rows()?.unwrap_or_else(|| {
-        output::print_message("warning: the server is empty; the first key makes it a store");
+        if other.is_none() {
+            output::print_message("warning: the server is empty; the first key makes it a store");
+        }
         RingRows::default()
     });
     for entry in store.describe_foreign_entries() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::findings::print_findings;
-use crate::cli::store_access::STORE_TIMEOUT;
+use crate::cli::store_access::{STORE_TIMEOUT, find_difference_from_served, is_unsafe_to_open};
 use crate::config::{Config, StoreOptions};
 use crate::store::{Finding, Store, StoreError};
 use crate::support::counted::CountedNoun;
@@ -29,11 +29,20 @@ pub fn check_store(config: &Config, timeout: Duration) -> Vec<Finding> {
 }
 
 fn open_and_check(config: &Config, timeout: Duration) -> Result<Vec<Finding>, StoreError> {
+    if let Some(other) = find_difference_from_served(config, None)
+        && is_unsafe_to_open(config, &other)
+    {
+        return Err(StoreError::Conflict(other.to_string()));
+    }
     let StoreOptions { url, redis, .. } = &config.startup.store;
     let mut store = Store::open_to_read(url, redis, timeout)?;
     let mut findings = store.check_deployment(config.startup.store.deadline)?;
     findings.extend(check_clock(&mut store)?);
     findings.push(check_overrides(&mut store));
+    if let Some(other) = find_difference_from_served(config, Some(&mut store)) {
+        let advice = "a running gateway must have the store of its config";
+        findings.push(Finding::warning("running gateway", other.to_string(), advice));
+    }
     Ok(findings)
 }
 

@@ -266,6 +266,33 @@ fn no_change_makes_a_store_of_an_emptied_server() {
 }
 
 #[test]
+fn commands_that_read_say_that_the_store_of_the_running_gateway_is_away() {
+    let gateway = setup_in_one_folder().start();
+    gateway.create_active_key("acme", &[]);
+    std::fs::rename(gateway.path("state/riskgate.db"), gateway.path("aside.db")).unwrap();
+    let checked = gateway.cli(&["check"]).expect(78).stderr;
+    assert!(checked.contains(FILE_IS_MISSING) && !checked.contains("good"), "{checked}");
+    let server = RedisServer::start();
+    let (gateway, _) = AdminTokens::start_on_redis(&server);
+    gateway.create_active_key("acme", &[]);
+    server.run(&["FLUSHALL"]);
+    for words in [&["check"][..], &["keys", "list"], &["accounts", "list"], &["usage"]] {
+        let told = gateway.cli(words).expect(0).stderr;
+        assert_eq!(told.matches("of the running gateway, but found an empty").count(), 1, "{told}");
+        assert!(!told.contains("the first key makes it a store"), "{words:?} {told}");
+    }
+    assert!(server.matching_keys("*").is_empty());
+}
+
+#[test]
+fn a_check_before_the_store_moves_passes_and_names_the_served_store() {
+    let gateway = setup_in_one_folder().start();
+    gateway.edit_config(|text| text.replace("state/riskgate.db", "state/new.db"));
+    let checked = gateway.cli(&["check"]).expect(0).stderr;
+    assert!(checked.contains(": good; ") && checked.contains("warning: store.url: "), "{checked}");
+}
+
+#[test]
 fn the_api_makes_no_store_of_a_server_that_was_empty_at_the_start() {
     let server = RedisServer::start();
     let (setup, tokens) = AdminTokens::add_to(Setup::new().with_redis(&server));
