@@ -283,7 +283,7 @@ fn a_gateway_whose_shared_memory_was_removed_grants_no_more_calls_and_says_so() 
 #[test]
 fn commands_that_only_read_leave_a_store_of_an_older_version_as_it_is() {
     let setup = Setup::new();
-    gateway.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let file = setup.path("riskgate.db");
     let store = Connection::open(&file).unwrap();
     let statements = "DROP TABLE quota_event; DROP TABLE audit; DROP TABLE source_state; \
@@ -309,10 +309,10 @@ fn commands_that_only_read_leave_a_store_of_an_older_version_as_it_is() {
         &["store", "copy", &from, &copy],
         &["store", "backup", "saved.db"],
     ] {
-        gateway.cli(words).expect(0);
+        setup.cli(words).expect(0);
         assert!(state() == before, "{words:?} changed the store");
     }
-    assert!(gateway.cli(&["keys", "list"]).expect(0).stdout.contains("acme"));
+    assert!(setup.cli(&["keys", "list"]).expect(0).stdout.contains("acme"));
 }
 
 #[test]
@@ -329,6 +329,6 @@ fn a_backup_on_a_read_only_disk_is_restored() {
     run_command(Command::new(prefix[0]).args(copy.concat())).expect(0);
     disk.refuse_writes();
     let setup = Setup::new().run_under(&prefix);
-    let restored = gateway.cli(&["store", "restore", &saved]).expect(0);
+    let restored = setup.cli(&["store", "restore", &saved]).expect(0);
     assert!(restored.stderr.contains("restored 1 key, 1 account, "), "{}", restored.stderr);
 }
