@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::{iter, mem};
 
 use arrayvec::ArrayVec;
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr2, memrchr};
 
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 
@@ -197,18 +197,15 @@ impl PossiblePath<'_> {
 }
 
 /// Returns true for a path that all servers read alike, apart from the case of letters. Such a path
-/// has only letters, digits, `_` and `-` between single slashes, and no name for which
-/// [`is_script`] may be true. Most paths are plain, and this test is quick.
+/// has only letters, digits, `_` and `-` between single slashes. Most paths are plain, and this test
+/// is quick.
 fn is_plain_path(path: &[u8]) -> bool {
     let mut before = 0;
-    let has_plain_bytes = path.iter().all(|byte| {
+    path.iter().all(|byte| {
         let is_doubled = *byte == b'/' && before == b'/';
         before = *byte;
         !is_doubled && (byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-'))
-    });
-    let is_longer = |segment: &[u8]| segment.len() > 5 && !matches!(segment[0], b'p' | b'P');
-    has_plain_bytes
-        && path.split(|byte| *byte == b'/').all(|segment| is_longer(segment) || !is_script(segment))
+    })
 }
 
 /// Returns true if a path for which [`is_plain_path`] holds is `prefix`, or below it.
@@ -222,11 +219,12 @@ fn is_plain_path_at_or_below(path: &[u8], prefix: &str) -> bool {
 
 /// Returns true for the name of a program such as `index.php`. Web servers pass the segments behind
 /// the name to the program as `PATH_INFO` (RFC 3875 section 4.1.5), and the program takes
-/// `PATH_INFO` for the path.
+/// `PATH_INFO` for the path. Without a dot, a name such as `php` is that of a section of a site.
 fn is_script(segment: &[u8]) -> bool {
     let name = name_without_parameters(segment);
     let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |at| at + 1);
-    let extension = name[..end].rsplit(|byte| *byte == b'.').next().unwrap_or_default();
+    let Some(dot) = memrchr(b'.', &name[..end]) else { return false };
+    let extension = &name[dot + 1..end];
     let is_php = extension.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"php"));
     is_php || SCRIPT_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
@@ -434,6 +432,8 @@ mod tests {
             "/x/open/admin",
             "/%zz",
             "/index.html/open/admin",
+            "/php/open/admin",
+            "/py;x/open/admin",
             "/index.php/administrators",
             "//x/y/open/admin",
             "/open/adm(in)",
@@ -540,7 +540,12 @@ mod tests {
             ("/open/i.php/;x", false),
             ("/open/i.php/a", true),
             ("/open/i.php/a/", true),
+            ("/open/.php/a", true),
+            // Without a dot, the name is that of a section.
             ("/open/pl/", false),
+            ("/php/a", false),
+            ("/open/py;x.pl/a", false),
+            ("/php./a", false),
         ] {
             let readings = PathReadings::of(path.as_bytes()).unwrap();
             assert_eq!(readings.may_hide_path(), expected, "{path}");

@@ -417,6 +417,13 @@ mod tests {
         ] {
             assert_eq!(matched_prefix(&["/", "/v1"], path), None, "{path}");
         }
+        for path in ["/index.php/v1/usage", "//cdn/authz"] {
+            assert_eq!(matched_prefix(&["/"], path), None, "{path}");
+        }
         assert_eq!(matched_prefix(&["/", "/v1"], "/v1/users").as_deref(), Some("/v1"));
+        // A section is no program, whatever its name.
+        for path in ["/php/v1/usage", "/py/authz", "/rb/v1/public/domain/x"] {
+            assert_eq!(matched_prefix(&["/"], path).as_deref(), Some("/"), "{path}");
+        }
     }
 }
