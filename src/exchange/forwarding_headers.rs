@@ -144,7 +144,10 @@ impl<'r> ReceivedForwardingInfo<'r> {
             false => put(&X_FORWARDED_PROTO_FIELD, scheme),
         }
         let host = value_of_proxy(&self.forwarded_host).or(self.host);
-        put(&X_FORWARDED_HOST_FIELD, host.unwrap_or_default());
+        // HTTP/1.0 clients may send no `Host`, and the server then gets no empty name.
+        if let Some(host) = host.filter(|host| !host.is_empty()) {
+            put(&X_FORWARDED_HOST_FIELD, host);
+        }
         if let Some(port) = value_of_proxy(&self.forwarded_port) {
             put(&X_FORWARDED_PORT_FIELD, port);
         }

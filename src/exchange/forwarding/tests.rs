@@ -124,6 +124,17 @@ fn x_forwarded_values_count_only_from_a_trusted_proxy() {
 }
 
 #[test]
+fn a_request_without_a_host_has_no_forwarded_host() {
+    let forged = ("X-Forwarded-Host", "evil.test");
+    let told = ["x-forwarded-for: 192.0.2.1", "x-forwarded-proto: http"];
+    for fields in [&[forged][..], &[("Host", ""), forged]] {
+        assert_eq!(forwarded_fields_on_both_paths(fields, false), told, "{fields:?}");
+    }
+    let told = [told[0], "x-forwarded-host: evil.test", told[1]];
+    assert_eq!(forwarded_fields_on_both_paths(&[forged], true), told);
+}
+
+#[test]
 fn the_server_is_told_the_scheme_of_the_connection_that_the_client_made() {
     for (hops, schemes, expected) in [
         (&["192.0.2.9"][..], &["https"][..], "https"),

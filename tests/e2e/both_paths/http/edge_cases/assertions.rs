@@ -172,10 +172,12 @@ fn expected_header_lines(
     let mut always = vec![
         if is_check { "Host: {server}" } else { "Host: gate.test" },
         "X-Forwarded-For: {address}",
-        "X-Forwarded-Host: gate.test",
         "X-Forwarded-Proto: http",
         "X-Request-Id: {id}",
     ];
+    if expected.has_forwarded_host {
+        always.push("X-Forwarded-Host: gate.test");
+    }
     if !expected.is_keyless {
         always.extend([
             "X-Riskgate-Account: {account}",

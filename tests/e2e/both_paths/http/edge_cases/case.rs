@@ -57,6 +57,7 @@ pub struct ForwardedRequest {
     pub fields: Vec<String>,
     pub body: String,
     pub is_keyless: bool,
+    pub has_forwarded_host: bool,
 }
 
 impl ForwardedRequest {
@@ -66,6 +67,7 @@ impl ForwardedRequest {
             fields: Vec::new(),
             body: String::new(),
             is_keyless: false,
+            has_forwarded_host: true,
         }
     }
 
@@ -81,6 +83,10 @@ impl ForwardedRequest {
 
     pub fn without_key(self) -> ForwardedRequest {
         ForwardedRequest { is_keyless: true, ..self }
+    }
+
+    pub fn without_forwarded_host(self) -> ForwardedRequest {
+        ForwardedRequest { has_forwarded_host: false, ..self }
     }
 }
 
