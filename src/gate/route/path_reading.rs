@@ -197,8 +197,8 @@ impl PossiblePath<'_> {
 }
 
 /// Returns true for a path that all servers read alike, apart from the case of letters. Such a path
-/// has only letters, digits, `_` and `-` between single slashes. Most paths are plain, and this test
-/// is quick.
+/// has only letters, digits, `_` and `-` between single slashes. Most paths are plain, and this
+/// test is quick.
 fn is_plain_path(path: &[u8]) -> bool {
     let mut before = 0;
     path.iter().all(|byte| {
