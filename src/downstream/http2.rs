@@ -93,7 +93,7 @@ fn build_h2_options(app: &DownstreamOptions) -> H2Options {
         .max_concurrent_streams(app.max_streams)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .data_frame_budget(SHORT_DATA_BUDGET_BYTES)
-        .max_header_list_size(u32::try_from(max_header_list_bytes(app)).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(header_limits(app).list_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
         .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
@@ -102,11 +102,12 @@ fn build_h2_options(app: &DownstreamOptions) -> H2Options {
     options
 }
 
-/// Returns the most bytes that the h2 crate accepts as a list of header fields. The h2 crate refuses
-/// longer headers without a log line, and without the fields of riskgate's responses. So it accepts
-/// far more than riskgate, which then refuses the request itself.
-fn max_header_list_bytes(app: &DownstreamOptions) -> usize {
-    HEADER_LIST_FACTOR * (app.request_limits.header_bytes + DIVIDED_COOKIES_OVERHEAD_BYTES)
+/// Returns what a client may send as one header. The h2 crate refuses longer headers without a log
+/// line, and without the fields of riskgate's responses. So it accepts far more than riskgate, which
+/// then refuses the request itself.
+fn header_limits(app: &DownstreamOptions) -> HeaderLimits {
+    let header_bytes = app.request_limits.header_bytes + DIVIDED_COOKIES_OVERHEAD_BYTES;
+    HeaderLimits { list_bytes: HEADER_LIST_FACTOR * header_bytes, timeout: app.header_timeout }
 }
 
 fn digest_of(client_io: &ClientIo) -> Digest {
@@ -138,11 +139,7 @@ pub(super) async fn serve_http2<P>(
         return;
     };
     let active_requests = ActiveRequestCounter::new(send_progress, context.options.write_timeout);
-    let limits = HeaderLimits {
-        list_bytes: max_header_list_bytes(&context.options),
-        timeout: context.options.header_timeout,
-    };
-    let unsent = &active_requests.unsent;
+    let (limits, unsent) = (header_limits(&context.options), &active_requests.unsent);
     let mut memory = ConnectionMemory::new(&context.gate, &facts, unsent, &frame_meter, limits);
     let mut connection = Http2Connection {
         proxy,
@@ -159,7 +156,7 @@ pub(super) async fn serve_http2<P>(
     };
     // Each of these waits lasts through many requests: a new wait for each request would be slow.
     let mut drain = pin!(context.tracker.wait_until_drain_starts());
-    let mut many_replies = pin!(active_requests.unsent.wait_for_many_replies());
+    let mut many_replies = pin!(unsent.wait_for_many_replies());
     // The first request must arrive within the header timeout; other frames don't extend it.
     let header_timeout = context.options.header_timeout;
     let mut idle = pin!(active_requests.wait_until_idle_for(header_timeout, Instant::now()));
@@ -174,14 +171,13 @@ pub(super) async fn serve_http2<P>(
                 connection.on_accepted(accepted, &mut h2_conn).await
             }
             () = &mut many_replies => {
-                many_replies.set(active_requests.unsent.wait_for_many_replies());
+                many_replies.set(unsent.wait_for_many_replies());
                 LoopDecision::Continue
             }
             // The arms above wake the task when there is more to count.
-            reason = poll_fn(|task| memory.poll_end_reason(task)) => match reason {
-                EndReason::LimitExceeded => connection.close_abruptly(&mut h2_conn).await,
-                EndReason::HeaderLate => connection.on_header_late(&mut h2_conn),
-            },
+            reason = poll_fn(|task| memory.poll_end_reason(task)) => {
+                connection.on_end_reason(reason, &mut h2_conn).await
+            }
             outcome = &mut idle => connection.on_idle_outcome(outcome, &mut h2_conn),
         };
         if matches!(decision, LoopDecision::End) {
@@ -253,9 +249,11 @@ where
         self.context.gate.state().metrics.connections.http2_floods.inc();
     }
 
-    fn on_header_late(&mut self, h2_conn: &mut H2Conn) -> LoopDecision {
-        if !self.is_closing {
-            self.begin_graceful_close(h2_conn);
+    async fn on_end_reason(&mut self, reason: EndReason, h2_conn: &mut H2Conn) -> LoopDecision {
+        match reason {
+            EndReason::LimitExceeded => return self.close_abruptly(h2_conn).await,
+            EndReason::HeaderLate if !self.is_closing => self.begin_graceful_close(h2_conn),
+            EndReason::HeaderLate => {}
         }
         LoopDecision::Continue
     }

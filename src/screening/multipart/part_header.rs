@@ -169,8 +169,8 @@ impl PartHeader {
     }
 }
 
-/// aiohttp removes slashes before a name, and Netty removes blanks and the other characters around a
-/// name.
+/// aiohttp removes slashes before a name, and Netty removes blanks and the other characters around
+/// a name.
 fn trim_as_servers(name: &str) -> &str {
     let is_removed = |c: char| c.is_whitespace() || r#"/\:,=;"'"#.contains(c);
     name.trim_matches(is_removed)

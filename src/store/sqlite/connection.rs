@@ -51,8 +51,8 @@ impl ConnectionBackend for Sqlite {
         open::check_intact_and_writable(&self.connection, &self.path)
     }
 
-    /// Fails if the disk is full. A change that is undone would not show this, because SQLite writes
-    /// only when a change is complete.
+    /// Fails if the disk is full. A change that is undone would not show this, because SQLite
+    /// writes only when a change is complete.
     fn check_takes_writes(&mut self) -> Result<(), StoreError> {
         open::check_disk_has_space(&self.path, "writing to the store")
     }
