@@ -119,12 +119,14 @@ pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
     Ok(format!(
         "# riskgate under systemd. An upgrade without a refused connection needs two instances:\n\
          # see conf/systemd in the sources.\n\
-         [Unit]\nDescription=riskgate\nAfter=network-online.target\nWants=network-online.target\n\n\
+         [Unit]\nDescription=riskgate\nAfter=network-online.target\nWants=network-online.target\n\
+         # systemd would give up after five quick failures, for example while another process has \
+         the port.\nStartLimitIntervalSec=0\n\n\
          [Service]\nType=notify\nWatchdogSec=10\nUser={user}\nWorkingDirectory={folder}\n\
          ExecStart={program} run -c {config}\n\
          ExecReload=/bin/sh -c \"kill -HUP $MAINPID\"\n\
          # Longer than drain.delay and drain.grace together.\nTimeoutStopSec=60\n\
-         Restart=on-failure\n# A restart does not repair a broken config.\n\
+         Restart=on-failure\nRestartSec=1\n# A restart does not repair a broken config.\n\
          RestartPreventExitStatus=78\nLimitNOFILE=65536\nNoNewPrivileges=yes\n\
          ProtectSystem=full\nReadWritePaths=-{writable}\nPrivateTmp=yes\nUMask=0077\n\n\
          [Install]\nWantedBy=multi-user.target\n"

@@ -1,5 +1,6 @@
 //! `riskgate init`: what it writes is good, and it overwrites nothing.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -176,6 +177,26 @@ fn the_unit_names_a_folder_whose_name_systemd_would_change() {
     assert!(unit.contains(&config), "{unit}");
     let writable = format!("ReadWritePaths=-\"{parent}/50%% of $HOME \\\"x\\\"\"\n");
     assert!(unit.contains(&writable), "{unit}");
+}
+
+/// The settings of a unit, without those of its name, user, folders and sandbox.
+fn read_service_rules(unit: &str) -> BTreeMap<&str, &str> {
+    let settings = unit.lines().filter(|line| !line.starts_with('#'));
+    let settings = settings.filter_map(|line| line.split_once('='));
+    let starts = ["Start", "Restart", "Watchdog", "Type", "TimeoutStop", "Limit", "ExecReload"];
+    settings.filter(|(name, _)| starts.iter().any(|start| name.starts_with(start))).collect()
+}
+
+#[test]
+fn the_unit_starts_stops_and_restarts_the_service_as_the_packaged_one_does() {
+    let folder = TempDir::new().unwrap();
+    run_in(folder.path(), &["init", "--systemd"]).expect(0);
+    let unit = fs::read_to_string(folder.path().join("riskgate.service")).unwrap();
+    let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let packaged = fs::read_to_string(project.join("conf/systemd/riskgate@.service")).unwrap();
+    let rules = read_service_rules(&unit);
+    assert_eq!(rules, read_service_rules(&packaged));
+    assert!(rules.len() >= 9 && rules["StartLimitIntervalSec"] == "0", "{rules:?}");
 }
 
 #[test]
