@@ -38,6 +38,7 @@ use crate::management::KnownOverrides;
 use crate::observe::process_log::ProcessLog;
 use crate::process::served_store::{ServedStore, ServedStoreFile};
 use crate::process::served_store_sockets::StoreNameSockets;
+use crate::support::certificate_expiry::CertificateExpiry;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 
 use audit::AuditRecorder;
@@ -81,6 +82,8 @@ struct ReloadState {
     certificate_watch: FileWatch,
     table: TableRebuilder,
     feeds: FeedFetcher,
+    /// Why the certificates were not read at the last attempt.
+    certificate_fault: Option<String>,
     dns: DnsLearner,
     webhooks: WebhookThreads,
     /// The config file and the files of secrets that it names.
@@ -155,6 +158,7 @@ impl Reloader {
             certificate_watch: watches.certificates,
             certificates,
             gate_state,
+            certificate_fault: None,
             inputs: Arc::clone(&inputs),
             audit,
             config,
@@ -171,6 +175,7 @@ impl Reloader {
         reload_state.update_gauges();
         reload_state.record_config();
         reload_state.record_key_file();
+        reload_state.report_certificates();
         let reload_state = Arc::new(Mutex::new(reload_state));
         let thread = ReloadThread::start(Arc::clone(&reload_state)).ok();
         let reloader = Reloader {
@@ -396,6 +401,7 @@ impl ReloadState {
         self.update_gauges();
     }
 
+        self.report_certificates();
     /// Reloads all parts but the table, asks the table's thread for a rebuild, and reopens the
     /// access log. A part whose files are being written is not reloaded; its outcome is
     /// [`UNSETTLED`]. Returns the outcomes of these parts, and a receiver for the outcome of the
@@ -437,7 +443,7 @@ impl ReloadState {
     }
 
     /// Reads the certificates again, if there is an HTTPS listener. If they are faulty, returns the
-    /// problem, and the listener keeps its last good certificates.
+    /// fault, and the listener keeps its last good certificates.
     fn reload_certificates(&mut self) -> Option<String> {
         let certificates = self.certificates.as_ref()?;
         self.certificate_watch.mark_read();
@@ -445,7 +451,7 @@ impl ReloadState {
         let faults = loaded.as_ref().err();
         let is_transient = faults.is_some_and(|faults| faults.iter().any(|it| it.is_transient()));
         self.certificate_watch.schedule_retry_if(is_transient);
-        let problem = match loaded {
+        self.certificate_fault = match loaded {
             Ok(Some(set)) => {
                 certificates.publish(set);
                 None
@@ -457,8 +463,28 @@ impl ReloadState {
                 Some(faults.join("\n"))
             }
         };
-        self.status_reporter.record_part("certificates", problem.as_deref(), true);
-        problem
+        // A certificate that has expired is loaded all the same, so this reload did not fail.
+        let is_good = self.certificate_fault.is_none();
+        self.gate_state.metrics.reloads.record_reload("certificates", is_good);
+        self.report_certificates();
+        self.certificate_fault.clone()
+    }
+
+    /// Reports why the certificates were not read, and which of the serving ones have expired.
+    fn report_certificates(&self) {
+        let mut problems: Vec<String> = self.certificate_fault.iter().cloned().collect();
+        let ledger = &self.gate_state.ledger;
+        // Without a known time, nobody can say what has expired.
+        if let Some(certificates) = self.certificates.as_ref().filter(|_| !ledger.waits_for_clock())
+        {
+            let describe = |(chain, expires_at): (String, i64)| {
+                let expiry = CertificateExpiry::judge(expires_at, ledger.believed_now());
+                Some(format!("{chain}: {}", expiry.problem()?))
+            };
+            problems.extend(certificates.expiries().into_iter().filter_map(describe));
+        }
+        let problem = (!problems.is_empty()).then(|| problems.join("\n"));
+        self.status_reporter.record_part("certificates", problem.as_deref(), false);
     }
 
     /// Lets the audit record what has changed in the config. The audit reads the config files once

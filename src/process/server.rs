@@ -79,8 +79,7 @@ pub fn run(
     if let Some(upgrade_socket) = upgrade_socket {
         take_over_sockets(&config, &mut prepared_start, upgrade_socket, &reloader, &upstreams)?;
     }
-    log_startup(&config, &configured, &state, certificates.as_deref());
-
+    log_startup(&config, &configured, &state);
     let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = prepared_start;
     let gate = Gate::new(state, config.startup.startup_rules.clone());
     let connection_tracker =
@@ -340,12 +339,7 @@ pub fn check_runtime_dir(config: &Config) -> Option<String> {
 const RUNTIME_DIR_SETTING: &str = "process.runtime_dir";
 
 /// Logs what the process serves, the limits that were lowered, and the warnings about the config.
-fn log_startup(
-    config: &Config,
-    configured: &Config,
-    state: &GateState,
-    certificates: Option<&CurrentCertificates>,
-) {
+fn log_startup(config: &Config, configured: &Config, state: &GateState) {
     let (connections, exchanges) =
         (config.startup.connection_limits.max_connections, config.startup.upstream.max_in_flight);
     let per_address = config.startup.upstream.max_in_flight_per_address;
@@ -365,10 +359,6 @@ fn log_startup(
     let keys = state.keys.peek();
     let ring = Option::as_ref(&keys);
     for warning in config.warnings(ring.is_some_and(KeyRing::has_origins)) {
-        log::warn!("{warning}");
-    }
-    let expiries = certificates.map(CurrentCertificates::expiries).unwrap_or_default();
-    for warning in warnings_of_certificates(config, &expiries, state.ledger.believed_now()) {
         log::warn!("{warning}");
     }
     let table = state.table.peek();

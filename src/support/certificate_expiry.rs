@@ -30,6 +30,13 @@ impl CertificateExpiry {
         }
     }
 
+    /// Says that a certificate which should be valid has expired; `None` if it has not.
+    pub fn problem(self) -> Option<String> {
+        let has_expired = matches!(self, CertificateExpiry::Expired(_));
+        has_expired
+            .then(|| format!("expected a certificate that is valid, but found one that {self}"))
+    }
+
     /// Returns what the operator should do; `None` if nothing.
     pub fn advice(self) -> Option<&'static str> {
         match self {

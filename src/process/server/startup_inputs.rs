@@ -107,12 +107,10 @@ pub fn warnings_of_certificates(
 ) -> Vec<String> {
     let warning = |(chain, expires_at): &(String, i64)| {
         let expiry = CertificateExpiry::judge(*expires_at, now);
-        let has_expired = matches!(expiry, CertificateExpiry::Expired(_));
-        let advice = expiry.advice().filter(|_| has_expired)?;
-        let problem = format!("expected a certificate that is valid, but found one that {expiry}");
+        let problem = expiry.problem()?;
         let places = &config.file_setting_places;
         let fault = places.fault_at_setting(Path::new(chain), "listen.certificate", &problem);
-        Some(fault.with_hint(Some(advice.to_owned())).to_text())
+        Some(fault.with_hint(expiry.advice().map(str::to_owned)).to_text())
     };
     expiries.iter().filter_map(warning).collect()
 }

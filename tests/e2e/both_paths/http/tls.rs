@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    CertificateAuthority, Connection, Gateway, MockUpstream, ReceivedRequest, Setup, Step, get,
-    response_bytes, wait_for, wait_until,
+    CertificateAuthority, Connection, FakeClock, Gateway, MockUpstream, ReceivedRequest, Setup,
+    Step, get, response_bytes, wait_for, wait_until,
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -150,6 +150,44 @@ fn a_renewed_certificate_is_used_without_closing_open_connections() {
         !gateway.readyz().text().contains("certificates")
     });
     open.send_request(&ask).expect(200);
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_reported_and_serves_on() {
+    let clock = FakeClock::starting_at("2031-01-01T00:00:00Z");
+    let setup = Setup::new().with_clock(&clock);
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let issue = |days| {
+        let names = format!("DNS:gate.test,IP:127.0.0.1 -days {days}");
+        authority.issue_certificate("first", &names)
+    };
+    let problem = |gateway: &Gateway| {
+        let problems = gateway.get_admin_page("/status").json()["problems"].clone();
+        let found = problems.as_array().unwrap().iter();
+        let found = found.filter(|it| it["component"] == "certificates").collect::<Vec<_>>();
+        assert!(found.len() <= 1, "{problems}");
+        found.first().map(|it| it["problem"].as_str().unwrap().to_owned())
+    };
+    let gateway = setup.with_certificates(&[issue(3_650)]).start();
+    assert_eq!(problem(&gateway), None);
+    issue(90);
+    let found = wait_for("riskgate reports the certificate", || problem(&gateway));
+    let chain = gateway.path("first.pem").display().to_string();
+    let expected = "expected a certificate that is valid, but found one that expired ";
+    assert!(found.starts_with(&format!("{chain}: {expected}")), "{found}");
+    let log = gateway.stderr();
+    assert!(log.contains(&format!("error: certificates is degraded: {chain}: ")), "{log}");
+    assert!(!log.contains("certificates: the fault has ended"), "{log}");
+    // The file was read, so the reload is good.
+    let failing = ["part=\"certificates\""];
+    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &failing), 0.0);
+    // The client of this test has another clock, so it accepts the certificate.
+    try_handshake(&gateway, &authority, "gate.test", rustls::ALL_VERSIONS).unwrap();
+    let gateway = gateway.restart();
+    assert!(problem(&gateway).is_some_and(|it| it.contains(expected)));
+    issue(3_650);
+    wait_until("a new certificate ends the fault", || problem(&gateway).is_none());
+    assert!(gateway.stderr().contains("certificates: the fault has ended"));
 }
 
 #[test]
