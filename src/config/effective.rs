@@ -76,6 +76,21 @@ impl EffectiveSettings {
         changes
     }
 
+    /// Lists the settings that are read at the start only and that `new` changes.
+    pub fn list_changed_at_start(&self, new: &EffectiveSettings) -> Vec<String> {
+        let (old, new) = (self.by_shown_key(), new.by_shown_key());
+        let of_start =
+            |key: &&ReadableSettingName| key.entry.is_none() && is_read_at_start(&key.name);
+        let keys: BTreeSet<&ReadableSettingName> =
+            old.keys().chain(new.keys()).filter(of_start).collect();
+        let not_set = ShownValue::default();
+        let value = |all: &BTreeMap<_, ShownValue>, key: &ReadableSettingName| {
+            all.get(key).unwrap_or(&not_set).clone()
+        };
+        let has_changed = |key: &&ReadableSettingName| value(&old, key) != value(&new, key);
+        keys.into_iter().filter(has_changed).map(ToString::to_string).collect()
+    }
+
     fn by_shown_key(&self) -> BTreeMap<ReadableSettingName, ShownValue> {
         let values: BTreeMap<&str, &str> = self
             .0

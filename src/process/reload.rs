@@ -74,16 +74,18 @@ struct ReloadState {
     inputs: Arc<CurrentInputs>,
     audit: AuditRecorder,
     config: ReloadableConfig,
+    /// The settings that were in force when the process started.
+    startup_settings: Option<EffectiveSettings>,
     /// The settings in force, with which the log compares those of a reload.
     settings: Option<EffectiveSettings>,
     config_sources: ConfigSources,
     keys: KeyRingUpdater,
     certificates: Option<Arc<CurrentCertificates>>,
     certificate_watch: FileWatch,
-    table: TableRebuilder,
-    feeds: FeedFetcher,
     /// Why the certificates were not read at the last attempt.
     certificate_fault: Option<String>,
+    table: TableRebuilder,
+    feeds: FeedFetcher,
     dns: DnsLearner,
     webhooks: WebhookThreads,
     /// The config file and the files of secrets that it names.
@@ -156,12 +158,13 @@ impl Reloader {
             startup_files_watch: watches.startup_files,
             have_startup_files_changed: false,
             certificate_watch: watches.certificates,
+            certificate_fault: None,
             certificates,
             gate_state,
-            certificate_fault: None,
             inputs: Arc::clone(&inputs),
             audit,
             config,
+            startup_settings: watches.settings.clone(),
             settings: watches.settings,
             config_sources,
             keys,
@@ -172,10 +175,10 @@ impl Reloader {
             pending_work: PendingWork::default(),
         };
         reload_state.report_keys_and_store(false);
+        reload_state.report_certificates();
         reload_state.update_gauges();
         reload_state.record_config();
         reload_state.record_key_file();
-        reload_state.report_certificates();
         let reload_state = Arc::new(Mutex::new(reload_state));
         let thread = ReloadThread::start(Arc::clone(&reload_state)).ok();
         let reloader = Reloader {
@@ -398,10 +401,10 @@ impl ReloadState {
             self.apply_webhook_options();
         }
         self.report_keys_and_store(keys_changed);
+        self.report_certificates();
         self.update_gauges();
     }
 
-        self.report_certificates();
     /// Reloads all parts but the table, asks the table's thread for a rebuild, and reopens the
     /// access log. A part whose files are being written is not reloaded; its outcome is
     /// [`UNSETTLED`]. Returns the outcomes of these parts, and a receiver for the outcome of the

@@ -21,9 +21,10 @@ impl ReloadState {
             Some(config) => {
                 self.config_watch.set_paths(files);
                 self.is_latest_config_in_force = true;
+                let changes = self.replace_settings_and_describe(settings);
                 self.apply_config(config);
                 self.record_config();
-                log::info!("config reloaded: {}", self.replace_settings_and_describe(settings));
+                log::info!("config reloaded: {changes}");
                 None
             }
             // The last good config stays in force, so its files stay watched beside the new ones.
@@ -137,13 +138,28 @@ impl ReloadState {
         }
     }
 
+    /// Lists the settings that have changed since the start and take effect at the next restart.
+    fn list_changed_startup_settings(&self) -> Vec<String> {
+        let groups = self.inputs.startup.list_changes(&self.inputs.next_startup.peek());
+        let named = match (&self.startup_settings, &self.settings) {
+            (Some(old), Some(new)) => old.list_changed_at_start(new),
+            _ => Vec::new(),
+        };
+        // A value that is only written in another way is no change.
+        match groups.is_empty() || named.is_empty() {
+            true => groups.into_iter().map(str::to_owned).collect(),
+            false => named,
+        }
+    }
+
     /// Logs and reports the changed settings that take effect at the next restart.
     pub(super) fn report_settings_needing_restart(&self) {
-        let mut settings = self.inputs.startup.list_changes(&self.inputs.next_startup.peek());
+        let mut settings = self.list_changed_startup_settings();
         if self.have_startup_files_changed {
             settings.push(
                 "the files of store.tls_ca, store.tls_certificate, store.tls_key, \
-                 store.sentinel_password_file, upstream.tls_ca and traces.tls_ca",
+                 store.sentinel_password_file, upstream.tls_ca and traces.tls_ca"
+                    .to_owned(),
             );
         }
         if !settings.is_empty() {

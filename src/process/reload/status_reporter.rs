@@ -15,7 +15,7 @@ pub struct ReloadStatus {
     /// The fault of each part that has one. Such a part keeps its last good state, if it has one.
     pub fault_by_part: BTreeMap<&'static str, String>,
     /// Changed settings that take effect at the next restart.
-    pub needs_restart: Vec<&'static str>,
+    pub needs_restart: Vec<String>,
     /// The status of each feed.
     pub feeds: Vec<FeedStatus>,
     /// The status of DNS learning.
@@ -40,7 +40,7 @@ impl StatusReporter {
         Arc::clone(&self.status)
     }
 
-    pub(super) fn set_needs_restart(&self, settings: Vec<&'static str>) {
+    pub(super) fn set_needs_restart(&self, settings: Vec<String>) {
         self.lock_status().needs_restart = settings;
     }
 

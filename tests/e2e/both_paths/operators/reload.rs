@@ -3,6 +3,8 @@
 
 use std::os::unix::fs::symlink;
 
+use serde_json::json;
+
 use crate::harness::{Gateway, ListFolder, Setup, request, wait_until};
 
 const LONGER_LIST: &str = "first.test\nsecond.test\nthird.test\n=exact.test\nmail.com\nnew.test\n";
@@ -272,10 +274,17 @@ fn a_missing_config_in_the_default_place_is_reported_and_the_old_one_stays() {
 fn a_changed_setting_that_needs_a_restart_is_reported_and_not_applied() {
     let gateway = Setup::new().set("plans.free", "50").start();
     let key = gateway.create_active_key("acme", &[]);
+    let needs_restart = || gateway.get_admin_page("/status").json()["needs_restart"].clone();
     gateway.edit_config(|text| text.replace("[listen]", "[listen]\nmax_target_bytes = 64"));
-    wait_until("riskgate reports the change", || {
-        let status = gateway.get_admin_page("/status").json();
-        !status["needs_restart"].as_array().unwrap().is_empty()
+    wait_until("riskgate reports the change", || needs_restart() != json!([]));
+    assert_eq!(needs_restart(), json!(["listen.max_target_bytes"]));
+    gateway.edit_config(|text| text.replace("[upstream]", "[upstream]\neject_for = \"7s\""));
+    wait_until("riskgate reports both", || {
+        needs_restart() == json!(["listen.max_target_bytes", "upstream.eject_for"])
+    });
+    gateway.edit_config(|text| text.replace("eject_for = \"7s\"", "eject_for = \"2s\""));
+    wait_until("the default is no change", || {
+        needs_restart() == json!(["listen.max_target_bytes"])
     });
     gateway.get_domain(&format!("{}.com", "a".repeat(60)), &key).expect(200);
 }
