@@ -68,6 +68,7 @@ pub fn run(
     let configured = inputs.config.clone();
     process_log.set_options(configured.reloadable.process_log.clone());
     let (config, upstreams) = check_log_limits_and_upstreams(&configured)?;
+    upstreams.set_server_is_default(inputs.watches.is_default("upstream.servers"));
     let certificates =
         inputs.certificates.take().map(|set| Arc::new(CurrentCertificates::new(set)));
     let (runtime_dir, upgrade_socket) =

@@ -173,6 +173,12 @@ impl Upstreams {
         self.servers.describe()
     }
 
+    /// Notes whether the only server is the default, because the config names none. The log then
+    /// tells an outage as no error.
+    pub fn set_server_is_default(&self, is_default: bool) {
+        self.servers.set_server_is_default(is_default);
+    }
+
     /// Says that no server is healthy, and why. `None` if a server is healthy, or without servers.
     pub fn describe_outage(&self) -> Option<String> {
         self.servers.describe_outage()

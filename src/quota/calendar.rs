@@ -417,8 +417,13 @@ impl ClockState {
         }
         if same_jump.is_none() {
             *jump = Some(ClockJump { boottime_offset: offset, first_seen_boottime: boottime });
-            let name = clock.possessive_name();
-            return Some(format!("{name} clock jumped by {jump_seconds} s: held for ten minutes"));
+            let (name, shown) = (clock.possessive_name(), format_rfc3339(boottime + offset));
+            return Some(match was_set {
+                true => format!("{name} clock jumped by {jump_seconds} s: held for ten minutes"),
+                false => {
+                    format!("{name} clock says {shown}, so it was never set: ignored until it is")
+                }
+            });
         }
         None
     }

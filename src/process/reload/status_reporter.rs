@@ -72,11 +72,12 @@ impl StatusReporter {
         }
         let state_text = match part {
             "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",
-            "keys" => "is degraded",
             "audit" => "is behind",
             "rates" => "are not shared",
             "webhook" => "delivers nothing",
-            _ => "keeps its last good state",
+            "config" | "table" => "keeps its last good state",
+            // The part may have had no good state yet.
+            _ => "is degraded",
         };
         let (before, now) = (before.unwrap_or_default(), problem.unwrap_or_default());
         let is_known = |line: &str, known: &str| {

@@ -5,7 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, ConfigFault, ConfigSources, EffectiveSettings, ReloadableConfig};
+use crate::config::{
+    Config, ConfigFault, ConfigSources, EffectiveSetting, EffectiveSettings, ReloadableConfig,
+    SettingOrigin,
+};
 
 /// How often files are polled.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -67,6 +70,15 @@ impl InputWatches {
             watches.key_file.set_paths(config.reloadable.key_file.iter().cloned().collect());
         }
         (watches, read.config, read.faults)
+    }
+}
+
+impl InputWatches {
+    /// Returns true if no source of the config sets this setting.
+    pub fn is_default(&self, key: &str) -> bool {
+        let is_default =
+            |it: &EffectiveSetting| it.key == key && it.origin == SettingOrigin::Default;
+        self.settings.as_ref().is_some_and(|settings| settings.0.iter().any(is_default))
     }
 }
 

@@ -5,6 +5,7 @@
 //! of them fails.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub struct ServerHealthTracker {
     eject_for: Duration,
     /// Whether the last line of the log about an outage says that no server is healthy.
     is_outage_logged: Mutex<bool>,
+    /// Whether the only server is the default of `upstream.servers`.
+    is_server_default: AtomicBool,
 }
 
 /// A server, as an operator sees it.
@@ -69,7 +72,14 @@ impl ServerHealthTracker {
             last_failures: DashMap::new(),
             eject_for,
             is_outage_logged: Mutex::new(false),
+            is_server_default: AtomicBool::new(false),
         }
+    }
+
+    /// Notes whether the only server is the default of `upstream.servers`. An outage of a server
+    /// that nobody has named is no error.
+    pub fn set_server_is_default(&self, is_default: bool) {
+        self.is_server_default.store(is_default, Ordering::Relaxed);
     }
 
     /// Returns true if riskgate may send requests to the server: the server has not failed its last
@@ -164,9 +174,19 @@ impl ServerHealthTracker {
         if std::mem::replace(&mut *is_logged, is_outage) == is_outage {
             return;
         }
-        match is_outage {
-            true => log::error!("no upstream server is healthy"),
-            false => log::info!("an upstream server is healthy again"),
+        let (level, line) = self.choose_outage_line(is_outage);
+        log::log!(level, "{line}");
+    }
+
+    fn choose_outage_line(&self, is_outage: bool) -> (log::Level, &'static str) {
+        let is_default = self.is_server_default.load(Ordering::Relaxed);
+        match (is_outage, is_default) {
+            (true, true) => (
+                log::Level::Info,
+                "upstream.servers is not set, and no server is healthy at its default",
+            ),
+            (true, false) => (log::Level::Error, "no upstream server is healthy"),
+            (false, _) => (log::Level::Info, "an upstream server is healthy again"),
         }
     }
 
@@ -248,6 +268,16 @@ mod tests {
         assert!(health.is_selectable(&server(1)) && !health.is_healthy(&server(1)));
         health.record_connection(server(1), Instant::now());
         assert!(health.is_healthy(&server(1)));
+    }
+
+    #[test]
+    fn an_outage_of_a_server_that_nobody_named_is_no_error() {
+        let health = ServerHealthTracker::new(HOUR);
+        assert_eq!(health.choose_outage_line(true).0, log::Level::Error);
+        health.set_server_is_default(true);
+        let (level, line) = health.choose_outage_line(true);
+        assert_eq!(level, log::Level::Info);
+        assert!(line.contains("upstream.servers is not set"), "{line}");
     }
 
     #[test]

@@ -103,6 +103,11 @@ impl ServerSet {
         self.problems.peek().to_vec()
     }
 
+    /// See [`ServerHealthTracker::set_server_is_default`].
+    pub fn set_server_is_default(&self, is_default: bool) {
+        self.health.set_server_is_default(is_default);
+    }
+
     /// Lists the servers.
     pub fn list_servers(&self) -> Vec<SocketAddr> {
         self.servers.peek().to_vec()

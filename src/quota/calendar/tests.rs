@@ -67,6 +67,20 @@ fn a_clock_that_was_wrong_at_the_start_begins_no_month_when_it_is_set() {
 }
 
 #[test]
+fn the_log_says_that_a_clock_was_never_set_and_not_that_it_is_held_for_ten_minutes() {
+    let start = NOVEMBER_END - DAY;
+    let calendar = Calendar::new(None, start, 0);
+    let mut state = calendar.clock_state.lock().unwrap();
+    let mut warn = |offset| {
+        state.apply_reading(ClockSource::Machine, offset, 1, Month::containing(start)).unwrap()
+    };
+    let expected =
+        "this machine's clock says 1970-01-01T00:00:01Z, so it was never set: ignored until it is";
+    assert_eq!(warn(0), expected);
+    assert!(warn(start + 40 * DAY).ends_with("held for ten minutes"));
+}
+
+#[test]
 fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
     let start = NOVEMBER_END - DAY;
     let calendar = Calendar::new(None, start, 0);
