@@ -515,6 +515,7 @@ impl ReloadState {
         let problem = self.keys.key_problems();
         self.status_reporter.record_part("keys", problem.as_deref(), is_counted);
         self.status_reporter.record_part("store", self.keys.store_problem(), false);
+        self.status_reporter.set_store_read(self.keys.is_store_read());
         self.update_served_store();
         problem
     }

@@ -18,12 +18,8 @@ pub(super) fn check_gateway(client: &Agent, config: &Config, token: Option<&str>
     let ready = match get_json(client, &format!("{base}/readyz"), token) {
         Ok((200, _)) => Finding::good(SUBJECT, format!("{base} says that it is ready")),
         Ok((status, body)) => {
-            let advice = "wait until its drain has ended, or read its log";
-            Finding::fault(
-                SUBJECT,
-                format!("not ready: {status} {}", describe_unready(&body)),
-                advice,
-            )
+            let (why, advice) = describe_unready(&body);
+            Finding::fault(SUBJECT, format!("not ready: {status} {why}"), advice)
         }
         Err(found) => {
             let advice = "start it with riskgate run, or name the config that it runs with by -c";
@@ -66,11 +62,13 @@ fn get_json(client: &Agent, url: &str, token: Option<&str>) -> Result<(u16, Valu
     Ok((response.status().as_u16(), serde_json::from_str(&body).unwrap_or_default()))
 }
 
-/// Says in short why a gateway is not ready, by the body of `/readyz`.
-fn describe_unready(body: &Value) -> String {
+/// Says in short why a gateway is not ready, by the body of `/readyz`, and what to do about it.
+fn describe_unready(body: &Value) -> (String, &'static str) {
+    let problems: Vec<String> = iter_texts(&body["degraded"]).collect();
     match body["draining"] == true {
-        true => "it drains".to_owned(),
-        false => iter_texts(&body["degraded"]).collect::<Vec<_>>().join(", "),
+        true => ("it drains".to_owned(), "wait until its drain has ended"),
+        false if problems.is_empty() => ("for no reason that it names".to_owned(), "read its log"),
+        false => (problems.join(", "), "mend what it names: /status has advice for each"),
     }
 }
 
@@ -91,6 +89,7 @@ fn judge_status(status: &Value) -> Vec<Finding> {
         }
     }];
     let problems = status["problems"].as_array().into_iter().flatten();
+    let problems = problems.filter(|problem| !has_own_finding(problem, status));
     findings.extend(problems.map(|it| {
         Finding::fault(text(&it["component"]), text(&it["problem"]), text(&it["advice"]))
     }));
@@ -109,6 +108,16 @@ fn judge_status(status: &Value) -> Vec<Finding> {
         findings.push(Finding::warning("dns", problem, advice));
     }
     findings
+}
+
+/// Returns true if another finding than a fault tells this problem: that of a feed, or that of
+/// `dns` in the status.
+fn has_own_finding(problem: &Value, status: &Value) -> bool {
+    match problem["component"].as_str() {
+        Some("feeds") => true,
+        Some("dns") => problem["problem"] == status["dns"]["problem"],
+        _ => false,
+    }
 }
 
 fn has_problem(status: &Value, component: &str) -> bool {
@@ -149,10 +158,25 @@ mod tests {
     use crate::store::FindingLevel;
 
     #[test]
+    fn a_gateway_that_is_not_ready_gets_advice_about_the_reason() {
+        let advice = |body: Value| describe_unready(&body).1;
+        assert_eq!(advice(json!({ "draining": true })), "wait until its drain has ended");
+        let problem = "keys: expected a store, but found an empty server";
+        let unready = json!({ "draining": false, "degraded": [problem] });
+        assert!(describe_unready(&unready).0.contains(problem));
+        assert!(advice(unready).starts_with("mend what it names"));
+        assert_eq!(advice(json!({ "draining": false, "degraded": [] })), "read its log");
+    }
+
+    #[test]
     fn problems_are_faults_and_a_feed_that_serves_its_last_list_is_a_warning() {
         let findings = judge_status(&json!({
             "version": "0.0.1",
-            "problems": [{ "component": "clock", "problem": "it jumps", "advice": "Set it." }],
+            "problems": [
+                { "component": "clock", "problem": "it jumps", "advice": "Set it." },
+                { "component": "dns", "problem": "no answer", "advice": "See to it." },
+                { "component": "feeds", "problem": "feed b: 404", "advice": "See to it." },
+            ],
             "needs_restart": ["listen.http"],
             "table": { "warnings": ["it is old"] },
             "feeds": [
@@ -174,5 +198,10 @@ mod tests {
             ("dns", FindingLevel::Warning),
         ];
         assert_eq!(found, expected);
+        // The status of the DNS does not tell that a thread could not be started.
+        let problem = json!({ "component": "dns", "problem": "no thread", "advice": "Wait." });
+        let findings = judge_status(&json!({ "problems": [problem], "dns": { "problem": null } }));
+        let dns = findings.iter().find(|it| it.subject == "dns").unwrap();
+        assert_eq!(dns.level, FindingLevel::Fault);
     }
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::findings::print_findings;
-use crate::cli::store_access::{STORE_TIMEOUT, find_difference_from_served, is_unsafe_to_open};
+use crate::cli::store_access::{
+    STORE_TIMEOUT, find_difference_from_served, is_store_missing, is_unsafe_to_open,
+};
 use crate::config::{Config, StoreOptions};
-use crate::store::{Finding, Store, StoreError};
+use crate::store::{Finding, FindingLevel, Store, StoreError};
 use crate::support::counted::CountedNoun;
 use crate::support::machine_clock::machine_unix_now;
 
@@ -23,9 +25,38 @@ pub(super) fn run(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure>
 /// limits each operation.
 pub fn check_store(config: &Config, timeout: Duration) -> Vec<Finding> {
     open_and_check(config, timeout).unwrap_or_else(|error| {
-        let advice = "look whether store.url is right, and whether its server or file is there";
-        vec![Finding::fault("store", error.to_string(), advice)]
+        let fault = fault_of_error("store", &error);
+        vec![match is_store_missing(config) {
+            true => {
+                let advice = "look whether store.url is right; riskgate run and riskgate keys \
+                              create make a store there";
+                Finding { advice: Some(advice.to_owned()), ..fault }
+            }
+            false => fault,
+        }]
     })
+}
+
+/// Makes the finding of a failed operation, with advice about this kind of error.
+fn fault_of_error(subject: &'static str, error: &StoreError) -> Finding {
+    let advice = match error {
+        StoreError::InvalidUrl { .. } => Some("correct store.url"),
+        StoreError::Sqlite { .. } => {
+            Some("see that this user may write the file and its folder, and that the disk works")
+        }
+        StoreError::Unavailable { .. } => Some(
+            "see that the server or disk of store.url works, can be reached and lets riskgate in",
+        ),
+        StoreError::InvalidReply { .. } => {
+            Some("see that nothing but riskgate writes to the store")
+        }
+        // The text says what was expected, and how to repair what was found.
+        StoreError::Unusable { .. } | StoreError::OtherPlan { .. } | StoreError::Conflict(_) => {
+            None
+        }
+    };
+    let (found, advice) = (error.to_string(), advice.map(str::to_owned));
+    Finding { subject: subject.into(), level: FindingLevel::Fault, found, advice }
 }
 
 fn open_and_check(config: &Config, timeout: Duration) -> Result<Vec<Finding>, StoreError> {
@@ -48,14 +79,15 @@ fn open_and_check(config: &Config, timeout: Duration) -> Result<Vec<Finding>, St
 
 /// Counts the overrides. An override that can't be read is a fault.
 fn check_overrides(store: &mut Store) -> Finding {
-    let advice = "set the override again with riskgate table allow or deny, or restore a backup";
     match store.stored_overrides() {
-        Err(error) => Finding::fault("overrides", error.to_string(), advice),
+        Err(error) => fault_of_error("overrides", &error),
         Ok(stored) => {
             let stored = stored.unwrap_or_default();
             match stored.damaged.first() {
                 Some(name) => {
                     let found = format!("expected rows that can be read, but found {name}");
+                    let advice = "set this override again with riskgate table allow or deny, or \
+                                  restore a backup";
                     Finding::fault("overrides", found, advice)
                 }
                 None => {

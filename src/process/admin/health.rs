@@ -50,33 +50,13 @@ impl AdminApp {
     /// Lists problems that the operator should fix, although the process serves.
     pub(super) fn list_problems(&self) -> Vec<String> {
         let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut degraded: Vec<String> =
-            status.fault_by_part.iter().map(|(part, why)| format!("{part}: {why}")).collect();
         let [store_name, clock_name, upstream_name] = PROBLEM_COMPONENTS;
-        let store = self.state.ledger.status();
-        let missing = store.missing_replicas;
-        match store.store_down {
-            true if missing == 0 => degraded.push(match self.state.ledger.store_problem() {
-                Some(why) => format!("{store_name}: down: {why}"),
-                None => format!("{store_name}: down"),
-            }),
-            true => degraded.push(format!(
-                "{store_name}: {missing} of store.wait_replicas are missing: calls without a lease \
-                 are refused"
-            )),
-            false if missing == 0 => {}
-            false => degraded.push(format!(
-                "{store_name}: {missing} of store.wait_replicas are missing: what is reported now \
-                 is stored on one server alone"
-            )),
-        }
-        let faults = self.state.ledger.account_faults();
-        degraded.extend(faults.iter().map(|why| format!("{store_name}: {why}")));
-        if store.store_recovering {
-            degraded.push(format!(
-                "{store_name}: it may have lost data; all nodes report their totals again"
-            ));
-        }
+        let mut fault_by_part = status.fault_by_part;
+        let of_reloader = fault_by_part.remove(store_name);
+        let mut degraded: Vec<String> =
+            fault_by_part.iter().map(|(part, why)| format!("{part}: {why}")).collect();
+        let of_store = self.list_store_problems(of_reloader);
+        degraded.extend(of_store.iter().map(|why| format!("{store_name}: {why}")));
         degraded
             .extend(self.state.ledger.clock_problem().map(|why| format!("{clock_name}: {why}")));
         let sign_ups = &self.state.sign_ups;
@@ -102,6 +82,35 @@ impl AdminApp {
         degraded
     }
 
+    /// Lists the problems of the store. `of_reloader` is the one that the reloader has found. While
+    /// the store is down, the ledger tells the same problem.
+    fn list_store_problems(&self, of_reloader: Option<String>) -> Vec<String> {
+        let ledger = &self.state.ledger;
+        let status = ledger.status();
+        let missing = status.missing_replicas;
+        let mut problems = Vec::new();
+        if status.store_down && missing == 0 {
+            problems.push(match ledger.store_problem().or(of_reloader) {
+                Some(why) => format!("down: {why}"),
+                None => "down".to_owned(),
+            });
+        } else {
+            problems.extend(of_reloader);
+        }
+        if missing > 0 {
+            let consequence = match status.store_down {
+                true => "calls without a lease are refused",
+                false => "what is reported now is stored on one server alone",
+            };
+            problems.push(format!("{missing} of store.wait_replicas are missing: {consequence}"));
+        }
+        problems.extend(ledger.account_faults());
+        if status.store_recovering {
+            problems.push("it may have lost data; all nodes report their totals again".to_owned());
+        }
+        problems
+    }
+
     /// Lists the parts that have problems, for clients that may not read the problems.
     fn list_faulty_parts(&self) -> Vec<String> {
         let part = |why: String| why.split(':').next().unwrap_or_default().to_owned();
@@ -117,42 +126,69 @@ impl AdminApp {
 
     /// Renders the problems for the page, each with advice.
     pub(super) fn problems_to_json(&self) -> Value {
+        let is_store_read =
+            self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).is_store_read;
+        let keys = match (is_store_read, self.state.keys.peek().is_some()) {
+            (true, _) => KeySource::Read,
+            (false, true) => KeySource::ReadBefore,
+            (false, false) => KeySource::NeverRead,
+        };
         let problem = |text: String| {
             let (component, problem) = text.split_once(": ").unwrap_or(("", &text));
-            json!({
-                "component": component, "problem": problem, "advice": find_advice(component),
-            })
+            let advice = find_advice(component, keys);
+            json!({ "component": component, "problem": problem, "advice": advice })
         };
         self.list_problems().into_iter().map(problem).collect()
     }
 }
 
+/// Whether riskgate has read the keys of the store.
+#[derive(Clone, Copy)]
+enum KeySource {
+    /// At the last attempt.
+    Read,
+    /// Not at the last attempt, but before.
+    ReadBefore,
+    /// Never since the start.
+    NeverRead,
+}
+
 /// Returns what an operator should do about a problem of this component.
-fn find_advice(component: &str) -> &'static str {
+fn find_advice(component: &str, keys: KeySource) -> &'static str {
     match component {
         "config" => {
             "Correct the line that the text names. The last good config stays in force. riskgate \
              reads the file again once it changes; riskgate check shows every fault."
         }
-        "keys" => {
-            "Correct the key file, or repair the row that the text names with riskgate keys or \
-             riskgate accounts. All other keys work."
-        }
+        "keys" => match keys {
+            KeySource::Read => {
+                "Correct the key file, or repair the row that the text names with riskgate keys or \
+                 riskgate accounts. All other keys work."
+            }
+            KeySource::ReadBefore => {
+                "See that the store answers, takes the password of store.url, and is the one that \
+                 has the keys. The last good keys serve."
+            }
+            KeySource::NeverRead => {
+                "See that the store answers, takes the password of store.url, and is the one that \
+                 has the keys. Until then, riskgate answers each call with a key by 500."
+            }
+        },
         "table" => {
             "Correct the list that the text names, or restore its last version. The last good \
              table serves."
         }
         "overrides" => {
             "See that the store answers and that the file which the text names is as it should be. \
-             The last good overrides serve."
+             The overrides that riskgate read last serve, if it has read any."
         }
         "certificates" => {
-            "Put a matching certificate and key in place. The last good ones serve until they \
-             expire."
+            "Put a valid certificate and its key in place. riskgate shows the last good one \
+             meanwhile; clients refuse it once it has expired."
         }
         "store" => {
-            "See that the store's server or disk works and can be reached. If store.on_failure is \
-             \"open\", riskgate admits calls meanwhile and counts them later."
+            "See that the store's server or disk works, can be reached and lets riskgate in. If \
+             store.on_failure is \"open\", riskgate admits calls meanwhile and counts them later."
         }
         "clock" => {
             "Set the clock of this machine, or of the Redis server, with NTP. riskgate believes a \
@@ -175,6 +211,46 @@ fn find_advice(component: &str) -> &'static str {
             "See that the receiver of [webhook] answers with 2xx. riskgate repeats each message \
              for three days."
         }
-        _ => "docs/operations.md has a paragraph about it.",
+        "feeds" => {
+            "See that this machine reaches the url of the feed, and that the list there is as it \
+             should be. The last good list of the feed serves, if riskgate has fetched one."
+        }
+        "dns" => {
+            "See that the resolvers of dns.resolvers and the store answer. Unlisted names that \
+             riskgate has not resolved get no verdict of the DNS meanwhile."
+        }
+        _ => NO_ADVICE,
+    }
+}
+
+/// The advice about a component that has none of its own.
+const NO_ADVICE: &str = "Read the log of riskgate.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_component_has_advice_of_its_own_that_names_no_file_of_the_sources() {
+        let parts = [
+            "audit",
+            "certificates",
+            "config",
+            "dns",
+            "feeds",
+            "keys",
+            "overrides",
+            "rates",
+            "sign_ups",
+            "table",
+            "webhook",
+        ];
+        for component in parts.into_iter().chain(PROBLEM_COMPONENTS) {
+            for keys in [KeySource::Read, KeySource::ReadBefore, KeySource::NeverRead] {
+                let advice = find_advice(component, keys);
+                assert_ne!(advice, NO_ADVICE, "{component}");
+                assert!(!advice.contains("docs/"), "{component}: {advice}");
+            }
+        }
     }
 }

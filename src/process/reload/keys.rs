@@ -150,6 +150,11 @@ impl KeyRingUpdater {
         (!problems.is_empty()).then(|| problems.join("\n"))
     }
 
+    /// Returns true if the last sync with the store has read the keys.
+    pub(super) fn is_store_read(&self) -> bool {
+        self.sync_error.is_none() && self.store_error.is_none()
+    }
+
     /// Returns the problem of the store itself.
     pub(super) fn store_problem(&self) -> Option<&str> {
         self.store_error.as_deref().or(self.store_usability_error.as_deref())

@@ -14,6 +14,8 @@ use crate::webhook::WebhookStatus;
 pub struct ReloadStatus {
     /// The fault of each part that has one. Such a part keeps its last good state, if it has one.
     pub fault_by_part: BTreeMap<&'static str, String>,
+    /// Whether the reloader has read the keys of the store at its last attempt.
+    pub is_store_read: bool,
     /// Changed settings that take effect at the next restart.
     pub needs_restart: Vec<String>,
     /// The status of each feed.
@@ -42,6 +44,10 @@ impl StatusReporter {
 
     pub(super) fn set_needs_restart(&self, settings: Vec<String>) {
         self.lock_status().needs_restart = settings;
+    }
+
+    pub(super) fn set_store_read(&self, is_store_read: bool) {
+        self.lock_status().is_store_read = is_store_read;
     }
 
     pub(super) fn set_feed_statuses(&self, feeds: Vec<FeedStatus>) {

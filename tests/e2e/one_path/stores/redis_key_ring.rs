@@ -46,11 +46,29 @@ fn a_gateway_starts_without_redis_and_serves_once_redis_answers() {
         "{}",
         degraded_reasons(&gateway)
     );
+    wait_until("both the ledger and the reloader have told it", || {
+        degraded_reasons(&gateway).contains("store: down")
+            && gateway.stderr().contains("error: store is degraded: ")
+    });
+    let problems_of = |component: &str| {
+        let problems = gateway.get_admin_page("/status").json()["problems"].take();
+        let problems = problems.as_array().unwrap().clone();
+        problems.into_iter().filter(|it| it["component"] == component).collect::<Vec<_>>()
+    };
+    assert_eq!(problems_of("store").len(), 1, "the same problem is told once");
     server.restart();
     wait_until("the server is there, and empty", || {
         degraded_reasons(&gateway).contains("keys: expected a store, but found an empty server")
     });
     assert_unready_with_500s(&gateway);
+    let advice = problems_of("keys")[0]["advice"].to_string();
+    assert!(
+        advice.contains("Until then, riskgate answers each call with a key by 500"),
+        "{advice}"
+    );
+    let checked = gateway.cli(&["doctor"]).stdout;
+    let unready = checked.lines().find(|line| line.contains("not ready: 503")).unwrap_or(&checked);
+    assert!(unready.ends_with("; mend what it names: /status has advice for each"), "{checked}");
     let key = gateway.create_key("acme", &[]);
     wait_until("the key is accepted", || gateway.get_domain("first.test", &key).status == 200);
     assert_eq!(usage_status(&gateway, UNKNOWN_KEY), 401);

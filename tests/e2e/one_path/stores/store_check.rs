@@ -80,6 +80,12 @@ fn store_check_tells_what_it_can_not_reach_or_read() {
     let server = RedisServer::start_on_disk();
     one_line(&server.url_as("nobody", "s3cr3t"), "connecting: ");
     one_line("sqlite:/no/such/folder/riskgate.db", "/no/such/folder");
+    one_line("sqlite:missing.db", "but found no file; look whether store.url is right; ");
+    // What is found says how to repair it, so no other advice follows.
+    let setup = Setup::new().set_text("store.url", "sqlite:broken.db");
+    std::fs::write(setup.path("broken.db"), "this is no database\n").unwrap();
+    let problems = find_problems(&setup);
+    assert!(problems.len() == 1 && !problems[0].contains("store.url"), "{problems:?}");
     server.pause();
     one_line(&server.url(), "no answer within");
     server.resume();
