@@ -1,9 +1,10 @@
 //! `riskgate doctor`: checks a running deployment from outside of its process.
 //!
-//! A fault that one check finds keeps no other check from running. Only the checks of the admin
-//! listener build on each other, and those of `--url`. The command changes nothing. riskgate
-//! charges none of the command's requests, and answers them all itself, except the request to
-//! `--url`: riskgate may forward that request to an upstream server.
+//! A fault that one check finds keeps no other check from running, unless it is a fault of the
+//! config itself. Only the checks of the admin listener build on each other, and those of `--url`.
+//! The command changes nothing. riskgate charges none of the command's requests, and answers them
+//! all itself, except the request to `--url`: riskgate may forward that request to an upstream
+//! server.
 
 mod ages;
 mod gateway;
@@ -51,23 +52,40 @@ pub struct Args {
 /// Checks the deployment of a config, and prints what was found. Fails if there is a fault.
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let sources = args.config.config_sources();
-    let inputs = StartupInputs::read(&sources).map_err(CommandFailure::config)?;
-    let config = &inputs.config;
+    let inputs = StartupInputs::read(&sources);
+    let mut read = None;
+    let config = match &inputs {
+        Ok(inputs) => &inputs.config,
+        Err(faults) => match Config::read(&sources) {
+            Ok(config) => &*read.insert(config),
+            Err(_) => return Err(CommandFailure::config(faults.clone())),
+        },
+    };
     let token = args.token_file.as_deref().map(read_token);
     let client = create_http_client(None);
     let mut findings = vec![name_config_and_defaults(&sources, config)];
+    findings.extend(
+        inputs.as_ref().err().into_iter().flatten().map(|fault| describe_file_fault(fault)),
+    );
     findings.extend(gateway::check_gateway(&client, config, token.transpose()?.as_deref()));
     findings.extend(listeners::check_listeners(&client, config));
     findings.extend(check_store(config, DOCTOR_STORE_TIMEOUT).into_iter().map(prefix_with_store));
     findings.extend(servers::check_servers(config));
-    findings.extend(servers::check_resolvers(config, &inputs.table));
-    if let Some(certificates) = &inputs.certificates {
-        findings.extend(listeners::check_certificate_files(certificates));
+    if let Ok(inputs) = &inputs {
+        findings.extend(servers::check_resolvers(config, &inputs.table));
+        let certificates = inputs.certificates.iter();
+        findings.extend(certificates.flat_map(listeners::check_certificate_files));
     }
     if let Some(url) = &args.url {
         findings.extend(public_url::check_public_url(url, config));
     }
     print_findings(&findings, args.json, "the deployment")
+}
+
+/// Makes the finding of a fault of the config, of which the further lines show the file.
+fn describe_file_fault(fault: &str) -> Finding {
+    let found = fault.lines().next().unwrap_or_default();
+    Finding::fault("config", found, "correct it; riskgate check shows the whole fault")
 }
 
 /// Names the config that is checked, and the defaults of [`ADDRESS_SETTINGS`] that it leaves in

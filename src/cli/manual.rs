@@ -1,5 +1,6 @@
 //! `riskgate completions` and `riskgate man`: what shells and `man` know of the commands.
 
+use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -19,7 +20,7 @@ pub struct CompletionsArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct ManArgs {
-    /// Write the pages of all commands into this directory instead, which must exist.
+    /// Write the pages of all commands into this directory instead. A missing directory is created.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print the source of the page, as a pipe gets it, on a terminal too.
@@ -42,7 +43,7 @@ pub fn print_completions(
 /// function prints the long help, which has the same words.
 pub fn print_man_page(args: &ManArgs, mut command: Command) -> Result<(), CommandFailure> {
     if let Some(dir) = &args.dir {
-        let written = clap_mangen::generate_to(command, dir);
+        let written = fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(command, dir));
         written.map_err(|error| write_failure(dir, &error))?;
         print_message(format!("the pages are in {}", dir.display()));
         return Ok(());

@@ -314,7 +314,11 @@ fn open_dir_and_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, S
         log::info!("no process serves from process.runtime_dir: starting as without --upgrade");
         return Ok((Some(runtime_dir), None));
     }
-    let upgrade_socket = SuccessorSocket::bind(&runtime_dir).map_err(failed)?;
+    let upgrade_socket = SuccessorSocket::bind(&runtime_dir).map_err(|error| {
+        let expected = "expected to wait there for the serving process, but found";
+        let path = path.display();
+        StartError::Failed(format!("{RUNTIME_DIR_SETTING}: {expected} {error}: {path}"))
+    })?;
     Ok((Some(runtime_dir), Some(upgrade_socket)))
 }
 

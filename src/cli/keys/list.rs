@@ -12,8 +12,18 @@ use crate::model::month::format_rfc3339;
 /// Lists the keys, of this account or of all, as JSON or as a table.
 pub fn run(config: &Config, account: Option<&str>, json: bool) -> Result<(), CommandFailure> {
     let rows = read_ring_rows_of_config(config)?;
-    let mut keys = list_keys(&rows.keys, &rows.accounts, &read_declared_keys(&config.reloadable)?);
+    // If the key file is faulty, the keys of the store are listed all the same.
+    let (declared, fault) = match read_declared_keys(&config.reloadable) {
+        Ok(declared) => (declared, None),
+        Err(fault) => (Vec::new(), Some(fault)),
+    };
+    let mut keys = list_keys(&rows.keys, &rows.accounts, &declared);
     keys.retain(|key| account.is_none_or(|account| key.account == account));
+    print_keys(&keys, config, json)?;
+    fault.map_or(Ok(()), |fault| Err(fault.into()))
+}
+
+fn print_keys(keys: &[KeyEntry], config: &Config, json: bool) -> Result<(), CommandFailure> {
     if json {
         let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
         let objects: Vec<Value> = keys.iter().map(|key| key.to_json(now)).collect();

@@ -4,7 +4,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::harness::{Connection, MockUpstream, SetOnDrop, Setup, get, run_command, wait_until};
+use crate::harness::{
+    BINARY, Connection, MockUpstream, SetOnDrop, Setup, get, run_command, wait_until,
+};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -53,6 +55,19 @@ fn an_upgrade_under_load_fails_no_call_and_counts_each_call_once() {
     assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
     let gateway = gateway.restart();
     assert_eq!(gateway.get_month_count(&key), answered.into_inner());
+}
+
+#[test]
+fn a_second_successor_is_told_that_another_one_waits() {
+    let gateway = Setup::new().start();
+    let successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    let mut command = std::process::Command::new(BINARY);
+    let command = command.args(["run", "--upgrade", "-c"]).arg(&gateway.config);
+    let refused = run_command(command.current_dir(gateway.path(""))).expect(1).stderr;
+    let expected = "process.runtime_dir: expected to wait there for the serving process, but found \
+                    another waiting successor: ";
+    assert!(refused.contains(expected), "{refused}");
 }
 
 #[test]

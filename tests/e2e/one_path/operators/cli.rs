@@ -340,6 +340,24 @@ fn table_commands_build_inspect_look_up_and_compare_a_table() {
 }
 
 #[test]
+fn a_faulty_key_file_hides_no_key_of_the_store_and_no_other_finding_of_doctor() {
+    let setup = Setup::new();
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let missing = setup.path("missing.toml").display().to_string();
+    let setup = setup.set_text("keys.file", &missing);
+    for words in [&["keys", "list"][..], &["keys", "list", "--json"]] {
+        let listed = setup.cli(words).expect(78);
+        assert!(listed.stdout.contains("acme"), "{}", listed.stdout);
+        assert!(listed.stderr.contains("missing.toml"), "{}", listed.stderr);
+    }
+    let checked = setup.cli(&["doctor"]).expect(1).stdout;
+    let fault = checked.lines().find(|line| line.starts_with("fault    config: "));
+    let expected = ": keys.file: expected a key file, but found ";
+    assert!(fault.is_some_and(|line| line.contains(expected)), "{checked}");
+    assert!(checked.contains("good     store "), "{checked}");
+}
+
+#[test]
 fn completions_and_manual_pages_know_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let run = |words: &[&str]| run_command(Command::new(BINARY).args(words)).expect(0);
@@ -353,10 +371,14 @@ fn completions_and_manual_pages_know_every_command() {
         }
     }
     assert!(run(&["man"]).stdout.contains(".TH riskgate 1"));
-    run(&["man", "--dir", folder.path().to_str().unwrap()]);
-    assert!(folder.path().join("riskgate-store-backup.1").exists());
-    let wrong = run_command(Command::new(BINARY).args(["man", "--dir", "/no/such/directory"]));
-    assert!(wrong.expect(1).stderr.contains("/no/such/directory: expected a directory"));
+    let pages = folder.path().join("man/man1");
+    for _ in 0..2 {
+        run(&["man", "--dir", pages.to_str().unwrap()]);
+        assert!(pages.join("riskgate-store-backup.1").exists());
+    }
+    let below_file = folder.path().join("bash/man1").display().to_string();
+    let wrong = run_command(Command::new(BINARY).args(["man", "--dir", &below_file]));
+    assert!(wrong.expect(1).stderr.contains(&format!("{below_file}: expected a directory")));
     let misspelt = run_command(Command::new(BINARY).arg("chekc")).expect(2);
     assert!(misspelt.stderr.contains("`riskgate check`"), "{}", misspelt.stderr);
 }
