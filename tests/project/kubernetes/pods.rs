@@ -240,6 +240,11 @@ fn the_notes_name_commands_of_riskgate_and_objects_of_the_release() {
             format!("exec {kind}/riskgate -n {NAMESPACE} -- riskgate keys create"),
             format!("port-forward service/riskgate -n {NAMESPACE} 8080:80"),
             "create secret generic riskgate-admin".to_owned(),
+            format!(
+                "TOKEN=$(kubectl get secret riskgate-admin -n {NAMESPACE} \\\n     -o \
+                 go-template='{{{{index .data \"token\" | base64decode}}}}')"
+            ),
+            "-H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:9090/readyz".to_owned(),
         ] {
             assert!(notes.contains(&text), "{text}: {notes}");
         }
