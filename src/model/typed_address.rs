@@ -137,12 +137,6 @@ impl AddressOrDomain {
 /// and U+200D stay in an international domain, because its name may contain them (RFC 5892 appendix
 /// A).
 pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
-    let is_invisible = |c: char| {
-        matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}')
-    };
     if text.is_ascii() || !text.contains(is_invisible) {
         return Cow::Borrowed(text);
     }
@@ -152,6 +146,18 @@ pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
     let local_part = local_part.chars().filter(|c| !is_invisible(*c));
     let domain = domain.chars().filter(|c| !is_invisible(*c) || is_joiner(*c));
     Cow::Owned(local_part.chain(domain).collect())
+}
+
+/// Returns true if no reader sees this character: it has Unicode's property
+/// `Default_Ignorable_Code_Point` (`DerivedCoreProperties.txt` of Unicode 17.0), or is U+2800, the
+/// Braille pattern without dots.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -198,6 +204,26 @@ mod tests {
         ] {
             let checked = AddressOrDomain::parse(text).unwrap();
             assert!(checked.is_role() && checked.domain().as_str() == "gmail.com", "{text:?}");
+        }
+        for invisible in [
+            '\u{115f}',
+            '\u{1160}',
+            '\u{17b4}',
+            '\u{180b}',
+            '\u{180f}',
+            '\u{2065}',
+            '\u{2800}',
+            '\u{3164}',
+            '\u{ffa0}',
+            '\u{fff0}',
+            '\u{1bca0}',
+            '\u{1d173}',
+            '\u{e0041}',
+            '\u{e0100}',
+        ] {
+            let seen = TypedAddress::parse("info@gmail.com").unwrap();
+            let text = format!("{invisible}in{invisible}fo@gma{invisible}il.com{invisible}");
+            assert_eq!(TypedAddress::parse(&text), Ok(seen), "{invisible:?}");
         }
         let joined =
             AddressOrDomain::parse("j\u{200d}ane@\u{915}\u{94d}\u{200d}\u{937}.example").unwrap();
