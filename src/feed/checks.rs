@@ -25,11 +25,17 @@ pub(super) fn check_memory(
     bytes: &[u8],
     stored_bytes: u64,
 ) -> Result<(), FeedError> {
-    let ends = bytes.iter().filter(|byte| matches!(byte, b'\n' | b',')).count() as u64;
     let list_bytes = bytes.len() as u64 + stored_bytes;
-    let names = ends + 1 + stored_bytes / MIN_BYTES_PER_STORED_NAME;
+    let names = count_possible_names(bytes) + stored_bytes / MIN_BYTES_PER_STORED_NAME;
     let needed = UPDATE_BYTES_PER_BYTE * list_bytes + UPDATE_BYTES_PER_NAME * names;
     memory::check_available(needed).map_err(|found| FeedError::new(feed_name, found.to_string()))
+}
+
+/// Counts the texts of a list that may be names, in each format that riskgate reads: a line of a
+/// hosts file may have many names. Counts the addresses of a hosts file as well.
+fn count_possible_names(bytes: &[u8]) -> u64 {
+    let texts = bytes.split(|byte| byte.is_ascii_whitespace() || *byte == b',');
+    texts.filter(|text| !text.is_empty()).count() as u64
 }
 
 /// Rejects a list whose file would be longer than may be read. `text` is that of the file.
@@ -153,4 +159,23 @@ pub(super) fn check_changed_share(
              accepts the list now"
         ),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_a_list_are_counted_in_each_format() {
+        for (text, count) in [
+            ("", 0),
+            ("a.com\nb.com", 2),
+            ("a.com\r\n\r\nb.com\r\n", 2),
+            ("[\"a.com\",\"b.com\"]", 2),
+            ("[\n    \"a.com\",\n    \"b.com\"\n]", 4),
+            ("0.0.0.0 a.com b.com\tc.com", 4),
+        ] {
+            assert_eq!(count_possible_names(text.as_bytes()), count, "{text:?}");
+        }
+    }
 }
