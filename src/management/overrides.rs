@@ -148,7 +148,7 @@ fn check_lists_do_not_protect(
             "{name}: expected lists that tell whether they protect it, but found {faults}"
         ))
     })?;
-    match find_protected_name(&table, name, is_exact, now) {
+    match describe_protected_names(&table, name, is_exact, now) {
         Some(protected) => {
             Err(ManagementFault::ForceRequired(format!("{name}: the lists protect {protected}")))
         }
@@ -367,18 +367,31 @@ pub fn read_override_file_state(path: &Path) -> Result<SourceState, ManagementFa
     Ok(SourceState::on_this_machine(shared_subject, rows.iter().map(entry).collect()))
 }
 
-/// Finds a name that the lists protect and that a denial of `name` would flag: `name` itself or,
-/// unless the denial is exact, a name below it.
-fn find_protected_name(table: &Table, name: &DnsName, is_exact: bool, now: i64) -> Option<String> {
+/// Says which names the lists protect and a denial of `name` would flag: `name` itself or, unless
+/// the denial is exact, the names below it. `None` if the lists protect none of them.
+fn describe_protected_names(
+    table: &Table,
+    name: &DnsName,
+    is_exact: bool,
+    now: i64,
+) -> Option<String> {
     let is_protected = |domain: &Domain| table.lookup(domain, now).verdict.rule == Rule::Protected;
     if Domain::parse(name.as_str()).is_ok_and(|domain| is_protected(&domain)) {
         return Some(name.to_string());
     }
+    if is_exact {
+        return None;
+    }
     let below = format!(".{name}");
     let is_below = |row: &TableRow<'_>| {
-        row.own_answer.verdict.rule == Rule::Protected && row.name.ends_with(&below) && !is_exact
+        row.own_answer.verdict.rule == Rule::Protected && row.name.ends_with(&below)
     };
-    table.iter_rows().find(is_below).map(|row| row.name.to_owned())
+    let names: Vec<&str> = table.iter_rows().filter(is_below).map(|row| row.name).collect();
+    let shortest = names.iter().min_by_key(|name| (name.len(), **name))?;
+    Some(match names.len() {
+        1 => format!("{shortest}, which is below it"),
+        count => format!("{count} names below it, such as {shortest}"),
+    })
 }
 
 fn parse_name(text: &str) -> Result<DnsName, ManagementFault> {
