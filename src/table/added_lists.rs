@@ -261,8 +261,8 @@ pub(super) const GUARDING_BITS: u32 = rules::CLEARED_BIT
 /// - Its name is guarded, or is below a guarded name in the same registrable domain. A name is
 ///   guarded if it is protected, cleared, an alias, an inbox service for programs, a role, a free
 ///   provider or for special use.
-/// - The feed has disposable names of tier B, C or D, and the row's name is a real name or is below
-///   a protected public suffix.
+/// - The feed has disposable names of tier B, C or D, and the row's name is a real name, is below a
+///   protected public suffix, or is above a guarded name in the same registrable domain.
 /// - The feed has aliases or free providers, and its name is at or below a disposable or role name.
 /// - A row of a name above it, in the same registrable domain, flags its name at least as strongly.
 pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Manifest) {
@@ -271,6 +271,8 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
     if !manifest.list_specs.iter().any(|list| list.list_origin == ListOrigin::Feed) {
         return;
     }
+    // Before the rest, because such a row covers no row of a name below it.
+    drop_feed_rows_above_guarded_names(lists, is_feed_list);
     // The first map has facts about each name itself, from all lists but feeds. The second map has
     // the facts that cover the names below as well, from all lists and feeds.
     let (mut bits_of_name, mut bits_covering_subdomains): (HashMap<&str, u32>, HashMap<&str, u32>) =
@@ -325,10 +327,40 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
             }
         })
         .collect();
-    let mut keep = kept_rows.into_iter();
+    retain_rows(lists, &kept_rows);
+}
+
+/// Drops the rows of feeds of tier B, C or D whose names are above a guarded name, up to its
+/// registrable domain: a service that people trust has a name below such a name, so the name
+/// belongs to a known owner.
+fn drop_feed_rows_above_guarded_names(
+    lists: &mut ParsedLists<'_>,
+    is_feed_list: impl Fn(u8) -> bool,
+) {
+    let is_guarding =
+        |row: &&Row| row.fact_bits & GUARDING_BITS != 0 && !is_feed_list(row.list_number);
+    let names_above_guarded: HashSet<&str> = lists
+        .rows
+        .iter()
+        .filter(is_guarding)
+        .flat_map(|row| parent_offsets_to_registrable(row).map(move |at| &row.name[at..]))
+        .collect();
+    let milder_tiers = rules::FLAGGING_LIST_BITS & !rule_bit(Rule::DisposableA);
+    let is_kept = |row: &Row| {
+        !is_feed_list(row.list_number)
+            || row.fact_bits & milder_tiers == 0
+            || !names_above_guarded.contains(&*row.name)
+    };
+    let kept_rows: Vec<bool> = lists.rows.iter().map(is_kept).collect();
+    retain_rows(lists, &kept_rows);
+}
+
+/// Drops the rows that are not to be kept, and counts them as ignored rows of their lists.
+fn retain_rows(lists: &mut ParsedLists<'_>, kept_rows: &[bool]) {
+    let mut keep = kept_rows.iter();
     let ignored_counts = &mut lists.ignored_row_count_by_list;
     lists.rows.retain(|row| {
-        let is_kept = keep.next().unwrap_or(true);
+        let is_kept = keep.next().copied().unwrap_or(true);
         ignored_counts[usize::from(row.list_number)] += u32::from(!is_kept);
         is_kept
     });

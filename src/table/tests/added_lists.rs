@@ -116,6 +116,36 @@ fn a_feed_flags_new_names_but_no_name_that_the_lists_guard() {
 }
 
 #[test]
+fn only_a_tier_a_feed_flags_the_parent_of_a_guarded_name() {
+    let folder = write_lists(&[
+        ("alias.txt", "relay.alias.com\n=in.deep.exact.com\nrelay.co.uk\n"),
+        ("role.txt", "lists.role.com\n"),
+        ("protected.txt", "www.guarded.com\n"),
+        ("known.txt", "www.known.com\n"),
+    ]);
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("daily.txt");
+    let text = "alias.com\nx.alias.com\ndeep.exact.com\nexact.com\nrole.com\nguarded.com\n\
+                known.com\nother.co.uk\n";
+    write_feed_list(&path, text);
+    let parents = ["alias.com", "deep.exact.com", "exact.com", "role.com", "guarded.com"];
+    let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
+    for (tier, of_parent, of_others) in [
+        (FeedTier::A, "disposable 100", "disposable 100"),
+        (FeedTier::B, "safe 10", "disposable 90"),
+        (FeedTier::C, "safe 10", "disposable 80"),
+        (FeedTier::D, "safe 10", "disposable 60"),
+    ] {
+        let feeds = vec![daily_disposable_feed(path.clone(), tier)];
+        let table = build_table_or_panic(&TableInputs { feeds, ..base.clone() });
+        assert_answers(&table, &parents.map(|name| (name, of_parent)));
+        let others = ["x.alias.com", "known.com", "other.co.uk"];
+        assert_answers(&table, &others.map(|name| (name, of_others)));
+        assert_answers(&table, &[("relay.alias.com", "safe 35"), ("in.deep.exact.com", "safe 35")]);
+    }
+}
+
+#[test]
 fn adding_or_removing_a_feed_does_not_count_as_changed_rows() {
     let folder = write_lists(&MANIFEST_LISTS);
     let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
