@@ -113,18 +113,18 @@ impl Gate {
             return addresses.iter().flat_map(|it| self.judge_typed_address(it, ctx)).collect();
         }
         // A server may take a part of the text for an address, so riskgate judges each domain.
-        let texts = || value.split(AT_SIGNS).skip(1).take(MAX_ADDRESSES_IN_VALUE);
-        let of_others = texts().flat_map(|text| {
-            let domain = start_of_domain(text, |c| !c.is_ascii());
-            ctx.judge_other_readings(&OtherReadings::of_domain(domain))
-        });
-        let domains = texts().map(|text| start_of_domain(text, char::is_alphanumeric));
-        let domains = domains.filter_map(|text| Domain::parse(text).ok());
-        let judge = |domain: Domain| {
-            let lookup = look_up_and_count(&self.state, table, &domain, ctx.request);
-            JudgedValue::of_domain(&domain, &lookup)
-        };
-        let of_domains: Vec<JudgedValue> = domains.map(judge).collect();
+        let (mut of_others, mut of_domains) = (Vec::new(), Vec::new());
+        for text in value.split(AT_SIGNS).skip(1).take(MAX_ADDRESSES_IN_VALUE) {
+            let domain = Domain::parse(start_of_domain(text, char::is_alphanumeric)).ok();
+            let of_domain = domain.map(|domain| {
+                let lookup = look_up_and_count(&self.state, table, &domain, ctx.request);
+                JudgedValue::of_domain(&domain, &lookup)
+            });
+            let suggestion = of_domain.as_ref().and_then(|it| it.suggestion.clone());
+            let readings = OtherReadings::of_domain(start_of_domain(text, |c| !c.is_ascii()));
+            of_others.extend(ctx.judge_other_readings(&readings, suggestion));
+            of_domains.extend(of_domain);
+        }
         let last = of_domains.last();
         let score = if has_misplaced_dots(value) { MISPLACED_DOTS_SCORE } else { NO_ADDRESS_SCORE };
         let domain = last.and_then(|verdict| verdict.facts.domain.clone());
@@ -132,7 +132,7 @@ impl Gate {
         let suggestion = suggestion.or_else(meant_by_slip);
         let facts = AddressFacts::of_no_address(domain, score);
         let of_text = JudgedValue { facts, suggestion, is_ascii_rest: false };
-        of_others.chain(of_domains).chain([of_text]).collect()
+        of_others.into_iter().chain(of_domains).chain([of_text]).collect()
     }
 
     /// Judges an address, and the domains that other software reads in it.
@@ -141,8 +141,9 @@ impl Gate {
         typed: &TypedAddress,
         ctx: JudgingContext<'_>,
     ) -> Vec<JudgedValue> {
-        let of_others = ctx.judge_other_readings(&typed.other_readings);
-        of_others.chain(self.judge_address(&typed.address, ctx)).collect()
+        let of_address = self.judge_address(&typed.address, ctx);
+        let suggestion = of_address.first().and_then(|it| it.suggestion.clone());
+        ctx.judge_other_readings(&typed.other_readings, suggestion).chain(of_address).collect()
     }
 
     /// Judges an address. Returns the verdict on the domain, and a second verdict if the local part
@@ -168,17 +169,23 @@ impl Gate {
 
 impl JudgingContext<'_> {
     /// Judges the domains that only some software reads. Of a domain without its characters beyond
-    /// ASCII, returns a verdict only if the scores refuse it.
+    /// ASCII, returns a verdict only if the scores refuse it. `suggestion` is the provider that the
+    /// user probably meant by the domain as riskgate reads it.
     fn judge_other_readings(
         &self,
         readings: &OtherReadings,
+        suggestion: Option<SmolStr>,
     ) -> impl Iterator<Item = JudgedValue> + use<> {
         let (unknown_score, unix_now) = (self.request.rules.unknown_score, self.request.unix_now());
         let mut others = OtherFacts::look_up(readings, self.table, unknown_score, unix_now);
         let by_idna_2003 = others.by_idna_2003.take().map(|facts| (facts, false));
         let as_ascii = others.refused_as_ascii(self.scores).map(|facts| (facts, true));
         let judged = as_ascii.into_iter().chain(by_idna_2003);
-        judged.map(|(facts, is_ascii_rest)| JudgedValue { facts, suggestion: None, is_ascii_rest })
+        judged.map(move |(facts, is_ascii_rest)| JudgedValue {
+            facts,
+            suggestion: suggestion.clone(),
+            is_ascii_rest,
+        })
     }
 }
 

@@ -111,6 +111,7 @@ impl Gate {
             // The server might read a value that riskgate could not read.
             Some(cause) if !is_blocked => ScreeningResult {
                 sign_ups: decision.sign_ups,
+                suggestion: ascii_rests.into_iter().rev().find_map(|it| it.suggestion),
                 ..ScreeningResult::of_unread_form(cause, policy)
             },
             _ => decision.into_result(policy.mode),

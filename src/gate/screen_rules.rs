@@ -188,7 +188,8 @@ impl ScreeningResult {
             return None;
         }
         if self.score.is_none() {
-            return Some(Refusal::FormUnreadable { why: self.reason });
+            let suggestion = self.suggestion.clone();
+            return Some(Refusal::FormUnreadable { why: self.reason, suggestion });
         }
         let message_of_rule = self.rule.as_ref().and_then(|rule| rule.message.as_ref());
         Some(Refusal::EmailRefused {

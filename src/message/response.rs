@@ -158,10 +158,7 @@ impl Reply {
 
     /// Returns the reply with an HTML page about the refusal as its body.
     pub fn with_page(self, refusal: &Refusal) -> Reply {
-        let suggestion = match refusal {
-            Refusal::EmailRefused { suggestion, .. } => suggestion.as_deref(),
-            _ => None,
-        };
+        let suggestion = refusal.suggestion().map(SmolStr::as_str);
         let page = render_error_page(self.status, refusal.message_on_route(), suggestion);
         Reply { body: page.into(), content_type: HTML_CONTENT_TYPE, ..self }
     }
@@ -180,7 +177,8 @@ impl Reply {
         let extra_headers = match refusal {
             Refusal::Unauthorized => ExtraHeaders::Challenge,
             Refusal::MethodNotAllowed { allow } => ExtraHeaders::Allow(allow.clone()),
-            Refusal::EmailRefused { suggestion: Some(provider), .. } => {
+            Refusal::EmailRefused { suggestion: Some(provider), .. }
+            | Refusal::FormUnreadable { suggestion: Some(provider), .. } => {
                 ExtraHeaders::DidYouMean(provider.clone())
             }
             Refusal::TooManyRequests { retry_after_seconds: retry_after }
@@ -195,7 +193,7 @@ impl Reply {
             | Refusal::UriTooLong
             | Refusal::ExpectationFailed
             | Refusal::EmailRefused { suggestion: None, .. }
-            | Refusal::FormUnreadable { .. }
+            | Refusal::FormUnreadable { suggestion: None, .. }
             | Refusal::InvalidDomain(_)
             | Refusal::InvalidEmail(_)
             | Refusal::InvalidTarget(_)

@@ -51,6 +51,8 @@ pub enum Refusal {
     FormUnreadable {
         /// Why it could not be read.
         why: &'static str,
+        /// The provider that the user probably meant.
+        suggestion: Option<SmolStr>,
     },
     /// The domain is not valid.
     InvalidDomain(DomainError),
@@ -187,7 +189,7 @@ impl Refusal {
         match self {
             Refusal::Forbidden { origin } => Some(format!("Origin: {origin}")),
             Refusal::EmailRefused { reason, .. } => Some((*reason).to_owned()),
-            Refusal::FormUnreadable { why } => Some((*why).to_owned()),
+            Refusal::FormUnreadable { why, .. } => Some((*why).to_owned()),
             Refusal::InvalidDomain(error) => Some(error.to_string()),
             Refusal::InvalidEmail(error) => Some(error.to_string()),
             Refusal::InvalidTarget(expected) => Some((*expected).to_owned()),
@@ -208,6 +210,15 @@ impl Refusal {
             | Refusal::Internal
             | Refusal::UpstreamUnavailable
             | Refusal::UpstreamTimeout => None,
+        }
+    }
+
+    /// The provider that the user probably meant.
+    pub fn suggestion(&self) -> Option<&SmolStr> {
+        match self {
+            Refusal::EmailRefused { suggestion, .. }
+            | Refusal::FormUnreadable { suggestion, .. } => suggestion.as_ref(),
+            _ => None,
         }
     }
 

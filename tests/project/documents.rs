@@ -70,7 +70,7 @@ fn all_refusals() -> [Refusal; 22] {
             reason: "disposable",
             suggestion: None,
         },
-        Refusal::FormUnreadable { why: "encoded" },
+        Refusal::FormUnreadable { why: "encoded", suggestion: None },
         Refusal::InvalidDomain(DomainError::InvalidLabel),
         Refusal::InvalidEmail(EmailError::NoAt),
         Refusal::InvalidTarget(""),

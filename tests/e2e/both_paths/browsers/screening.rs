@@ -163,6 +163,7 @@ fn an_address_that_hides_another_is_no_pass() {
         ("x@a%C3%9Furmail.net", &["would_block", "100"]),
         // PHP's FILTER_SANITIZE_EMAIL removes the letter.
         ("x@yop%C3%A9mail.com", &["unscreened"]),
+        ("x@gm%C3%A1il.com", &["unscreened", "broken", "gmail.com"]),
         // Software that maps compatible characters reads `@` and `,`.
         ("x%EF%BC%A0yopmail.com%EF%BC%8Cy@gmail.com", &["would_block", "100"]),
         ("x@a%C3%9Furmail.net,jane@gmail.com", &["would_block", "100"]),
@@ -190,6 +191,15 @@ fn a_hidden_domain_that_nobody_knows_has_the_score_of_unknown_names() {
     wait_until("it is allowed", || action_of("x@xn--hidden-nme-qz-ifb.de") == "pass");
     // PHP's FILTER_SANITIZE_EMAIL reads hidden-nme-qz.de here, which nobody knows.
     assert_eq!(action_of("x@hidden-n%C3%A4me-qz.de"), "unscreened");
+}
+
+#[test]
+fn a_form_refused_for_a_look_alike_of_a_provider_names_the_provider() {
+    let upstream = MockUpstream::start();
+    let gateway = start(&upstream, "mode = \"block\"\nunscreened = \"block\"");
+    let refused = gateway.send_request(&post(FORM, "email=x@gm%C3%A1il.com")).expect(422);
+    assert_eq!(refused.json()["error"], "form_unreadable");
+    assert_eq!(refused.header("X-Did-You-Mean"), Some("gmail.com"));
 }
 
 #[test]

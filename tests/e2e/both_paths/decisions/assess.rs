@@ -173,6 +173,13 @@ fn an_address_is_read_as_in_a_form_and_an_ip_as_in_the_headers_of_a_proxy() {
     ] {
         assert_eq!(assess(&gateway, &key, json!({ "email": email }))["action"], action, "{email}");
     }
+    for email in ["a@gm\u{430}il.com", "a@gmáil.com"] {
+        let answer = assess(&gateway, &key, json!({ "email": email }));
+        assert_eq!(
+            (&answer["action"], &answer["did_you_mean"]),
+            (&json!("block"), &json!("gmail.com"))
+        );
+    }
 
     for (number, ip) in ["192.0.2.7", "192.0.2.7:4711", "::ffff:192.0.2.7"].iter().enumerate() {
         let email = format!("person{number}@gmail.com");
