@@ -164,6 +164,8 @@ pub(super) struct Manifest {
     pub allow_flagging: Vec<(String, u32)>,
     /// The settings of the rules for unlisted names.
     pub unlisted_rules: UnlistedRuleSettings,
+    /// The providers of these rules, each with its place in the manifest.
+    pub provider_places: Vec<(String, String)>,
 }
 
 /// The score of each rule.
@@ -299,6 +301,7 @@ impl Manifest {
             .map(|name| (line_number(text, &name.span()), name.into_inner()))
             .map(|(line, name)| (name, line))
             .collect();
+        let provider_places = list_provider_places(&raw.rules, &at);
         let unlisted_rules = parse_unlisted_rules(raw.rules, &at, &mut faults);
         faults.into_result()?;
         Ok(Manifest {
@@ -307,6 +310,7 @@ impl Manifest {
             max_changed_share,
             allow_flagging,
             unlisted_rules,
+            provider_places,
         })
     }
 }
@@ -395,6 +399,18 @@ fn parse_list_spec(
         manifest_line: line,
         list_origin: ListOrigin::Manifest,
     })
+}
+
+/// Lists the providers of the rules for unlisted names, each with its place in the manifest.
+fn list_provider_places(
+    rules: &RawRules,
+    at: &impl Fn(Range<usize>, &str) -> String,
+) -> Vec<(String, String)> {
+    [("rules.typos_of", &rules.typos_of), ("rules.suggest", &rules.suggest)]
+        .into_iter()
+        .flat_map(|(key, names)| names.iter().map(move |name| (key, name)))
+        .map(|(key, name)| (name.get_ref().clone(), at(name.span(), key)))
+        .collect()
 }
 
 fn parse_unlisted_rules(

@@ -92,6 +92,7 @@ pub(super) fn resolve_lists<'r>(
     builder.build_entries(faults);
     builder.build_mx_answers(faults);
     builder.build_mx_address_answers();
+    builder.check_providers_are_free(faults);
     for (name, (line, used)) in &builder.flaggable_name_line_and_use {
         if !used {
             let at = format!(
@@ -387,12 +388,35 @@ impl<'r> EntryBuilder<'r> {
         answers.dedup_by_key(|row| row.address);
     }
 
+    /// Checks that a list of the manifest has each provider of the rules for unlisted names as a
+    /// free provider. Otherwise riskgate would suggest a name that it does not know as one, and
+    /// would refuse each feed with this name.
+    fn check_providers_are_free(&self, faults: &mut TableFaults) {
+        for (name, at) in &self.manifest.provider_places {
+            let mut rows = self.rows_of_name(name);
+            let is_free = rows.any(|row| {
+                let list = &self.manifest.list_specs[usize::from(row.list_number)];
+                list.list_origin == ListOrigin::Manifest
+                    && row.fact_bits & rules::rule_bit(Rule::Free) != 0
+            });
+            if !is_free {
+                let expected = "a name that a list of kind free has";
+                faults.push(TableFault::expected(at, expected, super::fault::quote_excerpt(name)));
+            }
+        }
+    }
+
     /// Whether a list protects exactly this name.
     fn has_protected_row(&self, name: &str) -> bool {
+        let mut rows = self.rows_of_name(name);
+        rows.any(|row| row.fact_bits & rules::rule_bit(Rule::Protected) != 0)
+    }
+
+    /// The rows of exactly this name.
+    fn rows_of_name(&self, name: &str) -> impl Iterator<Item = &'r Row<'r>> {
         let rows = &self.lists.rows;
         let first = rows.partition_point(|row| &*row.name < name);
-        let mut rows = rows[first..].iter().take_while(|row| row.name == name);
-        rows.any(|row| row.fact_bits & rules::rule_bit(Rule::Protected) != 0)
+        rows[first..].iter().take_while(move |row| row.name == name)
     }
 
     fn intern_answer(&mut self, answer: StoredAnswer) -> u16 {

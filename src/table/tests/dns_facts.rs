@@ -9,6 +9,7 @@ const RULES_IN_MANIFEST: (&str, &str) = (
     "[rules]\ntypos_of = [\"gmail.com\"]\nsuggest = [\"freenet.de\"]\nmail_words = [\"mail\"]\n\
      throwaway_words = [\"tempmail\"]\n[scores]\ndisposable_mx = 84\n",
 );
+const PROVIDERS_FILE: (&str, &str) = ("providers.txt", "gmail.com\nfreenet.de\n");
 const MX_LABELS_FILE: (&str, &str) = (
     "mx-labels.csv",
     "suffix,label,class\ngood.host,Good,professional\nbad.host,Bad,disposable\n\
@@ -18,6 +19,7 @@ const MX_LABELS_FILE: (&str, &str) = (
 fn table_with_rules_and_mx_labels() -> Table {
     load_lists(&[
         RULES_IN_MANIFEST,
+        PROVIDERS_FILE,
         MX_LABELS_FILE,
         ("a.txt", "listed.com\n"),
         ("known.txt", "known.com\n"),
@@ -70,6 +72,7 @@ fn a_flagging_mx_fact_gives_the_verdict_of_the_same_mx_row() {
             let free = ("free-subdomains.txt", "eu.cc\n");
             let listed = super::support::load_lists(&[
                 RULES_IN_MANIFEST,
+                PROVIDERS_FILE,
                 MX_LABELS_FILE,
                 free,
                 ("mx.csv", &row),
@@ -185,6 +188,7 @@ fn an_override_of_other_fields_leaves_the_verdict_to_rules_and_dns_facts() {
     let overrides = names.map(row).concat() + "flags.com,exact,,,,true,\nnone.com,exact,,,,,-\n";
     let lists = [
         RULES_IN_MANIFEST,
+        PROVIDERS_FILE,
         MX_LABELS_FILE,
         ("tlds.txt", "com\ncc\n"),
         ("free-subdomains.txt", "eu.cc\n"),
@@ -274,6 +278,7 @@ const MX_ADDRESSES_FILE: (&str, &str) = (
 fn table_with_mx_addresses(manifest: &str) -> Table {
     load_lists(&[
         ("manifest.toml", &format!("{}{manifest}", RULES_IN_MANIFEST.1)),
+        PROVIDERS_FILE,
         MX_LABELS_FILE,
         MX_ADDRESSES_FILE,
         ("a.txt", "listed.com\n"),

@@ -57,6 +57,7 @@ fn each_kind_of_slip_leads_to_the_provider() {
         ("gmailc.om", "gmail.com"),
         ("gmail.fr", "gmail.com"),
         ("gmail.com.br", "gmail.com"),
+        ("gmail.co.uk", "gmail.com"),
         ("icould.com", "icloud.com"),
         ("grnail.com", "gmail.com"),
         ("hotnali.com", "hotmail.com"),
@@ -89,6 +90,8 @@ fn real_names_near_a_provider_get_no_suggestion() {
         "fmail.com",
         "kmail.com",
         "hotmail.hu",
+        "outlok.co.uk",
+        "outlook.nl",
         "gmail.hu",
         "sfr.re",
         "orange.cm",
@@ -156,6 +159,7 @@ fn a_row_decides_before_the_rule_for_look_alikes() {
     let name = Domain::parse("gm\u{430}il.com").unwrap();
     let table = load_lists(&[
         ("manifest.toml", "[rules]\ntypos_of = [\"gmail.com\"]\n"),
+        ("free.txt", "gmail.com\n"),
         ("known.txt", &format!("{name}\n")),
         ("a.txt", "x.com\n"),
     ]);

@@ -31,7 +31,7 @@ pub(super) const OVERRIDE_HEADER: &str =
 
 /// For each file name that a test may use, the kind of list. Some kinds bring a further line of the
 /// manifest with them.
-const LIST_KIND_BY_FILE: [(&str, &str); 22] = [
+const LIST_KIND_BY_FILE: [(&str, &str); 23] = [
     ("overrides.csv", "override"),
     ("special.txt", "special_use"),
     ("tlds.txt", "tlds\"\nsource = \"tlds"),
@@ -48,6 +48,7 @@ const LIST_KIND_BY_FILE: [(&str, &str); 22] = [
     ("known.txt", "known"),
     ("cleared.txt", "cleared"),
     ("free.txt", "free"),
+    ("providers.txt", "free"),
     ("labels.csv", "label"),
     ("mx.csv", "mx"),
     ("mx-labels.csv", "mx_label"),

@@ -8,12 +8,16 @@ const RULES_IN_MANIFEST: (&str, &str) = (
     "[rules]\ntypos_of = [\"gmail.com\", \"icloud.com\"]\nsuggest = [\"gmx.de\", \"yahoo.co.uk\"]\n\
      throwaway_words = [\"tempmail\", \"10-min\"]\nmail_words = [\"mail\"]\n",
 );
+/// The providers of the rules, which must be free providers of the lists.
+const PROVIDERS_FILE: (&str, &str) =
+    ("providers.txt", "gmail.com\nicloud.com\ngmx.de\nyahoo.co.uk\n");
 const TLDS_FILE: (&str, &str) = ("tlds.txt", "com\nde\nnet\norg\nuk\nua\ncc\n");
 
 #[test]
 fn names_below_a_free_suffix_are_disposable_and_the_suffix_is_not() {
     let table = load_lists(&[
         RULES_IN_MANIFEST,
+        PROVIDERS_FILE,
         TLDS_FILE,
         ("free-subdomains.txt", "eu.cc\npp.ua\n"),
         ("corporate.txt", "acme.eu.cc\n"),
@@ -47,6 +51,7 @@ fn names_below_a_free_suffix_are_disposable_and_the_suffix_is_not() {
 fn an_unlisted_name_a_slip_from_a_large_provider_is_a_typing_error() {
     let table = load_lists(&[
         RULES_IN_MANIFEST,
+        PROVIDERS_FILE,
         TLDS_FILE,
         ("free.txt", "gmail.com\nmail.com\n"),
         ("known.txt", "cloud.com\n"),
@@ -93,6 +98,7 @@ fn an_unlisted_name_a_slip_from_a_large_provider_is_a_typing_error() {
 fn a_word_for_mail_in_an_unlisted_registrable_name_raises_its_score() {
     let table = load_lists(&[
         RULES_IN_MANIFEST,
+        PROVIDERS_FILE,
         TLDS_FILE,
         ("known.txt", "mailgun.net\n"),
         ("mx.csv", "domain,mx\nhandymail.org,.\nmailworks.com,mx.pro.net\n"),
@@ -218,8 +224,21 @@ fn invalid_settings_of_rules_are_faults_with_their_line() {
 }
 
 #[test]
+fn a_provider_of_the_rules_that_no_list_calls_free_is_a_fault() {
+    let manifest = "[rules]\ntypos_of = [\"gmail.com\"]\nsuggest = [\"gmx.de\",\n\"gmx.nl\"]\n";
+    let lists = [
+        ("manifest.toml", manifest),
+        ("free.txt", "=gmail.com\ngmx.de\nwww.gmx.nl\n"),
+        ("known.txt", "gmx.nl\n"),
+    ];
+    let expected = "manifest.toml:10: rules.suggest: expected a name that a list of kind free has, \
+                    but found \"gmx.nl\"";
+    assert_eq!(load_faults(&lists), [expected]);
+}
+
+#[test]
 fn a_compiled_table_keeps_its_rules_for_unlisted_names() {
-    let table = load_lists(&[RULES_IN_MANIFEST, TLDS_FILE, ("a.txt", "x.com\n")]);
+    let table = load_lists(&[RULES_IN_MANIFEST, PROVIDERS_FILE, TLDS_FILE, ("a.txt", "x.com\n")]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("compiled");
     table.write_to(&path).unwrap();
