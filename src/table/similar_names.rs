@@ -253,6 +253,10 @@ impl ProviderLabel {
         }
     }
 
+    fn has_com_provider(&self) -> bool {
+        self.providers.iter().any(|provider| provider.name[provider.suffix_start..] == *"com")
+    }
+
     /// Finds the cost of the slips in the suffix. `None` if the user probably meant the typed
     /// suffix.
     fn find_suffix_cost(
@@ -266,8 +270,10 @@ impl ProviderLabel {
             return Some(0);
         }
         if typed.suffix == "c" {
-            // Far more people stop within `com` than within `ca` or `cz`.
-            return (suffix == "com").then_some(NEAR_SLIP_COST);
+            // Far more people stop within `com` than within `ca` or `cz`. Only a long label that
+            // is no provider below `com` means another suffix.
+            let is_meant = suffix == "com" || self.label.len() > 5 && !self.has_com_provider();
+            return (is_meant && suffix.starts_with('c')).then_some(NEAR_SLIP_COST);
         }
         if typed.suffix_state == SuffixState::IsNoSuffix {
             let cost = edit_cost(typed.suffix.as_bytes(), suffix.as_bytes());

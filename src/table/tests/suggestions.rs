@@ -75,6 +75,13 @@ fn each_kind_of_slip_leads_to_the_provider() {
         ("qq.con", "qq.com"),
         ("qq.cim", "qq.com"),
         ("qq.c", "qq.com"),
+        ("seznam.c", "seznam.cz"),
+        ("seznma.c", "seznam.cz"),
+        ("bluewin.c", "bluewin.ch"),
+        ("sympatico.c", "sympatico.ca"),
+        ("rogers.c", "rogers.com"),
+        ("sbcglobal.com", "sbcglobal.net"),
+        ("btinternet.co.uk", "btinternet.com"),
     ] {
         assert_eq!(suggest(&BUNDLED_TABLE, name).as_deref(), Some(provider), "{name}");
     }
@@ -92,6 +99,11 @@ fn real_names_near_a_provider_get_no_suggestion() {
         "hotmail.hu",
         "outlok.co.uk",
         "outlook.nl",
+        "email.c",
+        "t-online.c",
+        "t-online.com",
+        "bellsouth.com",
+        "charter.com",
         "gmail.hu",
         "sfr.re",
         "orange.cm",
