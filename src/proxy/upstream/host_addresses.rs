@@ -172,8 +172,17 @@ fn list_complete_names(host: &str, search: &[Name], ndots: usize) -> Vec<String>
     names
 }
 
+/// Parses a name as it is written. The resolver itself would refuse a `_` inside a label, which the
+/// names of containers have.
+pub fn parse_host(name: &str) -> Result<Name, NetError> {
+    Name::from_ascii(name).map_err(NetError::from)
+}
+
 async fn query_family(resolver: &DnsResolver, complete_name: &str) -> FamilyAnswer {
-    match resolver.lookup_ip(complete_name).await {
+    let Ok(name) = parse_host(complete_name) else {
+        return FamilyAnswer::Failed("no name of a host".to_owned());
+    };
+    match resolver.lookup_ip(name).await {
         Ok(lookup) => match lookup.iter().collect::<Vec<IpAddr>>() {
             found if found.is_empty() => FamilyAnswer::Failed("none".to_owned()),
             found => FamilyAnswer::Found(found),
@@ -246,6 +255,14 @@ fn combine_answers(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_containers_have_underscores() {
+        for name in ["my_app.", "a_b.my_app_1.internal.", "_check._tcp.my_app.internal."] {
+            assert_eq!(parse_host(name).unwrap().to_ascii(), name);
+        }
+        assert!(parse_host("my app.").is_err());
+    }
     use FamilyAnswer::{Absent, Failed, Found};
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {

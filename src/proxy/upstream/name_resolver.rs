@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use hickory_resolver::proto::rr::{RData, RecordType};
 use tokio::task::JoinSet;
 
-use super::host_addresses::{HostAddresses, HostQueryResult, HostResolver, describe_lookup_error};
+use super::host_addresses::{
+    HostAddresses, HostQueryResult, HostResolver, describe_lookup_error, parse_host,
+};
 use super::server_name::ServerName;
 use crate::support::dns_resolver::DnsResolver;
 
@@ -163,7 +165,10 @@ type NameAnswer<T> = (String, Result<Vec<T>, String>);
 
 async fn query_service(resolver: DnsResolver, service: String) -> NameAnswer<ServiceRecord> {
     // The search list of the system does not apply to services.
-    let found = resolver.lookup(format!("{service}."), RecordType::SRV).await;
+    let found = match parse_host(&format!("{service}.")) {
+        Ok(name) => resolver.lookup(name, RecordType::SRV).await,
+        Err(error) => Err(error),
+    };
     let read = |data: &RData| match data {
         // The root as target means that the service does not exist.
         RData::SRV(record) if !record.target.is_root() => Some(ServiceRecord {
