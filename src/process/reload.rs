@@ -42,6 +42,7 @@ use crate::support::certificate_expiry::CertificateExpiry;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
 
 use audit::AuditRecorder;
+pub(in crate::process) use audit::check_audit_file;
 pub use current_inputs::{CurrentInputs, KeyInputs};
 use dns::DnsLearner;
 use feeds::FeedFetcher;

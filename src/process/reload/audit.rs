@@ -18,6 +18,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use audit_file::AuditFile;
+pub(in crate::process) use audit_file::check_audit_file;
 
 use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::{Config, ConfigFault, ConfigSources};
 use crate::keys::{KeyFileError, read_key_file};
 use crate::management::KnownOverrides;
-use crate::process::reload::InputWatches;
+use crate::process::reload::{InputWatches, check_audit_file};
 use crate::proxy::upstream::{UpstreamTls, check_connector_authorities};
 use crate::store::StoreUrl;
 use crate::support::certificate_expiry::CertificateExpiry;
@@ -115,25 +115,39 @@ pub fn warnings_of_certificates(
     expiries.iter().filter_map(warning).collect()
 }
 
-/// Adds to the fault of a file that is no compiled table its setting, and how to use a list.
+/// Adds to the fault of a file that is no compiled table, or of a folder without a manifest, its
+/// setting, and how to use a list.
 fn place_table_fault(config: &Config, fault: String) -> String {
     let TableLocation::Path(path) = &config.reloadable.table.base_location else { return fault };
     let problem = fault.strip_prefix(&format!("{}: ", path.display()));
     let is_no_table = |it: &&str| it.ends_with("a compiled table, but found other bytes");
-    let Some(problem) = problem.filter(is_no_table) else { return fault };
+    let of_manifest = format!("{}: ", path.join("manifest.toml").display());
+    let has_no_manifest = path.is_dir()
+        && fault.strip_prefix(&of_manifest) == Some("expected a manifest, but found no such file");
+    let (problem, list) = match problem.filter(is_no_table) {
+        Some(problem) => (problem.to_owned(), path.clone()),
+        None if has_no_manifest => {
+            let expected = "expected a compiled table, or a folder with a manifest.toml, but found";
+            (format!("{expected} none in {}", path.display()), path.join("LIST.txt"))
+        }
+        None => return fault,
+    };
     let hint = format!(
         "for a list of domains, write [[table.feed]], and below it name = \"own\" and url = {:?}",
-        path.display().to_string()
+        list.display().to_string()
     );
-    let fault = config.file_setting_places.fault_at_setting(path, "table.path", problem);
+    let fault = config.file_setting_places.fault_at_setting(path, "table.path", &problem);
     fault.with_hint(Some(hint)).to_text()
 }
 
-/// Checks that the access log can be written. Checks that `log.path` and `audit.path` name neither
+/// Checks that the access log and the file of the audit can be written. Checks that `log.path` and `audit.path` name neither
 /// each other nor the store, the config, the key file or the file of overrides.
 pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartError> {
     let log = config.startup.log_target.check_is_writable();
     log.map_err(|error| access_log_error(config, &error))?;
+    if let Some(path) = &config.startup.audit_path {
+        check_audit_file(path).map_err(|error| append_error(config, "audit.path", path, &error))?;
+    }
     let others = list_files_closed_to_logs(config);
     let check = |setting: &str, path: &Path, others: &[(&str, PathBuf)]| match others
         .iter()
@@ -198,15 +212,19 @@ fn list_files_closed_to_logs(config: &Config) -> Vec<(&'static str, PathBuf)> {
 
 /// Makes the start error for an access log that can't be written.
 pub(super) fn access_log_error(config: &Config, error: &std::io::Error) -> StartError {
-    const SETTING: &str = "log.path";
-    let problem = format!("expected a file to append to, but found {error}");
-    StartError::Config(vec![match &config.startup.log_target.path {
-        Some(path) => {
-            let problem = format!("{problem}: {}", path.display());
-            config.file_setting_places.fault_at_setting(path, SETTING, &problem).to_text()
-        }
-        None => format!("config: {SETTING}: {problem}: standard output"),
-    }])
+    match &config.startup.log_target.path {
+        Some(path) => append_error(config, "log.path", path, error),
+        None => StartError::Config(vec![format!(
+            "config: log.path: expected a file to append to, but found {error}: standard output"
+        )]),
+    }
+}
+
+/// Makes the start error for a file to which riskgate can't append.
+fn append_error(config: &Config, setting: &str, path: &Path, error: &std::io::Error) -> StartError {
+    let problem = format!("expected a file to append to, but found {error}: {}", path.display());
+    let fault = config.file_setting_places.fault_at_setting(path, setting, &problem);
+    StartError::Config(vec![fault.to_text()])
 }
 
 #[cfg(test)]

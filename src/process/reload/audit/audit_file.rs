@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use crate::keys::sha256;
 use crate::store::{AuditRecord, Store, StoreError};
+use crate::support::regular_file::check_creatable;
 
 /// The most records that are read from the store at a time.
 const RECORDS_PER_READ: usize = 500;
@@ -151,6 +152,16 @@ impl AuditFile {
         unlogged.extend(of_lines.into_iter().rev());
         log.write_all(unlogged.as_flattened()).and_then(|()| log.sync_data()).map_err(failed)
     }
+}
+
+/// Checks that records could be appended to the file at `path`, without creating a file.
+pub(in crate::process) fn check_audit_file(path: &Path) -> io::Result<()> {
+    for path in [path.to_owned(), written_log_path(path)] {
+        if open_if_exists(&path)?.is_none() {
+            check_creatable(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn describe_store_error(error: StoreError) -> String {

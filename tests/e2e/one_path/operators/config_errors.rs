@@ -270,6 +270,7 @@ fn a_missing_file_is_reported_at_its_setting() {
         ("[keys]\nfile = \"k.toml\"\n", "2:8: keys.file: ", "k.toml"),
         ("[table]\npath = \"lists\"\n", "2:8: table.path: ", "lists"),
         ("[log]\npath = \"logs/a.log\"\n", "2:8: log.path: ", "folder logs"),
+        ("[audit]\npath = \"logs/a.jsonl\"\n", "2:8: audit.path: ", "folder logs"),
         ("[upstream]\ntls = true\ntls_ca = \"ca.pem\"\n", "3:10: upstream.tls_ca: ", "ca.pem"),
     ] {
         let shown = check(text, 78);
