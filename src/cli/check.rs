@@ -83,6 +83,7 @@ fn read_rows_and_find_difference(
     if let Some(other) = other.as_ref().filter(|other| is_unsafe_to_open(config, other)) {
         return Err(CommandFailure::config(vec![other.to_string()]));
     }
+    let store_failure = |error| store_failure(config, error);
     // A check writes nothing, so it does not create a missing SQLite file as `run` would.
     let opened = Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT);
     let Some(mut store) = opened.map_err(store_failure)? else { return Ok((None, other)) };
@@ -91,7 +92,7 @@ fn read_rows_and_find_difference(
         return Err(store_failure(error));
     }
     store.check_safe_if_reachable().map_err(store_failure)?;
-    check_writable(&mut store)?;
+    check_writable(&mut store).map_err(store_failure)?;
     other = other.or_else(|| find_difference_from_served(config, Some(&mut store)));
     let rows = read_ring_rows(&mut store, other.as_ref()).map_err(store_failure)?;
     Ok((Some(rows), other))
@@ -110,19 +111,20 @@ fn print_warnings_of_files(inputs: &StartupInputs, now: i64) {
 
 /// Fails if the store takes no writes: its server refuses them, or its disk is full. Changes
 /// nothing.
-fn check_writable(store: &mut Store) -> Result<(), CommandFailure> {
+fn check_writable(store: &mut Store) -> Result<(), StoreError> {
     // An empty server is no store yet. The check writes nothing to it.
-    match store.ring_version().map_err(store_failure)? {
-        Some(_) => store.check_takes_writes().map_err(store_failure),
+    match store.ring_version()? {
+        Some(_) => store.check_takes_writes(),
         None => Ok(()),
     }
 }
 
 /// Makes the failure of `riskgate check` for a store that can't be used: exit code 1 if the store
 /// does not answer, else 78. If a Redis server does not answer, `riskgate run` starts all the same.
-fn store_failure(error: StoreError) -> CommandFailure {
+fn store_failure(config: &Config, error: StoreError) -> CommandFailure {
+    let text = config.file_setting_places.place_store_error(&error);
     match error {
-        StoreError::Unavailable { .. } => error.into(),
-        _ => CommandFailure::config(vec![error.to_string()]),
+        StoreError::Unavailable { .. } => CommandFailure::failed(text),
+        _ => CommandFailure::config(vec![text]),
     }
 }

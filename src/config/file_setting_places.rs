@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::fault::ConfigFault;
 use super::settings::Settings;
+use crate::store::StoreError;
 use crate::support::certificates::CertificateFault;
+
+const STORE_URL: &str = "store.url";
 
 /// The last part of the key of each setting at which riskgate shows a fault of its file.
 const FILE_SETTINGS: [&str; 9] = [
@@ -25,6 +28,9 @@ const FILE_SETTINGS: [&str; 9] = [
 #[derive(Clone, Debug, Default)]
 pub struct FileSettingPlaces {
     places: Vec<FilePlace>,
+    /// A fault that has the place of `store.url`, and no problem yet; `None` if the config does not
+    /// set it.
+    store: Option<ConfigFault>,
 }
 
 /// A setting that names a file.
@@ -52,7 +58,18 @@ impl FileSettingPlaces {
                 fault: settings.begin_fault_at_value(key),
             })
         });
-        FileSettingPlaces { places: places.collect() }
+        let has_store = settings.values.contains_key(STORE_URL);
+        let store = has_store.then(|| settings.begin_fault_at_value(STORE_URL));
+        FileSettingPlaces { places: places.collect(), store }
+    }
+
+    /// Describes an error of the store in one line, with the place of its address.
+    pub fn place_store_error(&self, error: &StoreError) -> String {
+        let fault = match &self.store {
+            Some(fault) => fault.clone().with_problem(&error.to_string()),
+            None => ConfigFault::new(error.to_string()),
+        };
+        fault.with_hint(hint_for_store_error(error).map(str::to_owned)).to_string()
     }
 
     /// Creates a fault of a file: at the setting that names the file, or at `setting` if no setting
@@ -96,6 +113,22 @@ impl FileSettingPlaces {
 impl FilePlace {
     fn fault(&self, problem: &str) -> ConfigFault {
         self.fault.clone().with_problem(problem).with_hint(hint_for_missing(&self.path))
+    }
+}
+
+/// Says what to write or do about the answer of a Redis server, or about its silence.
+fn hint_for_store_error(error: &StoreError) -> Option<&'static str> {
+    let StoreError::Unavailable { found, .. } = error else { return None };
+    match found.split(' ').next()? {
+        "NOAUTH" => Some(
+            "the server wants a password: set RISKGATE__STORE__URL=redis://:PASSWORD@HOST:PORT in \
+             the environment, or name a file with this address in url_file",
+        ),
+        "WRONGPASS" => Some("write the user and the password that the server knows"),
+        _ if found.contains("Connection refused") => {
+            Some("start the server, or write the address at which it listens")
+        }
+        _ => None,
     }
 }
 

@@ -34,7 +34,8 @@ pub(in crate::process) fn build_gate_state_and_reloader(
     config_sources: ConfigSources,
 ) -> Result<(Arc<GateState>, Reloader, ReloadTrigger), StartError> {
     let StartupInputs { config, table, overrides, declared_keys: declared, watches, .. } = inputs;
-    let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
+    let places = config.file_setting_places.clone();
+    let unusable = |error: StoreError| StartError::Config(vec![places.place_store_error(&error)]);
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
     let open = || config.startup.store.open(config.startup.store.deadline);
     let (now, serving) = (machine_unix_now(), ServingFlag::default());

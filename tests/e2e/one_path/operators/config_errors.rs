@@ -333,7 +333,8 @@ fn assert_store_refused_unchanged(setup: &Setup, words: &str) {
     let before = std::fs::read(&path).unwrap();
     let errors = errors_of_check_and_run(setup);
     assert_eq!(errors.len(), 1, "{errors:?}");
-    assert!(errors[0].starts_with(&format!("{}: expected ", path.display())), "{errors:?}");
+    let place = format!("store.url: {}: expected ", path.display());
+    assert!(errors[0].contains(&place), "{errors:?}");
     assert!(errors[0].contains(words) && errors[0].contains(", but found "), "{errors:?}");
     for arguments in [
         &["keys", "create", "--account", "acme"][..],
