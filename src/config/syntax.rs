@@ -21,6 +21,10 @@ use super::variables::ENV_PREFIX;
 const DUPLICATE_KEY_MESSAGE: &str = "duplicate key";
 /// How the message of the parser begins if the file ends in a list.
 const UNCLOSED_LIST_MESSAGE: &str = "unclosed array";
+/// How the message of the parser begins if something stands behind a value or a header.
+const MORE_IN_LINE_MESSAGE: &str = "unexpected key or value";
+/// What lines begin with that a version control system writes around two versions.
+const MARKS_OF_CONFLICT: [&str; 4] = ["<<<<<<<", "|||||||", "=======", ">>>>>>>"];
 /// What to write in place of the blocks of other servers.
 const SECTIONS_AND_SETTINGS_HINT: &str = "write sections and settings: [listen] and http = \"0.0.0.0:8080\", [upstream] and \
      servers = [\"127.0.0.1:9000\"]";
@@ -63,8 +67,11 @@ impl ConfigText {
         if let Some(fault) = self.fault_of_open_list(span.start, message) {
             return fault;
         }
-        if is_header(text) {
+        if is_header(text) || is_end_of_header(text) {
             return self.header_fault(&line, span, message);
+        }
+        if let Some(fault) = self.fault_behind_header(&line) {
+            return fault;
         }
         if let Some(fault) = self.fault_of_yaml(span.start) {
             return fault;
@@ -72,10 +79,13 @@ impl ConfigText {
         if let Some(fault) = self.fault_in_open_list(&line) {
             return fault;
         }
-        let first = |name: &str| self.first_line_of(name, line.start);
         let faulty = FaultyLine::parse(text, self.section_above(line.start));
-        let finding = faulty.find_fault(message, first);
-        let (shown, place) = faulty.excerpt(span.start - line.start);
+        let column = span.start - line.start;
+        let finding = match message.starts_with(DUPLICATE_KEY_MESSAGE) {
+            true => self.find_duplicate(faulty.name, line.start),
+            false => faulty.find_fault(message, column),
+        };
+        let (shown, place) = faulty.excerpt(column);
         let found = finding.found.unwrap_or(message.to_owned());
         let problem = finding.problem.unwrap_or(format!("expected TOML, but found: {found}"));
         self.fault_with_excerpt(span.start, shown, place, &problem).with_hint(finding.hint)
@@ -108,6 +118,52 @@ impl ConfigText {
         let (shown, place) = faulty.excerpt(indent);
         let fault = self.fault_with_excerpt(line.start + indent, shown, place, &problem);
         Some(fault.with_hint(Some(format!("write ] behind the last text, in line {}", last + 1))))
+    }
+
+    /// Creates a fault if a setting stands behind a header, in the same line.
+    fn fault_behind_header(&self, line: &Range<usize>) -> Option<ConfigFault> {
+        let text = self.text.get(line.clone())?;
+        let header = text.get(..=text.find(']')?)?;
+        let header = text.get(..header.len() + usize::from(text.starts_with("[[")))?;
+        let known = header_of_known(header.trim_matches(['[', ']', ' ']))?;
+        let rest = text.get(header.len()..)?.trim_start();
+        let faulty = FaultyLine::parse(rest, header.trim_matches(['[', ']', ' ']));
+        if !is_header(header) || faulty.name.is_empty() {
+            return None;
+        }
+        let (shown, place) = faulty.excerpt(0);
+        let width = header.chars().count() + 1;
+        let shown = format!("{header} {shown}");
+        let place = place.start + width..place.end + width;
+        let problem = "expected TOML, but found: a setting in the line of a header";
+        let hint = format!("write {} = … on a line of its own, below {known}", faulty.name);
+        let fault = self.fault_with_excerpt(line.end - rest.len(), shown, place, problem);
+        Some(fault.with_hint(Some(hint)))
+    }
+
+    /// Describes a setting that the file has already, in the same section or as a section.
+    fn find_duplicate(&self, name: &str, line_start: usize) -> Finding {
+        let section = self.section_above(line_start);
+        let key = format!("{section}.{name}");
+        let key = key.trim_start_matches('.');
+        let before = self.text.get(..line_start).unwrap_or_default().lines();
+        let is_own =
+            |line: &str| is_header(line) && line.trim().trim_matches(['[', ']', ' ']) == key;
+        let as_section = before.enumerate().find(|(_, line)| is_own(line));
+        let (problem, hint) = match (self.first_line_of(name, line_start), as_section) {
+            (Some(first), _) => (
+                format!(
+                    "{key}: expected the setting once, but found it again, first in line {first}"
+                ),
+                format!("remove this line or line {first}"),
+            ),
+            (None, Some((at, header))) if !name.is_empty() => (
+                format!("{key}: expected a setting or sections, but found both"),
+                format!("write either {name} = …, or {} as in line {}", header.trim(), at + 1),
+            ),
+            _ => return Finding::default(),
+        };
+        Finding { problem: Some(problem), hint: Some(hint), found: None }
     }
 
     /// Creates one fault if all lines of the file are YAML.
@@ -288,6 +344,34 @@ fn is_header(line: &str) -> bool {
     line.starts_with('[') && line.chars().all(is_of_header)
 }
 
+/// Whether a line is the header of a section that riskgate knows, without its `[`.
+fn is_end_of_header(line: &str) -> bool {
+    let name = line.trim_end().strip_suffix(']').map(|it| it.trim_end_matches(']'));
+    name.is_some_and(|name| header_of_known(name.trim()).is_some())
+}
+
+/// Whether a setting has this name, in any section.
+fn is_name_of_setting(name: &str) -> bool {
+    known_keys().iter().any(|key| key.rsplit('.').next() == Some(name))
+}
+
+/// Returns the byte at which the name of a line ends: at its `=` or `:`, or else behind the first
+/// word. A name before `=` may have blanks.
+fn end_of_name(text: &str) -> usize {
+    let start = text.len() - text.trim_start().len();
+    let is_end = |c: char| c.is_ascii_whitespace() || matches!(c, ':' | '=');
+    let word_end = text[start..].find(is_end).map_or(text.len(), |at| start + at);
+    let rest = text[word_end..].trim_start();
+    if rest.starts_with([':', '=']) {
+        return text.len() - rest.len();
+    }
+    let is_quoted = text[start..].starts_with(is_quote);
+    let is_of_name =
+        |c: char| c.is_ascii_alphanumeric() || " \t._-".contains(c) || is_quoted && is_quote(c);
+    let equals = text.find('=').filter(|at| text[..*at].chars().all(is_of_name));
+    equals.unwrap_or(word_end)
+}
+
 /// Describes a header that stands twice, or that is no TOML.
 fn describe_header_fault(
     section: &str,
@@ -305,9 +389,7 @@ fn describe_header_fault(
 
 impl<'t> FaultyLine<'t> {
     fn parse(text: &'t str, section: &str) -> FaultyLine<'t> {
-        let at_equals = text.find('=').unwrap_or(text.len());
-        let separator = text[..at_equals].find(':').unwrap_or(at_equals);
-        let (name, behind) = text.split_at(separator);
+        let (name, behind) = text.split_at(end_of_name(text));
         let name = name.trim().trim_matches(is_quote);
         let known = known_keys();
         let keys = [format!("{section}.{name}"), name.to_owned()];
@@ -331,6 +413,7 @@ impl<'t> FaultyLine<'t> {
         let shown = match self.name {
             "" => "…".to_owned(),
             name if self.behind.starts_with(':') => format!("{name}: …"),
+            name if !self.behind.starts_with('=') => format!("{name} …"),
             name => format!("{name} = …"),
         };
         let is_in_value = !self.name.is_empty() && column > self.text.len() - self.behind.len();
@@ -351,14 +434,15 @@ impl<'t> FaultyLine<'t> {
         (is_setting || self.is_of_block()) && redact_urls_and_long_words(self.text) == self.text
     }
 
-    fn find_fault(&self, message: &str, first_line_of: impl Fn(&str) -> Option<usize>) -> Finding {
-        if let Some(first) =
-            first_line_of(self.name).filter(|_| message.starts_with(DUPLICATE_KEY_MESSAGE))
-        {
-            let found = format!("{} again, first in line {first}", self.name);
-            return Finding { found: Some(found), ..Finding::default() };
+    /// Finds the fault of which the parser says `message`. `column` is the byte at which the parser
+    /// stopped.
+    fn find_fault(&self, message: &str, column: usize) -> Finding {
+        let more = self.text.get(column..).filter(|_| message.starts_with(MORE_IN_LINE_MESSAGE));
+        if let Some(finding) = more.and_then(|more| self.find_second_setting(more)) {
+            return finding;
         }
-        let sources: [fn(&FaultyLine<'t>) -> Option<Finding>; 6] = [
+        let sources: [fn(&FaultyLine<'t>) -> Option<Finding>; 7] = [
+            FaultyLine::find_marks_of_conflict,
             FaultyLine::find_other_characters,
             FaultyLine::find_line_of_shell,
             FaultyLine::find_other_format,
@@ -367,7 +451,44 @@ impl<'t> FaultyLine<'t> {
             FaultyLine::find_unquoted_value,
         ];
         let found = sources.iter().find_map(|find| find(self));
-        found.or_else(|| self.find_fault_of_quotes(message)).unwrap_or_default()
+        let found = found.or_else(|| self.find_fault_of_quotes(message));
+        found.or_else(|| self.find_second_value(more?)).unwrap_or_default()
+    }
+
+    /// Finds the lines that a version control system writes around two versions.
+    fn find_marks_of_conflict(&self) -> Option<Finding> {
+        let is_mark = MARKS_OF_CONFLICT.iter().any(|mark| self.text.starts_with(mark));
+        let hint = "write the lines of one side, and remove <<<<<<<, ======= and >>>>>>>";
+        is_mark.then(|| Finding::new("the marks of a merge conflict", hint))
+    }
+
+    /// Finds a second setting in the line. `more` is what stands behind the first value.
+    fn find_second_setting(&self, more: &str) -> Option<Finding> {
+        let (name, _) = more.trim_start_matches([',', ';', ' ', '\t']).split_once('=')?;
+        let name = name.trim();
+        let hint = format!("write {name} = … on a line of its own");
+        let is_second = self.behind.starts_with('=') && is_name_of_setting(name);
+        is_second.then(|| Finding::new("a second setting in the line", hint))
+    }
+
+    /// Finds several values without the brackets of a list, or words behind a value.
+    fn find_second_value(&self, more: &str) -> Option<Finding> {
+        let values = self.value.split(" #").next()?.trim_end_matches([',', ' ']);
+        let list = format!("[{values}]");
+        let parsed = DeValue::parse(&list).ok().filter(|_| more.starts_with(','));
+        let Some((key, raw)) =
+            self.key.as_ref().zip(parsed.map(|it| RawValue::from_toml(it.get_ref())))
+        else {
+            let words = !self.name.is_empty() && self.behind.starts_with('=');
+            let hint = "remove it, or write # before a comment";
+            return words.then(|| Finding::new("more behind the value", hint));
+        };
+        let hint = match judge_value(key, &raw) {
+            None if self.is_shown() => format!("write {list}"),
+            None => "write [ before the first value, and ] behind the last".to_owned(),
+            Some(_) => "write one value: the setting takes no list".to_owned(),
+        };
+        Some(Finding::new("several values without brackets", hint))
     }
 
     /// Finds quotes and blanks that only look like those of TOML.
@@ -432,17 +553,36 @@ impl<'t> FaultyLine<'t> {
                 let hint = "write a list between brackets, such as servers = [\"127.0.0.1:9000\"]";
                 Some(Finding::new("a list of YAML", hint))
             }
+            _ if is_name_of_setting(self.name) && self.behind.starts_with([' ', '\t']) => {
+                Some(Finding::new("a line without =", self.hint_for_value_behind_blank()))
+            }
             _ if !line.contains(['=', '[', '"', '}'])
                 && !line.split(' ').next().unwrap_or_default().contains(':') =>
             {
-                let is_setting = known_keys().iter().any(|it| it.rsplit('.').next() == Some(first));
-                let hint = match is_setting {
-                    true => format!("write {first} = …"),
-                    false => hint,
-                };
+                let hint =
+                    if is_name_of_setting(first) { format!("write {first} = …") } else { hint };
                 Some(Finding::new("a line without =", hint))
             }
             _ => None,
+        }
+    }
+
+    /// Returns what to write for a setting with a blank in place of its `=`.
+    fn hint_for_value_behind_blank(&self) -> String {
+        let name = self.name;
+        let value = self.value.trim_end_matches([';', ',', ' ']);
+        let Some(key) = self.key.as_ref().filter(|_| self.is_shown() && !value.is_empty()) else {
+            return format!("write {name} = …");
+        };
+        if DeValue::parse(value).is_ok() {
+            return format!("write {name} = {value}");
+        }
+        match judge_value(key, &RawValue::Text(value.to_owned())) {
+            None => format!("write {name} = {}", toml_text(value)),
+            Some((_, Some(hint))) if hint.starts_with("write ") => {
+                hint.replacen("write ", &format!("write {name} = "), 1)
+            }
+            Some(_) => format!("write {name} = …"),
         }
     }
 
@@ -458,8 +598,7 @@ impl<'t> FaultyLine<'t> {
         if name.is_empty() || !name.chars().all(has_form) {
             return None;
         }
-        let is_setting = known_keys().iter().any(|it| it.rsplit('.').next() == Some(name));
-        let meant = match is_setting {
+        let meant = match is_name_of_setting(name) {
             true => Some(format!("{name} = …")),
             false => meant_setting_of_variable(name),
         };
@@ -488,8 +627,7 @@ impl<'t> FaultyLine<'t> {
             return hint(format!("write {name} = …, without the {sign} behind it"));
         }
         if value.is_empty() && self.behind.starts_with('=') {
-            let found = Some(format!("{name} without a value"));
-            return Some(Finding { found, ..Finding::default() });
+            return Some(self.find_missing_value());
         }
         if let Some(comment) = sign_of_comment_behind(value) {
             return hint(format!("write # in place of {comment} before a comment"));
@@ -502,6 +640,19 @@ impl<'t> FaultyLine<'t> {
         }
     }
 
+    /// Says what a setting expects that has no value.
+    fn find_missing_value(&self) -> Finding {
+        let name = self.name;
+        let judged = self.key.as_ref().and_then(|key| {
+            let (problem, _) = judge_value(key, &RawValue::Unsupported("nothing"))?;
+            let expected = problem.split(", but found").next()?;
+            Some(format!("{key}: {expected}, but found nothing"))
+        });
+        let found = judged.is_none().then(|| format!("{name} without a value"));
+        let hint = Some(format!("write a value behind {name} =, or remove this line"));
+        Finding { found, problem: judged, hint }
+    }
+
     /// Finds a name with blanks, such as `team plan`.
     fn find_blank_in_name(&self) -> Option<Finding> {
         let (name, _) = self.text.split_once('=')?;
@@ -512,13 +663,12 @@ impl<'t> FaultyLine<'t> {
         }
         let joined = name.split(' ').filter(|it| !it.is_empty()).collect::<Vec<_>>().join("_");
         let is_plan = self.key.as_ref().is_some_and(|key| key.starts_with("plans."));
-        let is_known = || known_keys().iter().any(|it| it.rsplit('.').next() == Some(&joined));
         let hint = match is_plan {
             true => {
                 let (quoted, value) = (toml_text(name), self.value);
                 format!("write {quoted} = {value}, or {joined} = {value}")
             }
-            false if is_known() => format!("write {joined} = …"),
+            false if is_name_of_setting(&joined) => format!("write {joined} = …"),
             false => return None,
         };
         Some(Finding::new("a blank in a name", hint))

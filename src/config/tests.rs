@@ -945,8 +945,6 @@ fn words_for_all_methods_are_no_methods() {
 
 #[test]
 fn what_is_no_toml_gets_what_was_meant() {
-    let feeds = "[table.feed]\nname = \"a\"\n[table.feed]\nname = \"b\"\n";
-    let listen = "[listen]\nhttp = \"127.0.0.1:1\"\n[log]\n[listen]\n";
     for (text, place, hint) in [
         ("[listen]\nhttp: \"127.0.0.1:8080\"\n", "2:7", "write http = …"),
         ("listen:\n", "1:8", "write [listen]"),
@@ -980,7 +978,34 @@ fn what_is_no_toml_gets_what_was_meant() {
         ("server {\n  listen 80;\n}\n", "1:8", "server {\n  |        ^ write sections and"),
         ("example.com {\n  reverse_proxy a:1\n}\n", "1:13", "a block in braces"),
         ("listen {\n  http = \"a\"\n}\n", "1:8", "write [listen]"),
-        ("[listen]\nhttp 0.0.0.0:80\n", "2:6", "write http = …"),
+        ("[listen]\nhttp 0.0.0.0:80\n", "2:6", "write http = \"0.0.0.0:80\""),
+        ("[listen]\nhttp \"0.0.0.0:80\"\n", "2:6", "write http = \"0.0.0.0:80\""),
+        ("[upstream]\nservers [\"a:1\"];\n", "2:9", "write servers = [\"a:1\"]"),
+        ("[admin]\ntoken \"s3cr3t-s3cr3t-1234\"\n", "2:7", "token …\n  |       ^ write token = …"),
+        ("[listen] http = \"0.0.0.0:80\"\n", "1:10", "^ write http = … on a line of its own"),
+        (
+            "[listen]\nhttp = \"0.0.0.0:80\" threads = 4\n",
+            "2:21",
+            "^ write threads = … on a line of its own",
+        ),
+        ("[upstream]\nservers = \"a:1\", \"b:1\"\n", "2:16", "write [\"a:1\", \"b:1\"]"),
+        ("[listen]\nhttp = \"0.0.0.0:80\", \"[::]:80\"\n", "2:20", "the setting takes no list"),
+        ("[log]\nlevel = \"info\" always\n", "2:16", "remove it, or write # before a comment"),
+        ("listen]\nhttp = \"0.0.0.0:80\"\n", "1:7", "write [listen]"),
+        ("<<<<<<< HEAD\n[listen]\n=======\n", "1:9", "the marks of a merge conflict"),
+    ] {
+        let faults = read_config_text(text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        assert!(faults[0].starts_with(&format!("riskgate.toml:{place}: ")), "{text}: {faults:#?}");
+        assert!(faults[0].contains(hint) && faults[0].contains('^'), "{text}: {faults:#?}");
+    }
+}
+
+#[test]
+fn slips_in_lines_of_toml_get_what_was_meant() {
+    let feeds = "[table.feed]\nname = \"a\"\n[table.feed]\nname = \"b\"\n";
+    let listen = "[listen]\nhttp = \"127.0.0.1:1\"\n[log]\n[listen]\n";
+    for (text, place, hint) in [
         ("[upstream]\n- a:1\n", "2:3", "a list between brackets"),
         ("---\nlisten:\n", "1:4", "remove this line"),
         ("<config>\n", "1:9", "a tag in < and >"),
@@ -992,12 +1017,19 @@ fn what_is_no_toml_gets_what_was_meant() {
             "4:12",
             "write [[upstream.route]] above line 2",
         ),
-        ("[log]\nlevel =\n", "2:8", "level without a value"),
+        ("[log]\nlevel =\n", "2:8", "log.level: expected a level (off, error, warn, info"),
+        ("[log]\nlevel =\n", "2:8", "write a value behind level =, or remove this line"),
+        ("[admin]\ntoken =\n", "2:8", "16 or more ASCII characters, but found nothing"),
         ("[plans]\nteam plan = 500\n", "2:6", "write \"team plan\" = 500, or team_plan = 500"),
         ("[listen]\nmax streams = 5\n", "2:5", "write max_streams = …"),
         ("[log]\nlevel = \"info\n", "2:14", "end the text with \""),
         ("[log]\npath = \"C:\\log\"\n", "2:12", "write \\\\ for each \\"),
-        ("[log]\naccess = true\naccess = true\n", "3:1", "access again, first in line 2"),
+        ("[log]\naccess = true\naccess = true\n", "3:1", "^ remove this line or line 2"),
+        (
+            "[[admin.token]]\nname = \"a\"\n[admin]\ntoken = \"s3cr3t\"\n",
+            "4:1",
+            "^ write either token = …, or [[admin.token]] as in line 1",
+        ),
         (listen, "4:2", "write its settings below line 1, and remove this line"),
         (feeds, "3:8", "write [[table.feed]] here and in line 1"),
     ] {
