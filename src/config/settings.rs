@@ -18,7 +18,7 @@ use super::locations::{FormerDefault, RelativePathBases};
 use super::raw_value::{
     RawValue, is_too_long_duration, parse_duration, place_in_list, redact_urls_and_long_words,
 };
-use super::variables::hint_for_variable;
+use super::variables::{ENV_PREFIX, hint_for_variable};
 
 use crate::keys::Plans;
 use crate::model::network::Networks;
@@ -73,6 +73,11 @@ pub struct RawSetting {
 }
 
 impl RawSetting {
+    /// Whether the value is an empty variable of the environment.
+    fn is_empty_variable(&self) -> bool {
+        self.location.starts_with(ENV_PREFIX) && self.raw.as_text() == Some("")
+    }
+
     /// A value from the environment or the command line.
     pub fn from_process(raw: RawValue, location: String) -> RawSetting {
         RawSetting {
@@ -449,6 +454,9 @@ impl Settings {
             });
             let hint = match near {
                 Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
+                None if setting.is_empty_variable() => {
+                    Some("unset this variable, or give it a value".to_owned())
+                }
                 // A location may be almost any text, so a guess at it would often be wrong.
                 None if key.ends_with("url") => None,
                 None if setting.raw.as_text().is_some_and(|it| WORDS_FOR_DEFAULT.contains(&it)) => {
@@ -1005,6 +1013,9 @@ fn hint_for_store(setting: &RawSetting) -> Option<String> {
         let server = text.strip_prefix("redis:").unwrap_or(text);
         return Some(format!("write {}", toml_text(&format!("redis://{server}"))));
     }
+    if text == "sqlite:" || text.starts_with("sqlite:") && text.ends_with('/') {
+        return Some("write the path of a file, such as sqlite:state/riskgate.db".to_owned());
+    }
     if let Some(hint) = hint_for_scheme(text) {
         return Some(hint);
     }
@@ -1029,11 +1040,11 @@ fn hint_for_scheme(text: &str) -> Option<String> {
                 .to_owned(),
         );
     }
-    if text.starts_with("sqlite:") && text.ends_with('/') {
-        return Some("write the path of a file, such as sqlite:state/riskgate.db".to_owned());
+    let (written, rest) = text.split_once("://")?;
+    let scheme = written.to_ascii_lowercase();
+    if let Some(hint) = hint_for_slip(written, rest) {
+        return Some(hint);
     }
-    let scheme = text.split("://").next().filter(|it| it.len() < text.len())?;
-    let scheme = scheme.to_ascii_lowercase();
     let is_one_of = |words: &[&str]| words.iter().any(|word| scheme.contains(word));
     let has_several = text.split('@').next_back()?.contains(',');
     let has_tls = is_one_of(&["rediss", "valkeys", "tls", "ssl"]);
@@ -1087,6 +1098,27 @@ fn hint_for_scheme(text: &str) -> Option<String> {
                 .to_owned()
         }
         () => return None,
+    })
+}
+
+/// Returns what to write for a scheme in capitals, a port that no server has, and Sentinels without
+/// a service.
+fn hint_for_slip(written: &str, rest: &str) -> Option<String> {
+    let scheme = written.to_ascii_lowercase();
+    if written != scheme && StoreUrl::parse(&format!("{scheme}://{rest}")).is_ok() {
+        return Some(format!("write {scheme}:// in small letters"));
+    }
+    let is_high = |port: &str| port.parse::<u32>().is_ok_and(|port| port > 65_535);
+    let authority = rest.split('@').next_back()?.split('/').next()?;
+    if authority.split(',').any(|it| it.rsplit_once(':').is_some_and(|it| is_high(it.1))) {
+        return Some("write a port of 1 to 65535".to_owned());
+    }
+    let names_no_service = scheme.ends_with("+sentinel") && !rest.contains(['/', '?']);
+    names_no_service.then(|| {
+        format!(
+            "write {scheme}://HOST:PORT,HOST:PORT/SERVICE: SERVICE is the name that the Sentinels \
+             have for the server"
+        )
     })
 }
 

@@ -37,7 +37,7 @@ fn every_fault_is_reported_with_its_line() {
     .unwrap_err();
     for expected in [
         r#"riskgate.toml:2:8: listen.http: expected an address such as 127.0.0.1:8080, but found "nowhere""#,
-        "riskgate.toml:6:7: store.url: expected sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]",
+        "riskgate.toml:6:7: store.url: expected sqlite:PATH, redis://…, redis+sentinel://… or",
         r#"riskgate.toml:7:14: store.on_failure: expected "open" or "closed", but found "maybe""#,
         "riskgate.toml:9:8: plans.free: expected calls in a month as a whole number",
         "riskgate.toml:11:10: upstream.route \"/v1/check\": prefix: expected a path apart from",
@@ -866,6 +866,7 @@ fn a_variable_that_riskgate_does_not_read_is_told() {
     for (name, value, hint) in [
         ("RISKGATE__LISTEN_HTTP", "1", "; did you mean RISKGATE__LISTEN__HTTP?"),
         ("RISKGATE__HTTP", "1", "; did you mean RISKGATE__LISTEN__HTTP?"),
+        ("RISKGATE__LISTEN__HTTP", "", "; unset this variable, or give it a value"),
         ("RISKGATE__LISTEN__HTPP", "1", "; did you mean RISKGATE__LISTEN__HTTP?"),
         ("RISKGATE__UPSTREAM__SERVERS", "[\"a:1\", \"b:2\"]", "; write a:1,b:2: "),
         ("RISKGATE__UPSTREAM__SERVERS", "a:1 b:2", "; write a:1,b:2: "),
@@ -1037,6 +1038,26 @@ fn slips_in_lines_of_toml_get_what_was_meant() {
         assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
         assert!(faults[0].starts_with(&format!("riskgate.toml:{place}: ")), "{text}: {faults:#?}");
         assert!(faults[0].contains(hint) && faults[0].contains('^'), "{text}: {faults:#?}");
+    }
+}
+
+#[test]
+fn the_address_of_a_store_is_told_by_the_form_of_its_scheme() {
+    const SERVER: &str = "expected redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], but";
+    for (url, expected, hint) in [
+        ("redis://:s3cr3t@h:99999", SERVER, "write a port of 1 to 65535"),
+        ("REDIS://:s3cr3t@h:6379", SERVER, "write redis:// in small letters"),
+        ("sqlite:", "expected sqlite:PATH, but", "write the path of a file, such as"),
+        (
+            "redis+sentinel://:s3cr3t@h:26379",
+            "SERVICE[/DATABASE], but found \"redis+sentinel://h:26379\"",
+            "SERVICE is the name that the Sentinels have for the server",
+        ),
+    ] {
+        let faults = read_config_text(&format!("[store]\nurl = \"{url}\"\n")).unwrap_err();
+        assert_eq!(faults.len(), 1, "{url}: {faults:#?}");
+        assert!(faults[0].contains(expected) && faults[0].contains(hint), "{url}: {faults:#?}");
+        assert!(!faults[0].contains("s3cr3t"), "{url}: {faults:#?}");
     }
 }
 

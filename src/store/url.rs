@@ -8,11 +8,20 @@ use super::cluster_url::ClusterUrl;
 use super::error::StoreError;
 use super::sentinel_url::{SentinelUrl, is_name_byte, is_valid_for_redis_crate};
 
-/// The accepted forms of `store.url`.
-pub const STORE_URL_SYNTAX: &str = "sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], \
-     redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/SERVICE[/DATABASE], \
-     redis+cluster://[USER:PASSWORD@]HOST:PORT,HOST:PORT, or with TLS rediss://…, rediss+sentinel://… \
-     or rediss+cluster://…";
+/// The schemes of `store.url`. The forms have details: [`expected_form`].
+pub const STORE_URL_SYNTAX: &str = "sqlite:PATH, redis://…, redis+sentinel://… or \
+     redis+cluster://…, or with TLS rediss://…, rediss+sentinel://… or rediss+cluster://…";
+
+/// The form of the addresses of each scheme.
+const FORMS: [(&str, &str); 4] = [
+    ("sqlite:", "sqlite:PATH"),
+    ("redis://", "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),
+    (
+        "redis+sentinel://",
+        "redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/SERVICE[/DATABASE]",
+    ),
+    ("redis+cluster://", "redis+cluster://[USER:PASSWORD@]HOST:PORT,HOST:PORT"),
+];
 
 /// A parsed `store.url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +53,7 @@ impl StoreUrl {
     /// Parses the setting.
     pub fn parse(text: &str) -> Result<StoreUrl, StoreError> {
         let url_error =
-            || StoreError::InvalidUrl { expected: STORE_URL_SYNTAX, found: redact_url(text) };
+            || StoreError::InvalidUrl { expected: expected_form(text), found: redact_url(text) };
         if let Some(path) = text.strip_prefix("sqlite:") {
             // A path is shown in full, so URLs with passwords are refused here.
             let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
@@ -114,6 +123,13 @@ impl std::fmt::Debug for RedisUrl {
     }
 }
 
+/// Returns the form of an address with this scheme; without a known scheme, all schemes.
+fn expected_form(text: &str) -> &'static str {
+    let text = text.to_ascii_lowercase();
+    let text = text.strip_prefix("rediss").map_or(text.clone(), |rest| format!("redis{rest}"));
+    FORMS.iter().find(|(scheme, _)| text.starts_with(scheme)).map_or(STORE_URL_SYNTAX, |it| it.1)
+}
+
 /// Removes everything that may be a password from the address of a server, also from a malformed
 /// one: the text before the last `@`, the text after a `?` or `#`, and a port or a database that is
 /// not a number.
@@ -135,7 +151,8 @@ pub fn redact_url(text: &str) -> String {
 /// The scheme at the start of a text, with its `://`; `None` if the text starts with no scheme.
 fn scheme_prefix(text: &str) -> Option<&str> {
     let at = text.find("://")?;
-    let is_name = !text[..at].is_empty() && text[..at].bytes().all(|b| b.is_ascii_alphanumeric());
+    let name = text[..at].trim_end_matches("+sentinel").trim_end_matches("+cluster");
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
     is_name.then(|| &text[..at + 3])
 }
 
@@ -258,7 +275,10 @@ mod tests {
     fn a_wrong_store_url_is_refused_without_showing_a_password() {
         for text in INVALID_STORE_URLS {
             let error = StoreUrl::parse(text).unwrap_err().to_string();
-            assert!(error.starts_with("expected sqlite:PATH, redis://"), "{error}");
+            let is_of_all = text.starts_with("localhost");
+            let form = if is_of_all { STORE_URL_SYNTAX } else { expected_form(text) };
+            assert!(error.starts_with(&format!("expected {form}, but found")), "{error}");
+            assert_eq!(form.contains("cluster"), is_of_all, "{error}");
         }
         let endings = ["", " ", "\n", "/", "?", "#", ":", "@", "@host", ":6379", "/0", "é"];
         for text in URLS_WITH_PASSWORD_MARKERS {
