@@ -98,7 +98,16 @@ impl Settings {
     fn read_plain_token(&mut self) -> Option<AdminToken> {
         self.read_secret_from_file("admin.token");
         let setting = self.read_and_mark_known("admin.token", SettingKind::Secret)?;
-        match setting.raw.as_text().filter(|text| text.len() >= 16 && text.is_ascii()) {
+        let text = setting.raw.as_text();
+        let has_scheme =
+            |text: &str| text.get(..7).is_some_and(|it| it.eq_ignore_ascii_case("bearer "));
+        match text.filter(|text| text.len() >= 16 && text.is_ascii()) {
+            Some(text) if has_scheme(text) => {
+                let problem = "expected a token, but found the value of a field Authorization";
+                let hint = "write the token alone, without Bearer before it";
+                self.report_at_value("admin.token", "…", problem, Some(hint.to_owned()));
+                None
+            }
             Some(text) => Some(AdminToken {
                 name: NAME_OF_PLAIN_TOKEN.to_owned(),
                 digest: sha256(text.as_bytes()),

@@ -1,6 +1,6 @@
 //! `[dns]`: queries for names that no list has.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::settings::{NO_NAME_HERE, Settings, is_host_name};
 use crate::dns::DnsOptions;
@@ -34,6 +34,25 @@ impl Settings {
             let has_name = self.texts_of(key).any(|it| is_host_name(&it));
             self.hint_fault_of(key, has_name.then(|| NO_NAME_HERE.to_owned()));
         }
+        let without_brackets = self.texts_of(key).find(|text| has_port_without_brackets(text));
+        if let Some(text) = without_brackets {
+            let (address, port) = text.rsplit_once(':').unwrap_or_default();
+            let problem = format!("expected [ and ] around {address}, but found {text:?}");
+            let hint = format!(
+                "write \"[{address}]:{port}\", or \"[{text}]:{DNS_PORT}\" for the address {text}"
+            );
+            let warning = self.begin_fault_at_value(key).with_problem(&problem);
+            self.warnings.push(warning.with_hint(Some(hint)));
+        }
         resolvers.unwrap_or_default()
     }
+}
+
+/// Whether the last group of an IPv6 address is surely meant as the port of a resolver: those of
+/// DNS, of DNS over TLS, and of mDNS, which many take for tests.
+fn has_port_without_brackets(text: &str) -> bool {
+    text.parse::<Ipv6Addr>().is_ok()
+        && text.rsplit_once(':').is_some_and(|(address, port)| {
+            matches!(port, "53" | "853" | "5353") && address.parse::<Ipv6Addr>().is_ok()
+        })
 }

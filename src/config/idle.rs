@@ -14,6 +14,8 @@ enum Need {
     NotFalse(&'static str),
     /// That this setting has a value.
     Value(&'static str),
+    /// That this list contains this text, or is missing.
+    Contains(&'static str, &'static str),
     /// That this setting has another value than this text.
     Not(&'static str, &'static str),
     /// That the store is a server.
@@ -27,7 +29,8 @@ enum Need {
 }
 
 use Need::{
-    Not, NotFalse, ServerWithName, StoreOnServer, StoreWithSentinels, StoreWithTls, True, Value,
+    Contains, Not, NotFalse, ServerWithName, StoreOnServer, StoreWithSentinels, StoreWithTls, True,
+    Value,
 };
 
 const NO_TLS_CONSEQUENCE: &str = "riskgate speaks HTTP without TLS to the servers";
@@ -39,7 +42,8 @@ const NO_SERVER_CONSEQUENCE: &str = "the store is a file";
 
 /// Each setting, what it needs, and what is so if the need is not met. A name with a `.` or `_` at
 /// its end stands for all settings that begin with it.
-const NEEDS: [(&str, Need, &str); 25] = [
+const NEEDS: [(&str, Need, &str); 26] = [
+    ("authz.", Contains("authz.check", "screen"), "riskgate judges no address"),
     ("upstream.tls_name", True("upstream.tls"), NO_TLS_CONSEQUENCE),
     ("upstream.tls_ca", True("upstream.tls"), NO_TLS_CONSEQUENCE),
     ("upstream.tls_verify", True("upstream.tls"), NO_TLS_CONSEQUENCE),
@@ -83,8 +87,8 @@ impl Settings {
             let mut keys: Vec<String> =
                 self.values.keys().filter(|it| is_idle(it)).cloned().collect();
             keys.retain(|key| !self.is_unset_or_default(key));
-            if let Value(needed) | True(needed) = need {
-                keys.retain(|key| key != needed);
+            if let Value(needed) | True(needed) | Contains(needed, _) = need {
+                keys.retain(|key| key != needed && key != "authz.path");
             }
             for key in keys {
                 let expected = describe(need);
@@ -114,6 +118,7 @@ impl Settings {
             True(key) => flag(key) == Some(true),
             NotFalse(key) => flag(key) != Some(false),
             Value(key) => self.has_value(key),
+            Contains(key, text) => !self.has_value(key) || self.texts_of(key).any(|it| it == *text),
             Not(key, value) => raw(key).and_then(|raw| raw.as_text()).is_none_or(|text| {
                 let duration = parse_duration(text);
                 text != *value && (duration.is_none() || duration != parse_duration(value))
@@ -154,6 +159,11 @@ impl Settings {
         match (need, store) {
             (True(key), _) => Some(format!("write {} = true", name(key))),
             (NotFalse(key), _) => Some(format!("write {} = true, or remove this line", name(key))),
+            (Contains(key, text), _) => Some(format!(
+                "write {} into {} too, or remove this line",
+                toml_text(text),
+                name(key)
+            )),
             (StoreWithTls, StoreUrl::Redis(url)) => {
                 let shown = url.without_credentials();
                 let (scheme, rest) = shown.split_once("://")?;
@@ -167,7 +177,7 @@ impl Settings {
     }
 
     /// The place and the name of a setting, for a fault of the setting as a whole.
-    fn begin_fault_at_key(&self, key: &str) -> ConfigFault {
+    pub(super) fn begin_fault_at_key(&self, key: &str) -> ConfigFault {
         let shown = self.shown_key(key);
         match self.values.get(key).and_then(|setting| setting.span.as_ref()) {
             Some(span) => self.file_text.fault_at_key(span, &shown),
@@ -180,6 +190,7 @@ fn describe(need: &Need) -> String {
     match need {
         True(key) | NotFalse(key) => format!("{key} = true"),
         Value(key) => format!("{key} too"),
+        Contains(key, text) => format!("{} in {key}", toml_text(text)),
         Not(key, value) => format!("another {key} than {}", toml_text(value)),
         StoreOnServer => {
             "store.url to be redis://…, redis+sentinel://… or redis+cluster://…".to_owned()

@@ -22,9 +22,33 @@ impl Settings {
             elsewhere.map(|hint| format!("{hint}: each name below [plans] is a plan"))
         };
         let plans = self.read_plan_limits("plans", shipped, hint);
+        self.warn_of_plans_that_differ_by_case(&plans);
         if !plans.contains_key(DEFAULT_PLAN) {
             self.report_required("plans.free", "a limit for accounts without a plan");
         }
         plans
+    }
+
+    fn warn_of_plans_that_differ_by_case(&mut self, plans: &Plans) {
+        for name in plans.keys() {
+            let key = format!("plans.{name}");
+            let is_other = |it: &&String| *it != name && it.eq_ignore_ascii_case(name);
+            let Some(other) =
+                plans.keys().find(is_other).filter(|_| name.to_ascii_lowercase() != *name)
+            else {
+                continue;
+            };
+            let problem = format!(
+                "expected {other}, or a name that differs in more than capital letters, because \
+                 {name} and {other} are two plans"
+            );
+            let value = self.values.get(&key).map(|it| it.raw.to_redacted_string());
+            let hint = match self.values.contains_key(&format!("plans.{other}")) {
+                true => "remove one of the two lines".to_owned(),
+                false => format!("write {other} = {}", value.unwrap_or_default()),
+            };
+            let warning = self.begin_fault_at_key(&key).with_problem(&problem);
+            self.warnings.push(warning.with_hint(Some(hint)));
+        }
     }
 }

@@ -1042,6 +1042,35 @@ fn slips_in_lines_of_toml_get_what_was_meant() {
 }
 
 #[test]
+fn settings_that_say_less_than_their_author_thinks_are_told() {
+    for (text, place, hint) in [
+        (
+            "[authz]\npath = \"/authz\"\ncheck = [\"key\"]\nmode = \"block\"\n",
+            "4:1: authz.mode: expected \"screen\" in authz.check, because",
+            "write \"screen\" into check too, or remove this line",
+        ),
+        ("[plans]\nPro = 5\n", "2:1: plans.Pro: expected pro, or a name", "write pro = 5"),
+        (
+            "[dns]\nlearn = true\nresolvers = [\"::1:53\"]\n",
+            "3:13: dns.resolvers: expected [ and ] around ::1, but found",
+            "write \"[::1]:53\", or \"[::1:53]:53\" for the address ::1:53",
+        ),
+    ] {
+        let config = read_config_text(text).unwrap();
+        let warnings: Vec<String> =
+            config.doubtful_settings.iter().map(ConfigFault::to_text).collect();
+        assert_eq!(warnings.len(), 1, "{text}: {warnings:#?}");
+        assert!(warnings[0].contains(&format!("/riskgate.toml:{place}")), "{warnings:#?}");
+        assert!(warnings[0].ends_with(&format!("^ {hint}")), "{warnings:#?}");
+    }
+    let text = "[admin]\ntoken = \"Bearer s3cr3t-s3cr3t-1234\"\n";
+    let faults = read_config_text(text).unwrap_err();
+    assert_eq!(faults.len(), 1, "{faults:#?}");
+    assert!(faults[0].contains("^ write the token alone, without Bearer before it"), "{faults:#?}");
+    assert!(!faults[0].contains("s3cr3t"), "{faults:#?}");
+}
+
+#[test]
 fn the_address_of_a_store_is_told_by_the_form_of_its_scheme() {
     const SERVER: &str = "expected redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], but";
     for (url, expected, hint) in [
