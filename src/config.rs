@@ -239,6 +239,7 @@ impl Config {
             Ok(()) => {
                 let config = Config::from_settings(sources.file_path(), &mut settings);
                 settings.report_unknown_keys();
+                settings.sort_faults();
                 Some(config)
             }
             Err(faults) => {
@@ -260,6 +261,7 @@ impl Config {
         settings.read_sources(sources)?;
         Config::from_settings(sources.file_path(), &mut settings);
         settings.report_unknown_keys();
+        settings.sort_faults();
         match settings.faults.is_empty() {
             true => Ok(EffectiveSettings::from_settings(&settings)),
             false => Err(settings.faults),

@@ -93,6 +93,9 @@ impl Settings {
         );
         let hint = format!("write \"127.0.0.1:{}\", or make a token", admin.port());
         self.report_at_value("listen.admin", &toml_text(&admin.to_string()), &problem, Some(hint));
+        // A name that is near to that of the token is the only fault then.
+        let fault = self.faults.pop().map(|fault| fault.with_missing_key("admin.token"));
+        self.faults.extend(fault);
     }
 
     fn read_plain_token(&mut self) -> Option<AdminToken> {

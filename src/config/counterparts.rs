@@ -278,11 +278,12 @@ const COUNTERPARTS: [Counterpart; 72] = [
         &["headers", "header", "authorization", "token"],
         "secret = \"whsec_…\" signs each message; riskgate sends no other credentials",
     ),
-    counterpart_in(
-        "rule",
-        &["action", "verdict", "decision", "do", "result"],
-        "write then = \"pass\", \"review\" or \"block\"",
-    ),
+    Counterpart {
+        section: "rule",
+        names: &["action", "verdict", "decision", "do", "result"],
+        hint: "write then = \"pass\", \"review\" or \"block\"",
+        setting: "then",
+    },
     counterpart_in(
         "rule",
         &["score", "risk_score", "min_score", "max_score", "domain", "reason", "threshold"],

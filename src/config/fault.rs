@@ -48,6 +48,11 @@ impl ConfigFault {
         self
     }
 
+    /// The number of the line with the fault; `None` if the fault shows no line.
+    pub(super) fn line_number(&self) -> Option<usize> {
+        self.excerpt.as_ref().map(Excerpt::line_number)
+    }
+
     /// Notes which setting or section is missing.
     #[must_use]
     pub(super) fn with_missing_key(mut self, key: &str) -> ConfigFault {

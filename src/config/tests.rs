@@ -1042,6 +1042,33 @@ fn slips_in_lines_of_toml_get_what_was_meant() {
 }
 
 #[test]
+fn one_mistake_in_a_name_is_one_fault() {
+    for (text, place, hint) in [
+        (
+            "[admin]\ntokn = \"s3cr3t-s3cr3t-1234\"\n[listen]\nadmin = \"0.0.0.0:9090\"\n",
+            "2:1: admin.tokn",
+            "did you mean `token`?",
+        ),
+        (
+            "[listen]\nadmin = \"0.0.0.0:9090\"\nadmin_token = \"s3cr3t-s3cr3t-1234\"\n",
+            "3:1: listen.admin_token",
+            "write token = … below [admin]",
+        ),
+        (
+            "[[rule]]\nname = \"a\"\nif = [\"risk_score > 1\"]\naction = \"block\"\n",
+            "4:1: rule \"a\": action",
+            "write then = \"block\"",
+        ),
+    ] {
+        let faults = read_config_text(text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        assert!(faults[0].starts_with(&format!("riskgate.toml:{place}: ")), "{faults:#?}");
+        assert!(faults[0].ends_with(&format!("^ {hint}")), "{faults:#?}");
+        assert!(!faults[0].contains("s3cr3t"), "{faults:#?}");
+    }
+}
+
+#[test]
 fn settings_that_say_less_than_their_author_thinks_are_told() {
     for (text, place, hint) in [
         (
@@ -1068,6 +1095,14 @@ fn settings_that_say_less_than_their_author_thinks_are_told() {
     assert_eq!(faults.len(), 1, "{faults:#?}");
     assert!(faults[0].contains("^ write the token alone, without Bearer before it"), "{faults:#?}");
     assert!(!faults[0].contains("s3cr3t"), "{faults:#?}");
+}
+
+#[test]
+fn faults_stand_in_the_order_of_their_lines() {
+    let text = "[[rules]]\n[listen]\nport = 3\nhttp = \"nowhere\"\n[drain]\ngrace = true\n";
+    let faults = read_config_text(text).unwrap_err();
+    let lines: Vec<&str> = faults.iter().filter_map(|it| it.split(':').nth(1)).collect();
+    assert_eq!(lines, ["1", "3", "4", "6"], "{faults:#?}");
 }
 
 #[test]

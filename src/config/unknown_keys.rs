@@ -13,7 +13,7 @@ use super::settings::Settings;
 use super::variables::{ENV_PREFIX, variable_name};
 
 /// Sections of which a config may have several.
-const TABLE_ARRAYS: [&str; 5] =
+pub(super) const TABLE_ARRAYS: [&str; 5] =
     ["admin.token", "listen.certificate", "rule", "table.feed", "upstream.route"];
 
 /// If a name names only a section, it stands for the first of these settings that the section has.
@@ -116,6 +116,15 @@ impl Settings {
         }
     }
 
+    /// Returns the hint to write the value of `key` as that of `setting`, if the latter takes it.
+    fn hint_for_value_of(&self, key: &str, setting: &str) -> Option<String> {
+        let raw = self.values.get(key).map(|it| &it.raw).filter(|it| it.is_free_of_secrets())?;
+        let meant =
+            without_indexes(key).rsplit_once('.').map(|it| format!("{}.{setting}", it.0))?;
+        let is_taken = judge_value(&meant, raw).is_none();
+        is_taken.then(|| format!("write {setting} = {}", raw.to_redacted_string()))
+    }
+
     /// Returns the hint for a section that riskgate does not know.
     fn hint_for_unknown_section(&self, section: &str, known: &BTreeSet<String>) -> String {
         let name = without_indexes(section);
@@ -176,8 +185,17 @@ impl Settings {
             let hint = self.hint_for_unknown_section(&section, &known);
             // The fault of the section tells why its settings are missing.
             self.faults.retain(|fault| !fault.is_about_missing(&section));
-            let problem = "expected a known section, but found an unknown one";
-            self.report_at_section(&section, problem, Some(hint));
+            let name = without_indexes(&section);
+            let problem = match header_of_known(&name) {
+                Some(header) if hint == format!("write {header}") => {
+                    format!("expected the brackets of {header}, but found others")
+                }
+                _ if known.contains(&name) => {
+                    "expected a setting, but found a section or braces".to_owned()
+                }
+                _ => "expected a known section, but found an unknown one".to_owned(),
+            };
+            self.report_at_section(&section, &problem, Some(hint));
         }
         for key in settings {
             let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
@@ -187,16 +205,29 @@ impl Settings {
             let counterpart = find_in_section(&without_indexes(section), name);
             let is_elsewhere = |near: &&str| *near != name && counterpart.is_some();
             let near = near.filter(|near| !is_section && !is_elsewhere(near));
-            if let Some(near) = near.or(counterpart.map(|it| it.setting)) {
-                let meant = format!("{section}.{near}");
+            let flat = find_flat(name, &known).filter(|_| near.is_none());
+            let of_counterpart = counterpart.map(|it| it.setting).filter(|it| !it.is_empty());
+            let in_section = near.or(of_counterpart);
+            let meant = in_section.map(|it| format!("{section}.{it}"));
+            if let Some(meant) = meant.or(flat.map(str::to_owned)) {
                 self.faults.retain(|fault| !fault.is_about_missing(&meant));
             }
             let hint = self.hint_of_environment(&key, &known).or_else(|| match near {
                 Some(near) => Some(self.hint_for_near_name(&key, near)),
-                None => hint_for_setting(section, name, &known),
+                None => of_counterpart
+                    .and_then(|setting| self.hint_for_value_of(&key, setting))
+                    .or_else(|| {
+                        Some(format!("write {}", meant_setting_of_variable(flat.map(|_| name)?)?))
+                    })
+                    .or_else(|| hint_for_setting(section, name, &known)),
             });
             self.report_at_key(&key, "expected a known setting, but found an unknown one", hint);
         }
+    }
+
+    /// Sorts the faults by their lines. Those without a line come last.
+    pub(super) fn sort_faults(&mut self) {
+        self.faults.sort_by_key(|fault| fault.line_number().unwrap_or(usize::MAX));
     }
 }
 
@@ -375,6 +406,12 @@ pub(super) fn header_of_known(section: &str) -> Option<String> {
     known_keys().iter().any(|key| key.starts_with(&prefix)).then(|| header(section))
 }
 
+/// Returns the setting whose section and name are `name`, with a `_` between them.
+fn find_flat<'k>(name: &str, known: &'k BTreeSet<String>) -> Option<&'k str> {
+    let is_flat = |key: &&String| !is_in_array(key) && key.replace('.', "_") == name;
+    known.iter().find(is_flat).map(String::as_str)
+}
+
 /// Returns every setting that a config may have, without the indexes of entries.
 pub(super) fn known_keys() -> BTreeSet<String> {
     let mut settings = Settings::of_each_section();
@@ -397,8 +434,7 @@ pub(super) fn meant_setting_of_variable(name: &str) -> Option<String> {
 pub(super) fn meant_setting(words: &str, known: &BTreeSet<String>) -> Option<String> {
     let words = words.replace('.', "_").replace("__", "_");
     let known: Vec<&str> = known.iter().map(String::as_str).filter(|it| !is_in_array(it)).collect();
-    let flat = |key: &str| key.replace('.', "_");
-    if let Some(exact) = known.iter().find(|key| flat(key) == words) {
+    if let Some(exact) = known.iter().find(|key| key.replace('.', "_") == words) {
         return Some((*exact).to_owned());
     }
     let sections: BTreeSet<&str> =

@@ -17,6 +17,11 @@ impl Excerpt {
         Excerpt { line_number, line, marked }
     }
 
+    /// The number of the line.
+    pub fn line_number(&self) -> usize {
+        self.line_number
+    }
+
     /// The line with its number, and below it a mark and what to write instead.
     pub fn render(&self, hint: Option<&str>) -> String {
         let Excerpt { line_number, line, marked } = self;
