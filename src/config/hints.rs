@@ -480,7 +480,7 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
 }
 
 /// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 38] = [
+const REWRITES: [fn(&str) -> Option<String>; 39] = [
     |text| Some(text.trim().to_owned()),
     // Quotes of a shell, of a text processor, or of JSON.
     |text| Some(text.trim_matches(is_quote).to_owned()),
@@ -560,6 +560,8 @@ const REWRITES: [fn(&str) -> Option<String>; 38] = [
     |text| Some(format!("{text}T00:00:00Z")),
     // Words behind a value, such as `ssl` and `weight=3` of other servers.
     |text| Some(text.split_once(' ')?.0.to_owned()),
+    // A share of a hundred, and a rate of each second.
+    |text| Some(text.strip_suffix('%').or(text.strip_suffix("/s"))?.trim().to_owned()),
 ];
 
 fn is_name_char(c: char) -> bool {
@@ -674,6 +676,9 @@ fn duration_or_rate(text: &str) -> Option<String> {
         Some(unit) => ("/", unit),
         None => ("", unit),
     };
+    // The time may have a number of its own, as in `100/10min`.
+    let count_end = unit.find(|c: char| !c.is_ascii_digit()).unwrap_or(unit.len());
+    let (count, unit) = unit.split_at(if slash.is_empty() { 0 } else { count_end });
     let short = match unit {
         "" | "s" | "sec" | "secs" | "second" | "seconds" => "s",
         "ms" | "msec" | "millis" | "milliseconds" => "ms",
@@ -684,7 +689,7 @@ fn duration_or_rate(text: &str) -> Option<String> {
         "y" | "year" | "years" => return to_days(number, 365),
         _ => return None,
     };
-    (!number.is_empty()).then(|| format!("{number}{slash}{short}"))
+    (!number.is_empty()).then(|| format!("{number}{slash}{count}{short}"))
 }
 
 /// Returns weeks or years in days, such as `14d` for `2 weeks`.

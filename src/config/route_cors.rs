@@ -34,6 +34,9 @@ impl Settings {
         }
         if has_origins && needs_key {
             self.parse_setting(&key, "none where key is true: the keys decide", |_| None::<()>);
+            let hint = "remove this line, and name the origins of each key with riskgate keys \
+                        create --origin; or write key = false";
+            self.replace_last_hint(hint.to_owned());
         }
         let section = format!("{entry_key}.cors");
         let has_section = self.section_spans.contains_key(&section);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::description::toml_list;
+use super::description::{toml_list, toml_text};
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::route::{PathReadings, RouteMethods, UpstreamRoute};
@@ -57,6 +57,12 @@ impl Settings {
         let is_list = self.values.get(&key).is_some_and(|it| matches!(it.raw, RawValue::List(_)));
         if is_list && path.is_none() {
             self.replace_last_hint("write one [[upstream.route]] for each prefix".to_owned());
+        }
+        if path.is_none() {
+            let text = self.texts_of(&key).next();
+            let guess = text.and_then(|text| meant_path(&text));
+            let guess = guess.filter(|it| PathPrefix::parse(it).is_some() && !is_own_path(it));
+            self.hint_fault_of(&key, guess.map(|it| format!("write {}", toml_text(&it))));
         }
         if is_own && path.is_none() {
             let hint = "remove this [[upstream.route]]: riskgate serves these paths by itself, and \
@@ -176,6 +182,23 @@ fn expected_prefix(found: Option<&str>) -> &'static str {
         Some(_) => "a path of letters, digits, -, ., _ and ~, such as /v1/signup",
         None => "/ or a path such as /v1/signup",
     }
+}
+
+/// Returns the path that a URL, a path with a query or a pattern was meant for.
+pub(super) fn meant_path(text: &str) -> Option<String> {
+    let path = match text.split_once("://") {
+        Some((_, rest)) => &rest[rest.find('/')?..],
+        None => text.trim_start_matches('^'),
+    };
+    let end = path.find(|c: char| "?#*$[({:\\+".contains(c)).unwrap_or(path.len());
+    let (start, rest) = path.split_at(end);
+    // The last segment is a part of a pattern.
+    let start = match rest.starts_with(['[', '(', '{', ':', '\\', '+']) {
+        true => start.get(..=start.rfind('/')?)?,
+        false => start.trim_end_matches('.'),
+    };
+    let start = start.trim_end_matches('/');
+    (start.starts_with('/') && start != text).then(|| start.to_owned())
 }
 
 /// Returns true if `path` is `prefix` or a path below it.

@@ -8,11 +8,13 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
-use super::locations::{ConfigFile, ConfigSources, RelativePathBases};
+use super::hints::nearest_name;
+use super::locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, RelativePathBases};
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
-use super::variables::ENV_PREFIX;
-use crate::support::regular_file::read_regular_text;
+use super::unknown_keys::TABLE_ARRAYS;
+use super::variables::{ENV_PREFIX, variable_name};
+use crate::support::regular_file::{parent_dir, read_regular_text};
 
 /// The largest config file, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -26,6 +28,7 @@ impl Settings {
             self.read_config_file(&file)?;
         }
         self.read_environment(std::env::vars_os());
+        self.report_gaps_of_indexes();
         for (key, value) in &sources.flags {
             self.set_command_line_flag(key, value);
         }
@@ -39,7 +42,9 @@ impl Settings {
         self.files.push(path.to_owned());
         let text = read_regular_text(path, MAX_CONFIG_BYTES).map_err(|found| {
             self.has_transient_fault |= found.is_transient();
-            vec![format!("{name}: expected a config file, but found {found}").into()]
+            let hint = hint_for_missing_config(path).filter(|_| !path.exists());
+            let problem = format!("{name}: expected a config file, but found {found}");
+            vec![ConfigFault::new(problem).with_hint(hint)]
         })?;
         if text.trim_ascii().is_empty() {
             let problem = format!("{name}: expected settings, but found an empty file");
@@ -135,10 +140,46 @@ impl Settings {
         }
     }
 
+    /// Reports a variable whose index makes a gap in the entries of a section, such as
+    /// `RISKGATE__UPSTREAM__ROUTE__5__PREFIX` if the file has one `[[upstream.route]]`.
+    pub fn report_gaps_of_indexes(&mut self) {
+        for array in TABLE_ARRAYS {
+            let prefix = format!("{array}.");
+            let entries = self.list_table_array_keys(array);
+            let gap = entries.iter().enumerate().find(|(at, it)| **it != format!("{prefix}{at}"));
+            let Some((next, entry)) = gap else { continue };
+            let inside = format!("{entry}.");
+            let Some((key, setting)) = self.values.iter().find(|it| it.0.starts_with(&inside))
+            else {
+                continue;
+            };
+            let found = entry.trim_start_matches(&prefix);
+            let own = variable_name(&key.replacen(entry, &format!("{prefix}{next}"), 1));
+            let problem = format!(
+                "{}: {array}: expected an index of 0 to {next}, but found {found}",
+                setting.location
+            );
+            let hint = format!("write {own} for one more [[{array}]]: the first has the index 0");
+            self.faults.push(ConfigFault::new(problem).with_hint(Some(hint)));
+        }
+    }
+
     /// Sets a flag, which overrides the file and the environment.
     pub fn set_command_line_flag(&mut self, key: &str, value: &str) {
         let raw = RawValue::Untyped(value.to_owned());
         self.values
             .insert(key.to_owned(), RawSetting::from_process(raw, "command line".to_owned()));
     }
+}
+
+/// Says which variable names a config file that is missing, or which file near it was meant.
+fn hint_for_missing_config(path: &Path) -> Option<String> {
+    if std::env::var_os(CONFIG_FILE_VARIABLE).is_some_and(|named| named == path.as_os_str()) {
+        return Some(format!("the variable {CONFIG_FILE_VARIABLE} names it"));
+    }
+    let files = std::fs::read_dir(parent_dir(path)).ok()?.flatten();
+    let names = files.filter_map(|file| file.file_name().into_string().ok());
+    let names: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
+    let near = nearest_name(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    Some(format!("did you mean {}?", path.with_file_name(near).display()))
 }

@@ -1106,6 +1106,42 @@ fn faults_stand_in_the_order_of_their_lines() {
 }
 
 #[test]
+fn paths_percents_and_rates_of_other_servers_get_what_was_meant() {
+    let route = |rest: &str| format!("[[upstream.route]]\nprefix = {rest}\n");
+    assert_hints(&[
+        (route("\"https://www.example.com/signup\""), "write \"/signup\""),
+        (route("\"/signup?x=1\""), "write \"/signup\""),
+        (route("\"^/signup/.*$\""), "write \"/signup\""),
+        (route("\"/users/:id/mail\""), "write \"/users\""),
+        (route("\"/a\"\norigins = [\"https://a.test\"]"), "or write key = false"),
+        ("[upstream]\nhealth_path = \"http://a.test/healthz\"\n".to_owned(), "write \"/healthz\""),
+        (route("\"/a\"\nmax_per_client = \"100/10min\""), "write \"100/10m\""),
+        ("[dns]\nlearn = true\nrate = \"50/s\"\n".to_owned(), "write 50"),
+        ("[rule]\nname = \"a\"\n".to_owned(), "write [[rule]]"),
+    ]);
+    let faults = read_config_text("[rule]\nname = \"a\"\n").unwrap_err();
+    assert!(faults[0].contains("expected the brackets of [[rule]], but found others"));
+}
+
+#[test]
+fn an_index_that_makes_a_gap_is_a_fault() {
+    let faults = |index: &str| {
+        let mut settings = Settings::default();
+        settings.read_toml("a.toml", "[[upstream.route]]\nprefix = \"/a\"\n").unwrap();
+        let name = format!("RISKGATE__UPSTREAM__ROUTE__{index}__PREFIX");
+        settings.read_environment([(name.into(), "/b".into())].into_iter());
+        settings.report_gaps_of_indexes();
+        settings.faults.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(faults("0"), [""; 0]);
+    assert_eq!(faults("1"), [""; 0]);
+    let told = "RISKGATE__UPSTREAM__ROUTE__5__PREFIX: upstream.route: expected an index of 0 to 1, \
+                but found 5; write RISKGATE__UPSTREAM__ROUTE__1__PREFIX for one more \
+                [[upstream.route]]: the first has the index 0";
+    assert_eq!(faults("5"), [told]);
+}
+
+#[test]
 fn the_address_of_a_store_is_told_by_the_form_of_its_scheme() {
     const SERVER: &str = "expected redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], but";
     for (url, expected, hint) in [

@@ -4,13 +4,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::StartupConfig;
-use super::description::toml_list;
+use super::description::{toml_list, toml_text};
 use super::raw_value::RawValue;
-use super::routes::{HOST_FORMAT, is_host_field};
+use super::routes::{HOST_FORMAT, is_host_field, meant_path};
 use super::settings::Settings;
 use crate::gate::CheckAnswer;
 use crate::model::network::Networks;
 use crate::proxy::upstream::{ServerName, UpstreamOptions};
+
+const HEALTH_PATH: &str = "upstream.health_path";
 
 impl Settings {
     /// Reads `[upstream]`. Clients in `trusted_proxies` are exempt from the limit per address.
@@ -28,6 +30,11 @@ impl Settings {
             let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
             (is_path || path.is_empty()).then(|| path.to_owned())
         };
+        let checked_path = self.parse_setting(HEALTH_PATH, "a path such as /healthz", health_path);
+        if checked_path.is_none() {
+            let path = self.texts_of(HEALTH_PATH).find_map(|text| meant_path(&text));
+            self.hint_fault_of(HEALTH_PATH, path.map(|it| format!("write {}", toml_text(&it))));
+        }
         let max_in_flight = self.read_integer("upstream.max_in_flight", 1..=1_000_000, 1_000);
         UpstreamOptions {
             tls: self.read_upstream_tls(&servers, host.as_deref()),
@@ -50,9 +57,7 @@ impl Settings {
                 .read_nonzero_duration("upstream.resolve_interval", Duration::from_secs(10)),
             resolvers: self.read_resolver_addresses("upstream.resolvers"),
             health_interval: self.read_duration("upstream.health_interval", Duration::from_secs(5)),
-            health_path: self
-                .parse_setting("upstream.health_path", "a path such as /healthz", health_path)
-                .filter(|path| !path.is_empty()),
+            health_path: checked_path.filter(|path| !path.is_empty()),
             eject_for: self.read_duration("upstream.eject_for", Duration::from_secs(2)),
         }
     }

@@ -78,6 +78,12 @@ fn describe_bind_error(setting: &str, address: SocketAddr, error: &std::io::Erro
             "; write a port from 1024 on, or give the service the right to others, in systemd \
              with AmbientCapabilities=CAP_NET_BIND_SERVICE"
         }
+        ErrorKind::AddrInUse => {
+            "; another program listens there: stop it, or write another port (`ss -ltnp` names it)"
+        }
+        ErrorKind::AddrNotAvailable => {
+            "; write an address of this machine, or 0.0.0.0 for all of them"
+        }
         _ => "",
     };
     format!("{setting}: expected to listen on {address}, but found {error}{advice}")
@@ -166,6 +172,8 @@ mod tests {
         let start = "listen.http: expected to listen on 127.0.0.1:80, but found permission denied";
         assert!(refused.starts_with(start), "{refused}");
         assert!(refused.ends_with("AmbientCapabilities=CAP_NET_BIND_SERVICE"), "{refused}");
-        assert!(!describe(ErrorKind::AddrInUse).contains("write"));
+        assert!(describe(ErrorKind::AddrInUse).contains("; another program listens there"));
+        assert!(describe(ErrorKind::AddrNotAvailable).ends_with("or 0.0.0.0 for all of them"));
+        assert!(!describe(ErrorKind::OutOfMemory).contains("write"));
     }
 }
