@@ -46,7 +46,8 @@ impl Settings {
         if has("screen") && !self.values.contains_key("authz.email") {
             let expected = "where the e-mail address is, such as header:X-Email, query:email or \
                             body:email, because authz.check contains \"screen\"";
-            self.report_required("authz.email", expected);
+            let hint = Some("write email = \"header:X-Email\"".to_owned());
+            self.report_required_with_hint("authz.email", expected, hint);
         }
         Some(Arc::new(AuthzRules {
             needs_key: has("key"),

@@ -291,9 +291,12 @@ pub fn suggest_value(
     Some(match (raw, guess.as_text_list()) {
         // The value of an environment variable has no quotes.
         (RawValue::Untyped(_), Some(texts)) => {
-            let texts = texts.join(",");
-            let all = is_plain(&texts).then_some(texts)?;
-            format!("write {all}: only commas stand between the values of a list")
+            let all = texts.join(",");
+            let all = is_plain(&all).then_some(all)?;
+            match texts.len() {
+                1 => format!("write {all}"),
+                _ => format!("write {all}: only commas stand between the values of a list"),
+            }
         }
         (RawValue::Untyped(_), None) => {
             let text =

@@ -24,7 +24,9 @@ impl Settings {
         let plans = self.read_plan_limits("plans", shipped, hint);
         self.warn_of_plans_that_differ_by_case(&plans);
         if !plans.contains_key(DEFAULT_PLAN) {
-            self.report_required("plans.free", "a limit for accounts without a plan");
+            let hint = Some("write free = 100 below [plans]".to_owned());
+            let expected = "a limit for accounts without a plan";
+            self.report_required_with_hint("plans.free", expected, hint);
         }
         plans
     }

@@ -26,7 +26,8 @@ impl Settings {
         let key = |name: &str| format!("{section}.{name}");
         let expected = "a list of names such as [\"email\", \"user.email\"]";
         if !self.values.contains_key(&key("fields")) {
-            self.report_required(&key("fields"), expected);
+            let hint = Some("write fields = [\"email\"], as the form names it".to_owned());
+            self.report_required_with_hint(&key("fields"), expected, hint);
         }
         let fields = self.parse_list(&key("fields"), expected, |names| {
             let paths: Option<Vec<FieldPath>> =

@@ -866,6 +866,7 @@ fn a_variable_that_riskgate_does_not_read_is_told() {
     for (name, value, hint) in [
         ("RISKGATE__LISTEN_HTTP", "1", "; did you mean RISKGATE__LISTEN__HTTP?"),
         ("RISKGATE__HTTP", "1", "; did you mean RISKGATE__LISTEN__HTTP?"),
+        ("RISKGATE__UPSTREAM__SERVERS", "http://a:1", "; write a:1"),
         ("RISKGATE__LISTEN__HTTP", "", "; unset this variable, or give it a value"),
         ("RISKGATE__LISTEN__HTPP", "1", "; did you mean RISKGATE__LISTEN__HTTP?"),
         ("RISKGATE__UPSTREAM__SERVERS", "[\"a:1\", \"b:2\"]", "; write a:1,b:2: "),
@@ -1116,6 +1117,7 @@ fn paths_percents_and_rates_of_other_servers_get_what_was_meant() {
         (route("\"/a\"\norigins = [\"https://a.test\"]"), "or write key = false"),
         ("[upstream]\nhealth_path = \"http://a.test/healthz\"\n".to_owned(), "write \"/healthz\""),
         (route("\"/a\"\nmax_per_client = \"100/10min\""), "write \"100/10m\""),
+        ("[plans]\nshipped = false\npro = 5\n".to_owned(), "write free = 100 below [plans]"),
         ("[dns]\nlearn = true\nrate = \"50/s\"\n".to_owned(), "write 50"),
         ("[rule]\nname = \"a\"\n".to_owned(), "write [[rule]]"),
     ]);
