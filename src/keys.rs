@@ -17,8 +17,8 @@ mod token;
 pub use fault::{RingError, RingFault};
 pub use key::{Account, Key};
 pub use key_file::{
-    CONFIG_SECTIONS, DeclaredKey, ID_OR_ACCOUNT_FORMAT, KeyFileError, format_key_hash,
-    is_valid_id_or_account, locate_plan_fault, parse_sha256_field, read_key_file,
+    CONFIG_SECTIONS, DeclaredKey, ID_OR_ACCOUNT_FORMAT, KeyFileError, find_unknown_plans,
+    format_key_hash, is_valid_id_or_account, locate_plan_fault, parse_sha256_field, read_key_file,
 };
 pub use key_ring::KeyRing;
 pub use limits::{AccountSources, Plans, collect_accounts};

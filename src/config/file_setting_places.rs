@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::description::without_indexes;
 use super::fault::ConfigFault;
 use super::settings::Settings;
 use crate::store::StoreError;
@@ -36,9 +37,8 @@ pub struct FileSettingPlaces {
 /// A setting that names a file.
 #[derive(Clone, Debug)]
 struct FilePlace {
+    key: String,
     path: PathBuf,
-    /// Whether the file is to have a private key.
-    is_of_key: bool,
     /// A fault that has the place and the name of the setting, and no problem yet.
     fault: ConfigFault,
 }
@@ -53,8 +53,8 @@ impl FileSettingPlaces {
         let places = named.filter_map(|(key, setting)| {
             let text = setting.raw.as_text().filter(|text| !text.is_empty())?;
             Some(FilePlace {
+                key: without_indexes(key),
                 path: settings.resolve_path(key, text.into()),
-                is_of_key: key.ends_with(".key") || key.ends_with(".tls_key"),
                 fault: settings.begin_fault_at_value(key),
             })
         });
@@ -72,10 +72,10 @@ impl FileSettingPlaces {
         fault.with_hint(hint_for_store_error(error).map(str::to_owned)).to_string()
     }
 
-    /// Creates a fault of a file: at the setting that names the file, or at `setting` if no setting
-    /// does.
+    /// Creates a fault of a file that `setting` names. Shows its line, if the setting is in the
+    /// config file. Other settings may name the same file.
     pub fn fault_at_setting(&self, path: &Path, setting: &str, problem: &str) -> ConfigFault {
-        match self.places.iter().find(|it| it.path == path) {
+        match self.places.iter().find(|it| it.path == path && it.key == setting) {
             Some(place) => place.fault(problem),
             None => ConfigFault::new(format!("config: {setting}: {problem}"))
                 .with_hint(hint_for_missing(path)),
@@ -89,16 +89,16 @@ impl FileSettingPlaces {
         self.place_if(text, |place| !place.path.is_file())
     }
 
-    /// Adds the place of the setting to a fault of a file in which no line is at fault. `text` must
-    /// begin with the path.
-    pub fn place_fault(&self, text: String) -> String {
-        self.place_if(text, |_| true)
+    /// Adds the place of this setting to a fault of its file in which no line is at fault. `text`
+    /// must begin with the path.
+    pub fn place_fault(&self, text: String, setting: &str) -> String {
+        self.place_if(text, |place| place.key == setting)
     }
 
-    /// Adds the place of the setting to a fault of a certificate or its key. Two settings may name
-    /// one file, so the fault says which of them is meant.
+    /// Adds the place of the setting to a fault of a certificate or its key.
     pub fn place_certificate_fault(&self, fault: &CertificateFault) -> String {
-        self.place_if(fault.to_string(), |place| place.is_of_key == fault.is_of_key())
+        let name = if fault.is_of_key() { "key" } else { "chain" };
+        self.place_fault(fault.to_string(), &format!("listen.certificate.{name}"))
     }
 
     fn place_if(&self, text: String, is_placed: impl Fn(&FilePlace) -> bool) -> String {

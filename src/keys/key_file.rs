@@ -2,9 +2,9 @@
 //! format.
 //!
 //! Parses TOML into keys. If the TOML parser refuses the file, reports the parser's fault with its
-//! line. Otherwise reports the first fault of each key. This module opens no store.
+//! line. Otherwise reports all faults of each key. This module opens no store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -190,12 +190,35 @@ pub fn read_key_file(
     for key in raw.key {
         let start = key.span().start;
         let parsed = reader.parse_key(key);
-        match parsed.and_then(|it| reader.check_is_new(&mut found, it, start)) {
+        match parsed
+            .and_then(|it| reader.check_is_new(&mut found, it, start).map_err(|fault| vec![fault]))
+        {
             Ok(key) => keys.push(key),
-            Err(fault) => faults.push(fault),
+            Err(of_key) => faults.extend(of_key),
         }
     }
     if faults.is_empty() { Ok(keys) } else { Err(faults) }
+}
+
+/// Finds the plans in a faulty key file that are none of `known`, each with its place.
+pub fn find_unknown_plans(path: &Path, known: &[String]) -> Vec<KeyFileError> {
+    let text = read_regular_text(path, MAX_KEY_FILE_BYTES).unwrap_or_default();
+    if memory::check_available(MEMORY_BYTES_PER_FILE_BYTE * text.len() as u64).is_err() {
+        return Vec::new();
+    }
+    let keys = toml::from_str::<RawKeyFile>(&text).map_or(Vec::new(), |raw| raw.key);
+    let mut unknown: BTreeMap<String, String> = BTreeMap::new();
+    for key in keys.into_iter().map(Spanned::into_inner) {
+        if let Some(plan) = key.plan.filter(|plan| !known.contains(plan.get_ref())) {
+            unknown.entry(key.account.into_inner()).or_insert(plan.into_inner());
+        }
+    }
+    let known = known.join(", ");
+    let faults = unknown.into_iter().filter_map(|(account, found)| {
+        let fault = RingFault::UnknownPlan { account, known: known.clone(), found };
+        locate_plan_fault(path, &fault.into())
+    });
+    faults.collect()
 }
 
 /// Finds the place of a faulty plan in the key file, and returns the fault with this place. `None`
@@ -364,39 +387,32 @@ impl KeyFileReader<'_> {
         KeyFileError { hint: Some(hint), ..fault }
     }
 
-    fn parse_key(&self, key: Spanned<RawKey>) -> Result<DeclaredKey, KeyFileError> {
-        let start = self.format_location(key.span().start);
+    fn parse_key(&self, key: Spanned<RawKey>) -> Result<DeclaredKey, Vec<KeyFileError>> {
+        let start = key.span().start;
         let key = key.into_inner();
-        for (field, value) in [("id", &key.id), ("account", &key.account)] {
-            if !is_valid_id_or_account(value.get_ref()) {
-                return Err(self.field_fault(field, value, ID_OR_ACCOUNT_FORMAT));
-            }
-        }
-        let digest = match (&key.hash, &key.env) {
-            (Some(hash), None) => {
-                parse_sha256_field(hash.get_ref()).ok_or_else(|| self.hash_fault(hash))?
-            }
-            (None, Some(env)) => self.digest_from_env_var(env)?,
-            _ => {
-                let message = format!("key {}: expected either hash or env", key.id.get_ref());
-                return Err(KeyFileError::in_content(start, message));
-            }
+        let names = [("id", &key.id), ("account", &key.account)];
+        let names = names.into_iter().filter(|(_, name)| !is_valid_id_or_account(name.get_ref()));
+        let mut faults: Vec<KeyFileError> = names
+            .map(|(field, value)| self.field_fault(field, value, ID_OR_ACCOUNT_FORMAT))
+            .collect();
+        let digest = self.parse_digest(&key, start).map_err(|fault| faults.push(fault));
+        faults.extend(key.origins.iter().filter_map(|origin| self.find_origin_fault(origin)));
+        let mut time = |field: &str, value: &Option<Spanned<String>>| {
+            self.parse_time(field, value.as_ref())
+                .map_err(|fault| faults.push(fault))
+                .ok()
+                .flatten()
         };
-        for origin in &key.origins {
-            if OriginPattern::parse(origin.get_ref()).is_err() {
-                let found = quote_unless_key(origin.get_ref());
-                let expected =
-                    format!("an origin such as https://app.example.com, but found {found}");
-                let fault = self.field_fault("origins", origin, &expected);
-                return Err(KeyFileError { hint: hint_for_origin(origin.get_ref()), ..fault });
-            }
-        }
+        let created_at = time("created", &key.created).unwrap_or(0);
+        let (expires_at, revoked_at) =
+            (time("expires", &key.expires), time("revoked", &key.revoked));
+        let digest = digest.ok().filter(|_| faults.is_empty()).ok_or(faults)?;
         Ok(DeclaredKey {
             plan: key.plan.map(Spanned::into_inner),
             key: KeyRow {
-                created_at: self.parse_time("created", key.created.as_ref())?.unwrap_or(0),
-                expires_at: self.parse_time("expires", key.expires.as_ref())?,
-                revoked_at: self.parse_time("revoked", key.revoked.as_ref())?,
+                created_at,
+                expires_at,
+                revoked_at,
                 id: key.id.into_inner(),
                 account: key.account.into_inner(),
                 label: key.label,
@@ -405,6 +421,30 @@ impl KeyFileReader<'_> {
                 require_origin: key.require_origin,
             },
         })
+    }
+
+    /// Parses `hash` or `env` of a key, whose section begins at the byte `start`.
+    fn parse_digest(&self, key: &RawKey, start: usize) -> Result<[u8; 32], KeyFileError> {
+        match (&key.hash, &key.env) {
+            (Some(hash), None) => {
+                parse_sha256_field(hash.get_ref()).ok_or_else(|| self.hash_fault(hash))
+            }
+            (None, Some(env)) => self.digest_from_env_var(env),
+            _ => {
+                let id = quote_unless_key(key.id.get_ref());
+                let message = format!("key {}: expected either hash or env", id.trim_matches('"'));
+                Err(KeyFileError::in_content(self.format_location(start), message))
+            }
+        }
+    }
+
+    fn find_origin_fault(&self, origin: &Spanned<String>) -> Option<KeyFileError> {
+        let text = origin.get_ref();
+        OriginPattern::parse(text).err()?;
+        let found = quote_unless_key(text);
+        let expected = format!("an origin such as https://app.example.com, but found {found}");
+        let fault = self.field_fault("origins", origin, &expected);
+        Some(KeyFileError { hint: hint_for_origin(text), ..fault })
     }
 
     fn digest_from_env_var(&self, env: &Spanned<String>) -> Result<[u8; 32], KeyFileError> {
@@ -437,7 +477,8 @@ impl KeyFileReader<'_> {
             None => {
                 let found = quote_unless_key(value.get_ref());
                 let expected = format!("a time such as 2027-01-01T00:00:00Z, but found {found}");
-                Err(self.field_fault(field, value, &expected))
+                let hint = hint_for_time(value.get_ref());
+                Err(KeyFileError { hint, ..self.field_fault(field, value, &expected) })
             }
         }
     }
@@ -516,6 +557,14 @@ fn hint_for_origin(text: &str) -> Option<String> {
     let origin = format!("{scheme}://{host}");
     let is_origin = OriginPattern::parse(&origin).is_ok() && host.contains('.');
     (is_origin && can_be_shown(&origin)).then(|| format!("write {origin:?}"))
+}
+
+/// Returns what to write in place of a day, or of a time without a `T` or a zone.
+fn hint_for_time(text: &str) -> Option<String> {
+    let with_t = text.replace(' ', "T");
+    let forms = [with_t.clone(), format!("{with_t}Z"), format!("{with_t}T00:00:00Z")];
+    let time = forms.into_iter().find(|it| parse_rfc3339(it).is_some())?;
+    Some(format!("write {time:?}"))
 }
 
 /// Rewords the message of the TOML parser about a field in the words of riskgate.
@@ -665,6 +714,36 @@ mod tests {
         let never = format!("{head}env = \"WEB_KEY\"\nexpires = \"9999-12-31T23:59:59Z\"\n");
         let expires_at = read_keys_from_text(&never).unwrap()[0].key.expires_at;
         assert_eq!(expires_at, Some(253_402_207_200), "9999-12-30T22:00:00Z");
+    }
+
+    #[test]
+    fn every_fault_of_a_key_is_reported() {
+        let text = "[[key]]\nid = \"a b\"\naccount = \"acme\"\nenv = \"NONE\"\norigins = [\"x\", \"*\"]\n\
+                    expires = \"2027-01-01\"\nrevoked = \"soon\"\n";
+        let faults = read_keys_from_text(text).unwrap_err();
+        let places: Vec<&str> =
+            faults.iter().filter_map(|it| it.split(": expected").next()).collect();
+        let expected = [
+            "keys.toml:2:6: id",
+            "keys.toml:4:7: env",
+            "keys.toml:5:12: origins",
+            "keys.toml:5:17: origins",
+            "keys.toml:6:11: expires",
+            "keys.toml:7:11: revoked",
+        ];
+        assert_eq!(places, expected);
+        assert!(faults[4].ends_with("; write \"2027-01-01T00:00:00Z\""), "{}", faults[4]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.toml");
+        let text = "[[key]]\nid = \"a\"\naccount = \"acme\"\nplan = \"premuim\"\nenv = \"NONE\"\n";
+        std::fs::write(&path, text).unwrap();
+        let unknown = find_unknown_plans(&path, &["free".to_owned(), "pro".to_owned()]);
+        let unknown: Vec<String> = unknown.iter().map(KeyFileError::to_text).collect();
+        assert_eq!(unknown.len(), 1);
+        assert!(
+            unknown[0].contains("keys.toml:4:8: account acme: expected one of the plans free, pro")
+        );
+        assert!(find_unknown_plans(&path, &["premuim".to_owned()]).is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::{Config, ConfigFault, ConfigSources};
-use crate::keys::{KeyFileError, read_key_file};
+use crate::keys::{KeyFileError, find_unknown_plans, read_key_file};
 use crate::management::KnownOverrides;
 use crate::process::reload::{InputWatches, check_audit_file};
 use crate::proxy::upstream::{UpstreamTls, check_connector_authorities};
@@ -75,6 +75,11 @@ impl StartupInputs {
         }
         if let Err(errors) = &declared {
             faults.extend(errors.iter().map(KeyFileError::to_text));
+            // Good keys are checked against the plans with the rows of the store.
+            let plans: Vec<String> = config.reloadable.plans.keys().cloned().collect();
+            let path = config.reloadable.key_file.iter();
+            let unknown = path.flat_map(|it| find_unknown_plans(it, &plans));
+            faults.extend(unknown.map(|fault| KeyFileError::to_text(&fault)));
         }
         let certificates = CertificateSet::load(&config.reloadable.certificates);
         if let Err(errors) = &certificates {
@@ -84,7 +89,8 @@ impl StartupInputs {
             faults.extend(errors.iter().map(place));
         }
         let fault = config.startup.upstream.tls.as_ref().and_then(find_authorities_fault);
-        faults.extend(fault.map(|fault| config.file_setting_places.place_fault(fault)));
+        let place = |fault| config.file_setting_places.place_fault(fault, "upstream.tls_ca");
+        faults.extend(fault.map(place));
         match (table, declared, certificates) {
             (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {
                 let declared_keys = declared;
@@ -109,7 +115,7 @@ pub fn warnings_of_certificates(
         let expiry = CertificateExpiry::judge(*expires_at, now);
         let problem = expiry.problem()?;
         let places = &config.file_setting_places;
-        let fault = places.fault_at_setting(Path::new(chain), "listen.certificate", &problem);
+        let fault = places.fault_at_setting(Path::new(chain), "listen.certificate.chain", &problem);
         Some(fault.with_hint(expiry.advice().map(str::to_owned)).to_text())
     };
     expiries.iter().filter_map(warning).collect()

@@ -282,6 +282,15 @@ fn a_missing_file_is_reported_at_its_setting() {
         };
         assert!(shown.contains(&missing) && shown.lines().count() == 4, "{shown}");
     }
+    // If two settings name one file, each has its own fault.
+    let shown = check(
+        "[listen]\nhttps = \"127.0.0.1:1\"\n[[listen.certificate]]\nchain = \"c.pem\"\nkey = \"ca.pem\"\n\
+         [upstream]\ntls = true\ntls_name = \"a.test\"\ntls_ca = \"ca.pem\"\n",
+        78,
+    );
+    let expected = "riskgate.toml:9:10: upstream.tls_ca: expected certificates of authorities";
+    assert!(shown.contains(expected), "{shown}");
+    assert!(shown.contains("riskgate.toml:4:9: listen.certificate 1: chain: "), "{shown}");
     // riskgate starts without these.
     let shown = check("[[table.feed]]\nname = \"own\"\nurl = \"own.txt\"\n", 0);
     assert!(shown.contains("riskgate.toml: good; "), "{shown}");
