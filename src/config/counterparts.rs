@@ -33,10 +33,11 @@ const fn counterpart_anywhere(names: &'static [&'static str], hint: &'static str
 
 const NO_REWRITE_HINT: &str = "riskgate forwards each path as it is; let your service, or a proxy \
                           behind riskgate, rewrite paths, and remove this line";
-const CERTIFICATE_HINT: &str = "write [[listen.certificate]], and below it chain = \"…\" and \
+/// What to write in place of the files of a certificate in another form.
+pub const CERTIFICATE_HINT: &str = "write [[listen.certificate]], and below it chain = \"…\" and \
                                  key = \"…\", with the paths of PEM files";
 
-const COUNTERPARTS: [Counterpart; 72] = [
+const COUNTERPARTS: [Counterpart; 76] = [
     counterpart_in(
         "upstream.route",
         &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
@@ -60,9 +61,14 @@ const COUNTERPARTS: [Counterpart; 72] = [
     ),
     counterpart_in(
         "store",
-        &["username", "user", "password", "db", "database", "port", "auth"],
+        &["username", "user", "password", "db", "database", "port", "auth", "host", "hostname"],
         "write it into url, as redis://USER:PASSWORD@HOST:PORT/DATABASE; a file with this URL may \
          stand in url_file",
+    ),
+    counterpart_in(
+        "store",
+        &["type", "kind", "driver", "engine", "backend"],
+        "url says it: write url = \"redis://HOST:6379\" or url = \"sqlite:state/riskgate.db\"",
     ),
     counterpart_in(
         "store",
@@ -141,6 +147,23 @@ const COUNTERPARTS: [Counterpart; 72] = [
         &["allow", "deny", "allow_ips", "ip_whitelist", "allowed_ips", "allowlist", "cidr"],
         "a token guards these pages; for fewer addresses, write admin = \"ADDRESS:PORT\" of an \
          inner network below [listen]",
+    ),
+    Counterpart {
+        section: "admin.token",
+        names: &["token", "secret", "value", "key", "sha256", "digest"],
+        hint: "write hash = \"sha256:…\", which `riskgate admin-token create` prints",
+        setting: "hash",
+    },
+    counterpart_in(
+        "upstream.route.cors",
+        &["max_age", "access_control_max_age", "ttl"],
+        "browsers keep the answer to a preflight for 10 minutes; remove this line",
+    ),
+    counterpart_in(
+        "traces",
+        &["headers", "header", "authorization", "token"],
+        "riskgate sends no credentials to the collector; let a collector on this machine add them, \
+         and remove this line",
     ),
     counterpart_in(
         "webhook",
@@ -293,7 +316,7 @@ const COUNTERPARTS: [Counterpart; 72] = [
     counterpart_in(
         SECTION_NAMES,
         &["frontend", "frontends", "entrypoints", "listeners", "listener", "http"],
-        "write [listen]",
+        "write [listen], and below it http = \"0.0.0.0:8080\"",
     ),
     counterpart_in(
         SECTION_NAMES,
@@ -302,8 +325,17 @@ const COUNTERPARTS: [Counterpart; 72] = [
     ),
     counterpart_in(
         SECTION_NAMES,
-        &["upstreams", "services", "service", "clusters", "pools", "backends"],
-        "write [upstream] and servers = [\"127.0.0.1:9000\"]: there is one group of servers",
+        &[
+            "upstreams",
+            "services",
+            "service",
+            "clusters",
+            "pools",
+            "backends",
+            "upstream.server",
+            "upstream.backend",
+        ],
+        "write [upstream] and servers = [\"10.0.0.7:9000\"]: there is one group of servers",
     ),
     counterpart_in(
         SECTION_NAMES,
@@ -343,7 +375,8 @@ const COUNTERPARTS: [Counterpart; 72] = [
             "sticktable",
         ],
         "write max_per_client = \"60/m\" below [[upstream.route]] or [keys]: so many requests of \
-         one client; below [plans] are the calls of an account in a month",
+         one client; below [plans] are the calls of an account in a month, and below [listen] \
+         max_connections and max_body_bytes",
     ),
     counterpart_anywhere(
         &["cors", "origins", "origin", "allowedorigins", "alloworigins", "alloworigin"],
@@ -487,9 +520,11 @@ const LOG_OUTPUT_HINT: &str = "the access log goes to standard output, or with p
 /// Returns what riskgate has in place of a name in just this section, even if the name is near to
 /// that of a setting.
 pub fn find_in_section(section: &str, name: &str) -> Option<&'static Counterpart> {
+    let name = name.to_ascii_lowercase();
+    let is_named = |names: &[&str]| names.contains(&name.as_str());
     COUNTERPARTS
         .iter()
-        .find(|it| !it.section.is_empty() && it.section == section && it.names.contains(&name))
+        .find(|it| !it.section.is_empty() && it.section == section && is_named(it.names))
 }
 
 /// Returns what riskgate has in place of a name that is near to none of its section.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::description::{toml_list, toml_text};
 use super::effective::fingerprint_secret;
 use super::hints::nearest_name;
+use super::raw_value::RawValue;
 use super::routes::is_below;
 use super::settings::Settings;
 use crate::decide::{
@@ -94,7 +95,9 @@ impl Settings {
                 "expected a file {file} of {MIN_SECRET_BYTES} bytes or more, but found {}",
                 bytes.len()
             );
-            let hint = format!("write one with: openssl rand -hex 32 > {file}");
+            let hint =
+                "write the output of openssl rand -hex 32 into a new file, and its path here"
+                    .to_owned();
             self.report_at_key(key, &problem, Some(hint));
         }
         secret
@@ -195,10 +198,9 @@ impl Settings {
             (texts.len() <= MAX_CONDITIONS).then(|| texts.to_vec())
         });
         if texts.is_none() {
-            let text = self.texts_of(key).next();
-            if let Some(several) = text.and_then(|it| several_conditions(&it)) {
-                let texts: Vec<&str> = several.iter().map(String::as_str).collect();
-                self.replace_last_hint(format!("write {}", toml_list(&texts)));
+            let raw = self.values.get(key).map(|setting| &setting.raw);
+            if let Some(text) = raw.and_then(RawValue::as_text).map(str::to_owned) {
+                self.replace_last_hint(hint_for_single_text(&text));
             }
             return (!self.values.contains_key(key)).then(Vec::new);
         }
@@ -231,9 +233,8 @@ impl Settings {
         let found = text.get(fault.at.clone()).unwrap_or_default();
         let shown = if found.is_empty() { "nothing".to_owned() } else { toml_text(found) };
         let problem = format!("expected {}, but found {shown}", fault.expected);
-        let near = nearest_name(found, fault.candidates.iter().copied());
-        let meant = fault.meant.as_ref().map(|meant| format!("write {meant}"));
-        let hint = meant.or_else(|| near.map(|near| format!("did you mean {near}?")));
+        let (_, words) = mend_condition(&text);
+        let hint = (!words.is_empty()).then(|| words.join(", and "));
         self.report_in_list(key, (index, fault.at.clone()), &text, &problem, hint);
     }
 
@@ -248,7 +249,14 @@ impl Settings {
         let names =
             self.parse_list(key, &format!("a list of routes that decide: {shown}"), |names| {
                 (!names.is_empty()).then(|| names.to_vec())
-            })?;
+            });
+        let first = self.texts_of(key).next();
+        if let (None, Some(name)) = (&names, first)
+            && routes.iter().any(|route| route.path_prefix == name && route.screen.is_none())
+        {
+            self.add_to_last_hint(&format!("and give {name} a section [upstream.route.screen]"));
+        }
+        let names = names?;
         let unknown = |(_, name): &(usize, &String)| !deciding.contains(&name.as_str());
         for (index, name) in names.iter().enumerate().filter(unknown) {
             let found = toml_text(name);
@@ -288,6 +296,50 @@ fn enclosing_prefix<'c>(path: &str, deciding: &[&'c str]) -> Option<&'c str> {
 fn without_line_end(bytes: &[u8]) -> &[u8] {
     let line = bytes.strip_suffix(b"\n");
     line.map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line))
+}
+
+/// Returns the condition that a text was probably meant for, and what to write for each fault on
+/// the way there. The condition may still have a fault.
+fn mend_condition(text: &str) -> (String, Vec<String>) {
+    let (mut mended, mut words) = (text.to_owned(), Vec::new());
+    while let Err(fault) = Condition::parse(&mended) {
+        let found = mended.get(fault.at.clone()).unwrap_or_default();
+        let near = nearest_name(found, fault.candidates.iter().copied());
+        words.extend(match (&fault.meant, near) {
+            (Some(meant), _) => Some(format!("write {meant}")),
+            (None, Some(near)) => Some(format!("did you mean {near}?")),
+            (None, None) => None,
+        });
+        let Some(meant) = fault.meant.as_deref().or(near) else { break };
+        let (before, behind) = (&mended[..fault.at.start], &mended[fault.at.end..]);
+        let next = format!("{before}{meant}{behind}");
+        // Some words say what to write, and are no part of a condition.
+        let is_nearer = match Condition::parse(&next) {
+            Ok(_) => true,
+            Err(other) => other.at.start >= before.len() + meant.len(),
+        };
+        if !is_nearer {
+            break;
+        }
+        mended = next;
+    }
+    (mended, words)
+}
+
+/// Returns what to write for a text in place of a list of conditions.
+fn hint_for_single_text(text: &str) -> String {
+    if let Some(several) = several_conditions(text) {
+        let texts: Vec<&str> = several.iter().map(String::as_str).collect();
+        return format!("write {}", toml_list(&texts));
+    }
+    let (mended, words) = mend_condition(text);
+    match Condition::parse(&mended) {
+        Ok(_) => format!("write {}", toml_list(&[&mended])),
+        Err(fault) if words.is_empty() => {
+            format!("write a list, [\"…\"], and in it {}", fault.expected)
+        }
+        Err(_) => format!("write a list, [\"…\"], and in it: {}", words.join(", and ")),
+    }
 }
 
 /// Returns the conditions in one text with `&&` or `and` between them.

@@ -31,8 +31,10 @@ impl Settings {
         let expected = "a list of addresses such as [\"10.0.0.2\", \"[::1]:5353\"]";
         let resolvers = self.parse_list(key, expected, parse);
         if resolvers.is_none() {
-            let has_name = self.texts_of(key).any(|it| is_host_name(&it));
-            self.hint_fault_of(key, has_name.then(|| NO_NAME_HERE.to_owned()));
+            self.amend_hints_of_list(key, |texts, hint| {
+                let has_name = texts.iter().any(|it| is_host_name(it));
+                hint.or_else(|| has_name.then(|| NO_NAME_HERE.to_owned()))
+            });
         }
         let without_brackets = self.texts_of(key).find(|text| has_port_without_brackets(text));
         if let Some(text) = without_brackets {

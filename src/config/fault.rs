@@ -18,6 +18,8 @@ pub struct ConfigFault {
     excerpt: Option<Excerpt>,
     /// The setting or section that is missing; `None` for any other fault.
     missing_key: Option<String>,
+    /// The setting whose list has the faulty text, and this text; `None` for any other fault.
+    list_text: Option<(String, String)>,
 }
 
 /// The text of a config file, and the name of the file in faults.
@@ -38,7 +40,13 @@ pub struct SettingSpan {
 impl ConfigFault {
     /// Creates a fault that shows no line of a file.
     pub fn new(message: impl Into<String>) -> ConfigFault {
-        ConfigFault { message: message.into(), hint: None, excerpt: None, missing_key: None }
+        ConfigFault {
+            message: message.into(),
+            hint: None,
+            excerpt: None,
+            missing_key: None,
+            list_text: None,
+        }
     }
 
     /// Adds the problem to a fault that has only the place and the name of the setting.
@@ -62,7 +70,38 @@ impl ConfigFault {
 
     /// Returns true if the fault is that this setting or section is missing.
     pub(super) fn is_about_missing(&self, key: &str) -> bool {
-        self.missing_key.as_deref() == Some(key)
+        self.missing_key() == Some(key)
+    }
+
+    /// Returns the setting or section that is missing, if the fault is that.
+    pub(super) fn missing_key(&self) -> Option<&str> {
+        self.missing_key.as_deref()
+    }
+
+    /// Notes that the fault is in this text of a setting's list.
+    #[must_use]
+    pub(super) fn with_list_text(mut self, key: &str, text: &str) -> ConfigFault {
+        self.list_text = Some((key.to_owned(), text.to_owned()));
+        self
+    }
+
+    /// Replaces the hint by what `amend` makes of it, if the fault is in a text of this setting's
+    /// list. Returns true if it is.
+    pub(super) fn amend_hint_of_list(
+        &mut self,
+        key: &str,
+        amend: impl Fn(&[String], Option<String>) -> Option<String>,
+    ) -> bool {
+        let Some((_, text)) = self.list_text.as_ref().filter(|(of, _)| of == key) else {
+            return false;
+        };
+        self.hint = amend(std::slice::from_ref(text), self.hint.take());
+        true
+    }
+
+    /// Returns the hint.
+    pub(super) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 
     /// Sets the hint: what to write instead.
@@ -76,13 +115,6 @@ impl ConfigFault {
     #[must_use]
     pub(super) fn or_hint(mut self, hint: Option<String>) -> ConfigFault {
         self.hint = self.hint.or(hint);
-        self
-    }
-
-    /// Adds words to the hint, if the fault has one.
-    #[must_use]
-    pub(super) fn with_more_hint(mut self, words: &str) -> ConfigFault {
-        self.hint = self.hint.map(|hint| format!("{hint}, {words}"));
         self
     }
 

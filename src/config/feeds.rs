@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::counterparts::find_in_section;
 use super::description::toml_text;
 use super::file_setting_places::hint_for_missing;
 use super::hints::nearest_name;
@@ -78,6 +79,11 @@ impl Settings {
     /// earlier versions wrote the file. The file need not exist.
     fn read_overrides_path(&mut self) -> Option<PathBuf> {
         let path = self.read_path_or_default(OVERRIDES_SETTING, "");
+        let raw = self.values.get(OVERRIDES_SETTING).map(|setting| &setting.raw);
+        if matches!(raw, Some(RawValue::List(_))) {
+            let own = find_in_section("table", "block").map(|it| it.hint.to_owned());
+            self.replace_last_hint(own.unwrap_or_default());
+        }
         match self.values.contains_key(OVERRIDES_SETTING) {
             true => {
                 self.warn_of_misspelt_overrides(path.as_deref());

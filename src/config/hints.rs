@@ -3,7 +3,7 @@
 //! A hint for a value is a guess that the setting's own parser accepts, so a hint is never wrong by
 //! the rules of the setting.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use super::description::{toml_duration, toml_list, toml_text};
@@ -237,8 +237,12 @@ pub struct Units {
     kilo: u64,
     /// Whether a number without a unit is always a number of seconds.
     seconds_only: bool,
+    /// Whether a number without a unit is a number of days.
+    days_only: bool,
     /// What a fraction stands for.
     fraction: Fraction,
+    /// The port of an address that has none.
+    port: u16,
 }
 
 /// What a fraction between 0 and 1 stands for.
@@ -275,7 +279,17 @@ impl Units {
             false => Fraction::Number,
         };
         // The field `Strict-Transport-Security` counts seconds.
-        Units { kilo, seconds_only: key.ends_with("hsts"), fraction }
+        let seconds_only = key.ends_with("hsts");
+        // The shipped feeds keep names for 90 days.
+        let days_only = key.ends_with(".keep");
+        let port = match key.rsplit('.').next().unwrap_or_default() {
+            "http" => 8080,
+            "https" => 443,
+            "admin" => 9090,
+            "resolvers" => 53,
+            _ => 80,
+        };
+        Units { kilo, seconds_only, days_only, fraction, port }
     }
 }
 
@@ -285,6 +299,10 @@ pub fn suggest_value(
     units: Units,
     is_valid: impl Fn(&RawValue) -> bool,
 ) -> Option<String> {
+    // Nobody knows what an empty text was meant for.
+    if raw.as_text().is_some_and(str::is_empty) {
+        return None;
+    }
     let each = || guess_each_item(raw, units, &is_valid);
     let guess = list_guesses(raw, units).into_iter().find(&is_valid).or_else(each)?;
     let is_plain = |text: &str| redact_urls_and_long_words(text) == text;
@@ -389,7 +407,9 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
         }
         RawValue::Boolean(flag) => vec![RawValue::Text(flag.to_string())],
         RawValue::List(items) => {
-            let mut guesses: Vec<RawValue> = items.iter().take(1).cloned().collect();
+            let mut guesses: Vec<RawValue> = Vec::new();
+            // Of several values, none is likelier than the others.
+            guesses.extend(items.first().filter(|_| items.len() == 1).cloned());
             guesses.extend(flat_list(items));
             guesses.extend(guess_items(items));
             let share = |item: &RawValue| match item {
@@ -437,7 +457,7 @@ fn guess_each_item(
 }
 
 /// Returns the parts of all texts as one list, if a text has several.
-fn flat_list(items: &[RawValue]) -> Option<RawValue> {
+pub(super) fn flat_list(items: &[RawValue]) -> Option<RawValue> {
     let mut parts = Vec::new();
     for item in items {
         match parse_loose_list(item.as_text()?) {
@@ -469,6 +489,9 @@ const MIN_MILLISECONDS: i64 = 1_000;
 /// Returns the time that a number without a unit stands for.
 fn time_of_number(number: i64, units: Units) -> Option<String> {
     let seconds = Duration::from_secs(u64::try_from(number).ok()?);
+    if units.days_only {
+        return Some(format!("{number}d"));
+    }
     let whole = |length: i64| number >= length && number % length == 0;
     // Nobody writes whole days, or 3600, in milliseconds. Other whole thousands are milliseconds.
     let is_of_seconds = units.seconds_only
@@ -498,6 +521,7 @@ const REWRITES: [fn(&str) -> Option<String>; 39] = [
         port.starts_with(':').then(|| format!("0.0.0.0{port}"))
     },
     |text| Some(format!("127.0.0.1{}", text.strip_prefix("localhost")?)),
+    with_brackets,
     |text| Some(format!("127.0.0.1:{text}")),
     with_port_of_scheme,
     // A URL of a page.
@@ -536,8 +560,8 @@ const REWRITES: [fn(&str) -> Option<String>; 39] = [
             .filter(|it| it.contains(':'))
             .map(str::to_owned)
     },
-    // A server without its port.
-    |text| (!text.contains(':')).then(|| format!("{text}:80")),
+    // The name of a header field.
+    |text| Some(text.trim_end_matches(':').trim().replace([' ', '_'], "-")),
     // Where a proxy that asks has the address.
     |text| {
         let (place, name) = text.split_once(':')?;
@@ -580,7 +604,8 @@ fn text_guesses(text: &str, units: Units) -> impl Iterator<Item = String> {
     let no_time = ["none", "off", "never", "unlimited", "infinite", "infinity", "-1"];
     let no_time = no_time.contains(&text.to_ascii_lowercase().as_str()).then(|| "0s".to_owned());
     let rewrites = REWRITES.iter().filter_map(move |rewrite| rewrite(text));
-    time.into_iter().chain(no_time).chain(rewrites).chain(sized)
+    let served = with_port(text, units.port);
+    time.into_iter().chain(no_time).chain(rewrites).chain(served).chain(sized)
 }
 
 /// Whether a character is a quote, as people or their programs write quotes.
@@ -617,6 +642,25 @@ fn with_prefix_length(text: &str) -> Option<String> {
     let zeros = ".0".repeat(4_usize.saturating_sub(given));
     let network = format!("{numbers}{zeros}");
     (is_pattern && network.parse::<Ipv4Addr>().is_ok()).then(|| format!("{network}/{}", 8 * given))
+}
+
+/// Returns `[fd00::7]:9000` for `fd00::7:9000`.
+fn with_brackets(text: &str) -> Option<String> {
+    let (address, port) = text.rsplit_once(':')?;
+    let port: u16 = port.parse().ok().filter(|_| port.len() > 1)?;
+    Some(format!("[{}]:{port}", address.parse::<Ipv6Addr>().ok()?))
+}
+
+/// Returns an address without a port with this port behind it.
+fn with_port(text: &str, port: u16) -> Option<String> {
+    let host = text.trim_matches(['[', ']']);
+    let is_v6 = host.parse::<Ipv6Addr>().is_ok() && with_brackets(text).is_none();
+    let is_host = !host.contains(':') && text.contains(|c: char| c == '.' || !c.is_ascii_digit());
+    match (is_v6, is_host) {
+        (true, _) => Some(format!("[{host}]:{port}")),
+        (false, true) => Some(format!("{text}:{port}")),
+        _ => None,
+    }
 }
 
 /// Returns `90m` for `1h30m`.
@@ -737,8 +781,6 @@ fn parse_loose_list(text: &str) -> Option<RawValue> {
 mod tests {
     use super::*;
 
-    const BYTES: Units = Units { kilo: 1_024, seconds_only: false, fraction: Fraction::Number };
-
     fn text(text: &str) -> RawValue {
         RawValue::Text(text.to_owned())
     }
@@ -762,19 +804,25 @@ mod tests {
             ("30000", "30000ms"),
         ] {
             let expected = Some(format!("write \"{meant}\""));
-            assert_eq!(suggest_value(&text(found), BYTES, is_duration), expected, "{found}");
+            assert_eq!(
+                suggest_value(&text(found), Units::of_setting("max_bytes"), is_duration),
+                expected,
+                "{found}"
+            );
         }
         assert_eq!(
-            suggest_value(&RawValue::Integer(30), BYTES, is_duration).as_deref(),
+            suggest_value(&RawValue::Integer(30), Units::of_setting("max_bytes"), is_duration)
+                .as_deref(),
             Some("write \"30s\"")
         );
-        assert_eq!(suggest_value(&text("soon"), BYTES, is_duration), None);
+        assert_eq!(suggest_value(&text("soon"), Units::of_setting("max_bytes"), is_duration), None);
         let is_number = |raw: &RawValue| matches!(raw, RawValue::Integer(1..));
-        let hint = suggest_value(&text("32MiB"), BYTES, is_number);
+        let hint = suggest_value(&text("32MiB"), Units::of_setting("max_bytes"), is_number);
         assert_eq!(hint.as_deref(), Some("write 33554432"));
         let hint = suggest_value(&text("10k"), Units::of_setting("plans.free"), is_number);
         assert_eq!(hint.as_deref(), Some("write 10000"));
-        let hint = suggest_value(&RawValue::Integer(10_000), BYTES, is_duration);
+        let hint =
+            suggest_value(&RawValue::Integer(10_000), Units::of_setting("max_bytes"), is_duration);
         assert_eq!(hint.as_deref(), Some("write \"10000ms\""));
         for number in ["10,000", "10 000", "10.000", "10'000", "10K"] {
             let hint = suggest_value(&text(number), Units::of_setting("plans.free"), is_number);
@@ -788,7 +836,10 @@ mod tests {
         let hint = suggest_value(&RawValue::Integer(15_768_000), hsts, is_duration);
         assert_eq!(hint.as_deref(), Some("write \"4380h\""));
         let is_flag = |raw: &RawValue| matches!(raw, RawValue::Boolean(_));
-        assert_eq!(suggest_value(&text("yes"), BYTES, is_flag).as_deref(), Some("write true"));
+        assert_eq!(
+            suggest_value(&text("yes"), Units::of_setting("max_bytes"), is_flag).as_deref(),
+            Some("write true")
+        );
     }
 
     #[test]
@@ -824,7 +875,11 @@ mod tests {
             ("https://10.0.0.1", "10.0.0.1:443"),
         ] {
             let expected = Some(format!("write \"{meant}\""));
-            assert_eq!(suggest_value(&text(found), BYTES, is_address), expected, "{found}");
+            assert_eq!(
+                suggest_value(&text(found), Units::of_setting("max_bytes"), is_address),
+                expected,
+                "{found}"
+            );
         }
     }
 

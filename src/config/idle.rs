@@ -1,6 +1,6 @@
 //! Settings that have no effect, because another setting is missing or says otherwise.
 
-use super::description::toml_text;
+use super::description::{is_index, toml_text};
 use super::fault::ConfigFault;
 use super::raw_value::parse_duration;
 use super::settings::Settings;
@@ -60,7 +60,6 @@ const NEEDS: [(&str, Need, &str); 26] = [
     ("log.fields", NotFalse("log.access"), NO_ACCESS_LOG_CONSEQUENCE),
     ("log.max_bytes", Value("log.path"), "riskgate renames no file"),
     ("log.kept_files", Value("log.max_bytes"), "riskgate renames no file"),
-    ("listen.proxy_protocol", Value("listen.trusted_proxies"), "riskgate closes each connection"),
     ("listen.hsts", Value("listen.https"), "no answer has the field"),
     ("listen.certificate.", Value("listen.https"), "riskgate shows no certificate"),
     ("store.max_unsettled", Not("store.on_failure", "closed"), "no call passes without a lease"),
@@ -87,6 +86,12 @@ impl Settings {
             let mut keys: Vec<String> =
                 self.values.keys().filter(|it| is_idle(it)).cloned().collect();
             keys.retain(|key| !self.is_unset_or_default(key));
+            // One warning is enough for an entry of an array.
+            let entry = |key: &String| {
+                let (entry, _) = key.rsplit_once('.')?;
+                is_index(entry.rsplit('.').next()?).then(|| entry.to_owned())
+            };
+            keys.dedup_by(|one, other| entry(one).is_some() && entry(one) == entry(other));
             if let Value(needed) | True(needed) | Contains(needed, _) = need {
                 keys.retain(|key| key != needed && key != "authz.path");
             }

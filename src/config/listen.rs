@@ -29,15 +29,9 @@ impl Settings {
             "forwarded" => ClientAddressSource::Forwarded,
             _ => ClientAddressSource::Peer,
         };
-        if source != ClientAddressSource::Peer && trusted_proxies == Networks::default() {
-            let expected = "the proxies that may name the client, because listen.client_address \
-                            is not \"peer\"";
-            let hint = "write trusted_proxies = [\"10.0.0.0/8\"], or the address of your proxy";
-            // A faulty list has its own fault.
-            if self.texts_of("listen.trusted_proxies").next().is_none() {
-                let key = "listen.trusted_proxies";
-                self.report_required_with_hint(key, expected, Some(hint.to_owned()));
-            }
+        if source != ClientAddressSource::Peer {
+            let reason = "listen.client_address is not \"peer\"";
+            self.require_trusted_proxies("the proxies that may name the client", reason);
         }
         if trusted_proxies.contains_all_addresses() {
             let problem = "expected the addresses of your proxies, because any client may name \
@@ -48,6 +42,27 @@ impl Settings {
         ClientAddressRule { trusted_proxies, source }
     }
 
+    /// Reports that `listen.trusted_proxies` has to name proxies, if it is empty. A faulty list has
+    /// its own fault.
+    fn require_trusted_proxies(&mut self, expected: &str, reason: &str) {
+        let key = "listen.trusted_proxies";
+        if self.texts_of(key).next().is_none() {
+            let expected = format!("{expected}, because {reason}");
+            let hint = "write trusted_proxies = [\"10.0.0.0/8\"], or the address of your proxy";
+            self.report_required_with_hint(key, &expected, Some(hint.to_owned()));
+        }
+    }
+
+    /// Reads `listen.proxy_protocol`. Without a proxy, riskgate would close each connection.
+    fn read_proxy_protocol(&mut self, trusted_proxies: &Networks) -> Option<Networks> {
+        let is_on = self.read_boolean("listen.proxy_protocol", false);
+        if is_on {
+            let reason = "listen.proxy_protocol is true, and riskgate would close each connection";
+            self.require_trusted_proxies("the proxies that send PROXY headers", reason);
+        }
+        is_on.then(|| trusted_proxies.clone())
+    }
+
     /// Reads the addresses of the listeners. Reports two listeners with the same address.
     pub fn read_listen_addresses(&mut self) -> ListenAddresses {
         let addresses = ListenAddresses {
@@ -56,8 +71,12 @@ impl Settings {
             https: self.read_optional_address("listen.https"),
             redirect: self.read_optional_address("listen.redirect"),
         };
-        if addresses.redirect.is_some() && addresses.https.is_none() {
-            self.report_required("listen.https", "an address, since listen.redirect is set");
+        if addresses.redirect.is_some() && !self.values.contains_key("listen.https") {
+            let hint = "write https = \"0.0.0.0:443\" and a [[listen.certificate]], or remove this \
+                        line";
+            let problem = "expected listen.https too, to which riskgate leads these requests";
+            let fault = self.begin_fault_at_value("listen.redirect").with_problem(problem);
+            self.faults.push(fault.with_hint(Some(hint.to_owned())));
         }
         self.report_address_conflicts(&[
             ("listen.http", Some(addresses.http)),
@@ -135,9 +154,7 @@ impl Settings {
             },
             accepts_h2c: self.read_boolean("listen.h2c", false),
             is_fast_path_on: self.read_boolean("listen.fast_path", true),
-            proxy_protocol_peers: self
-                .read_boolean("listen.proxy_protocol", false)
-                .then(|| trusted_proxies.clone()),
+            proxy_protocol_peers: self.read_proxy_protocol(trusted_proxies),
         }
     }
 }

@@ -25,12 +25,12 @@ impl Settings {
             patterns.collect::<Option<Vec<_>>>().filter(|patterns| !patterns.is_empty())
         });
         let has_origins = self.values.contains_key(&key);
-        if has_origins
-            && origins.is_none()
-            && self.texts_of(&key).any(|it| it == "*" || it.ends_with("://*"))
-        {
-            let hint = "name each origin: * would let every page read the answers";
-            self.hint_last_fault(Some(hint.to_owned()));
+        if origins.is_none() {
+            self.amend_hints_of_list(&key, |texts, hint| {
+                let has_all = texts.iter().any(|it| it == "*" || it.ends_with("://*"));
+                let own = "name each origin: * would let every page read the answers";
+                hint.or_else(|| has_all.then(|| own.to_owned()))
+            });
         }
         if has_origins && needs_key {
             self.parse_setting(&key, "none where key is true: the keys decide", |_| None::<()>);

@@ -118,13 +118,12 @@ impl Settings {
         };
         let expected = "a list of methods such as [\"GET\", \"POST\"]";
         let methods = self.parse_list(&format!("{entry_key}.methods"), expected, methods);
-        let other_methods = self.texts_of(&format!("{entry_key}.methods")).find_map(|text| {
-            let other =
-                HINTS_FOR_METHODS.iter().find(|(names, _)| names.contains(&text.as_str()))?;
-            Some(other.1.to_owned())
-        });
-        if methods.is_none() && other_methods.is_some() {
-            self.hint_last_fault(other_methods);
+        if methods.is_none() {
+            self.amend_hints_of_list(&format!("{entry_key}.methods"), |texts, hint| {
+                let is_in = |names: &[&str]| texts.iter().any(|it| names.contains(&it.as_str()));
+                let own = HINTS_FOR_METHODS.iter().find(|(names, _)| is_in(names));
+                hint.or_else(|| Some(own?.1.to_owned()))
+            });
         }
         self.note_default(toml_list(&DEFAULT_METHODS));
         let methods = match methods {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
-use super::hints::{Units, nearest_name, nearest_word, suggest_value};
+use super::hints::{Units, flat_list, nearest_name, nearest_word, suggest_value};
 use super::locations::{FormerDefault, RelativePathBases};
 use super::raw_value::{
     RawValue, is_too_long_duration, parse_duration, place_in_list, redact_urls_and_long_words,
@@ -322,10 +322,35 @@ impl Settings {
         self.faults.extend(fault);
     }
 
-    /// Adds words to the hint of the last fault.
+    /// Adds words to the hint of the last fault, if the fault has one.
     pub(super) fn add_to_last_hint(&mut self, words: &str) {
-        let fault = self.faults.pop().map(|fault| fault.with_more_hint(words));
+        let fault = self.faults.pop().map(|fault| {
+            let hint = fault.hint().map(|hint| format!("{hint}, {words}"));
+            fault.with_hint(hint)
+        });
         self.faults.extend(fault);
+    }
+
+    /// Amends the hint of each fault in a text of a list, or else that of the last fault, which is
+    /// of the whole list. `amend` gets the texts of which the fault is, and the present hint. Does
+    /// nothing if the setting is not set.
+    pub(super) fn amend_hints_of_list(
+        &mut self,
+        key: &str,
+        amend: impl Fn(&[String], Option<String>) -> Option<String>,
+    ) {
+        let mut is_of_text = false;
+        for fault in &mut self.faults {
+            is_of_text |= fault.amend_hint_of_list(key, &amend);
+        }
+        if !is_of_text && self.values.contains_key(key) {
+            let texts: Vec<String> = self.texts_of(key).collect();
+            let fault = self.faults.pop().map(|fault| {
+                let hint = amend(&texts, fault.hint().map(str::to_owned));
+                fault.with_hint(hint)
+            });
+            self.faults.extend(fault);
+        }
     }
 
     /// Returns the texts of a list. A single text counts as a list of one. Any other value, or
@@ -393,7 +418,12 @@ impl Settings {
         if !self.values.contains_key(key) {
             self.report_required(key, expected);
         }
-        self.parse_setting(key, expected, parse)
+        let value = self.parse_setting(key, expected, parse);
+        let text = self.values.get(key).map(|setting| setting.raw.as_text());
+        if value.is_none() && text == Some(Some("")) {
+            self.replace_last_hint("write one".to_owned());
+        }
+        value
     }
 
     /// Like [`Settings::parse_setting`], for a list of texts.
@@ -441,7 +471,7 @@ impl Settings {
         };
         let setting = self.read_and_mark_known(key, kind)?;
         let value = parse(&setting.raw);
-        if value.is_none() && !self.report_wrong_item(key, &setting.raw, expected, &parse) {
+        if value.is_none() && !self.report_wrong_texts(key, &setting.raw, expected, &parse) {
             let found = self.found_value(&setting);
             let word = match &setting.raw {
                 RawValue::Integer(number) => Some(number.to_string()),
@@ -462,6 +492,9 @@ impl Settings {
                 None if setting.raw.as_text().is_some_and(|it| WORDS_FOR_DEFAULT.contains(&it)) => {
                     Some("remove this line: without it, the default is in force".to_owned())
                 }
+                None if matches!(&setting.raw, RawValue::Text(text) if text.is_empty()) => {
+                    Some("write a value, or remove this line".to_owned())
+                }
                 None => suggest_value(&setting.raw, Units::of_setting(key), |guess| {
                     parse(guess).is_some()
                 }),
@@ -472,9 +505,9 @@ impl Settings {
         value
     }
 
-    /// Reports the first wrong text in a list whose other texts are right. Returns false, without a
-    /// report, if the fault is another one.
-    fn report_wrong_item<T>(
+    /// Reports each wrong text of a list, if the list has no other fault. Returns false, without a
+    /// report, if the fault is another one, or if a hint for the whole list says more.
+    fn report_wrong_texts<T>(
         &mut self,
         key: &str,
         raw: &RawValue,
@@ -486,30 +519,38 @@ impl Settings {
         let (good, bad): (Vec<_>, Vec<_>) =
             items.iter().enumerate().partition(|(_, item)| is_valid(vec![(*item).clone()]));
         let rest: Vec<RawValue> = good.into_iter().map(|(_, item)| item.clone()).collect();
-        // A guess at the whole list says more.
-        let can_be_guessed =
-            suggest_value(raw, Units::of_setting(key), |guess| parse(guess).is_some()).is_some();
-        let Some((index, text)) = bad.first().and_then(|(at, item)| Some((*at, item.as_text()?)))
-        else {
-            return false;
+        // Some texts need others beside them, such as `origin` in `authz.check`.
+        let is_wrong_beside = |item: &RawValue| !is_valid([&rest[..], &[item.clone()]].concat());
+        let bad = bad.into_iter().filter(|(_, item)| is_wrong_beside(item));
+        let bad: Option<Vec<(usize, String)>> =
+            bad.map(|(at, item)| Some((at, item.as_text()?.to_owned()))).collect();
+        let Some(bad) = bad.filter(|bad| !bad.is_empty()) else { return false };
+        let near = |text: &str| {
+            nearest_word(text, expected, |it| is_valid(vec![RawValue::Text(it.to_owned())]))
         };
-        let near =
-            nearest_word(text, expected, |word| is_valid(vec![RawValue::Text(word.to_owned())]));
-        // If no text is right, the list may be the fault.
-        let is_item_wrong = if rest.is_empty() { near.is_some() } else { is_valid(rest) };
-        if can_be_guessed || !is_item_wrong {
+        let units = Units::of_setting(key);
+        let is_guess = |guess: &RawValue| parse(guess).is_some();
+        let is_list_guessed = suggest_value(raw, units, is_guess).is_some();
+        let is_told_at_list = match items.len() {
+            // Without a near word, the list may be the fault.
+            1 => is_list_guessed || near(&bad[0].1).is_none(),
+            _ if flat_list(items).is_some_and(|flat| is_guess(&flat)) => true,
+            _ => bad.len() > 1 && is_list_guessed || !rest.is_empty() && !is_valid(rest),
+        };
+        if is_told_at_list {
             return false;
         }
         let is_valid_text =
             |guess: &RawValue| matches!(guess, RawValue::Text(_)) && is_valid(vec![guess.clone()]);
-        let text_alone = RawValue::Text(text.to_owned());
-        let hint = match near {
-            Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
-            None => suggest_value(&text_alone, Units::of_setting(key), is_valid_text),
-        };
-        let found = text_alone.to_redacted_string();
-        let problem = format!("expected {expected}, but found {found}");
-        self.report_at_list_item(key, index, &problem, hint);
+        for (index, text) in bad {
+            let raw = RawValue::Text(text.clone());
+            let hint = match near(&text) {
+                Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
+                None => suggest_value(&raw, units, is_valid_text),
+            };
+            let problem = format!("expected {expected}, but found {}", raw.to_redacted_string());
+            self.report_at_list_item(key, (index, &text), &problem, hint);
+        }
         true
     }
 
@@ -517,7 +558,7 @@ impl Settings {
     fn report_at_list_item(
         &mut self,
         key: &str,
-        index: usize,
+        (index, text): (usize, &str),
         problem: &str,
         hint: Option<String>,
     ) {
@@ -532,7 +573,7 @@ impl Settings {
             Some(span) => self.file_text.fault_at_item(span, &shown, index, &problem),
             None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
         };
-        self.faults.push(fault.with_hint(hint));
+        self.faults.push(fault.with_list_text(key, text).with_hint(hint));
     }
 
     /// Reports that an earlier entry of the array has the text of the setting `key` already.
@@ -794,6 +835,10 @@ impl Settings {
         let name = key.rsplit('.').next().unwrap_or_default();
         let value = match (raw, raw.as_text()) {
             (RawValue::List(_), _) => raw.to_redacted_string(),
+            // A version or an empty text is no value of the other setting.
+            (_, Some(text)) if !text.contains(|c: char| c.is_ascii_alphabetic()) => {
+                return Some(format!("write {name} = true, or remove this line"));
+            }
             (_, Some(text)) => toml_text(&redact_urls_and_long_words(text)),
             _ => return None,
         };
@@ -823,10 +868,10 @@ impl Settings {
         let expected = "a list of addresses or networks such as [\"10.0.0.0/8\"]";
         let networks = self.parse_list(key, expected, Networks::parse);
         if networks.is_none() {
-            let texts = self.texts_of(key);
-            let hint = texts.filter(|it| Networks::parse(std::slice::from_ref(it)).is_none());
-            let hint = hint.filter_map(|it| hint_for_network(&it)).next();
-            self.hint_fault_of(key, hint);
+            self.amend_hints_of_list(key, |texts, hint| {
+                let mut own = texts.iter().filter_map(|text| hint_for_network(text));
+                hint.or_else(|| own.next())
+            });
         }
         self.note_default("[]");
         networks.unwrap_or_default()
@@ -903,10 +948,12 @@ impl Settings {
             .filter(|it| it.strip_prefix(prefix).is_some_and(|name| !is_of_array(name)));
         for section in sections.cloned().collect::<Vec<_>>() {
             let name = &section[prefix.len()..];
-            let hint = format!("write {name} = 1000 below [plans]");
+            let inside = format!("{section}.");
+            let mut values = self.values.iter().filter(|(key, _)| key.starts_with(&inside));
+            let limit = values.find_map(|(_, setting)| setting.raw.as_integer()).unwrap_or(1_000);
+            let hint = format!("write {name} = {limit} below [plans]");
             let problem = "expected calls in a month, but found a section";
             self.report_at_section(&section, problem, Some(hint));
-            let inside = format!("{section}.");
             self.values.retain(|key, _| !key.starts_with(&inside));
             self.section_spans.remove(&section);
         }
@@ -981,9 +1028,6 @@ fn hint_for_listener(text: &str) -> Option<String> {
         return Some("write a port of 1 to 65535".to_owned());
     }
     let port: u16 = port.parse().ok()?;
-    if name.parse::<std::net::Ipv6Addr>().is_ok() {
-        return Some(format!("write \"[{name}]:{port}\""));
-    }
     is_name.then(|| {
         format!("write \"0.0.0.0:{port}\": riskgate listens at an address of this machine")
     })
@@ -993,7 +1037,11 @@ fn hint_for_listener(text: &str) -> Option<String> {
 fn hint_for_network(text: &str) -> Option<String> {
     let words = WORDS_FOR_NETWORKS.iter().find(|(words, _)| words.contains(&text));
     let name = || is_host_name(text).then_some(NO_NAME_HERE);
-    words.map(|(_, hint)| *hint).or_else(name).map(str::to_owned)
+    let most_bits = text.split_once('/').and_then(|(address, _)| {
+        Some(if address.parse::<std::net::IpAddr>().ok()?.is_ipv4() { 32 } else { 128 })
+    });
+    let bits = most_bits.map(|most| format!("write a number of 0 to {most} behind the /"));
+    words.map(|(_, hint)| *hint).or_else(name).map(str::to_owned).or(bits)
 }
 
 /// Whether a text may be the name of a host, and is no address.

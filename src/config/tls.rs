@@ -13,8 +13,7 @@ impl Settings {
     /// Reads `[[listen.certificate]]`, which is required if `listen.https` is set.
     pub fn read_certificate_files(&mut self) -> Vec<CertificateFiles> {
         let members = self.list_table_array_keys("listen.certificate");
-        let listens_with_tls = self.values.contains_key("listen.https");
-        if listens_with_tls
+        if self.has_value("listen.https")
             && members.is_empty()
             // `listen.certificate` in another form is reported as an unknown setting.
             && !self.values.contains_key("listen.certificate")
@@ -22,6 +21,7 @@ impl Settings {
             let hint = "write [[listen.certificate]], and below it chain = \"…\" and key = \"…\"";
             let problem = "expected a [[listen.certificate]] too, but found none";
             let fault = self.begin_fault_at_value("listen.https").with_problem(problem);
+            let fault = fault.with_missing_key("listen.certificate");
             self.faults.push(fault.with_hint(Some(hint.to_owned())));
         }
         members

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::Config;
-use super::counterparts::{SECTION_NAMES, find_counterpart, find_in_section};
-use super::description::{is_index, toml_text, without_indexes};
+use super::counterparts::{CERTIFICATE_HINT, SECTION_NAMES, find_counterpart, find_in_section};
+use super::description::{is_index, toml_list, toml_text, without_indexes};
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
 use super::judged_value::judge_value;
@@ -87,6 +87,8 @@ impl Settings {
             |it: &str| known.iter().any(|key| key.starts_with(&format!("{array}.{it}.")));
         let name =
             inner.find(|it| !is_section(it) && !it.split('.').next().is_some_and(is_index))?;
+        // An array of entries has their indexes behind the name.
+        let name = name.rsplit_once('.').filter(|it| is_index(it.1)).map_or(name, |it| it.0);
         let key = ["prefix", "name"].into_iter().find(|it| names.contains(it));
         let below = key.map(|key| format!(", and below it {key} = {}", toml_text(name)));
         Some(format!("write {}{}", header(array), below.unwrap_or_default()))
@@ -144,16 +146,135 @@ impl Settings {
                     None => format!("write texts without braces, such as {last} = [\"…\"]"),
                 }
             }
-            _ if self.section_spans.contains_key("upstream.1") && section == "upstream" => {
-                "write one [upstream], with all servers in it: servers = [\"10.0.0.7:9000\", \
-                 \"10.0.0.8:9000\"]"
-                    .to_owned()
+            _ if self.section_spans.contains_key(&format!("{section}.1"))
+                && known.iter().any(|it| it.starts_with(&format!("{name}."))) =>
+            {
+                let servers =
+                    if name == "upstream" { ": servers = [\"10.0.0.7:9000\"]" } else { "" };
+                format!("write one {}, with all its settings in it{servers}", header(&name))
             }
             _ => hint_for_section(section, known),
         };
+        let hint = self.fill_in_files(&self.fill_in_servers(&hint, section), section);
         let of_variable = self.hint_of_environment(section, known);
         let dotted = || self.hint_for_dotted_name(section, known);
         of_variable.or_else(dotted).unwrap_or(hint)
+    }
+
+    /// Returns a hint for a setting whose name is near to none of its section.
+    fn hint_for_setting(&self, key: &str, known: &BTreeSet<String>) -> Option<String> {
+        let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
+        let section = without_indexes(section);
+        let raw = self.values.get(key).map(|setting| &setting.raw);
+        let takes = |meant: &str| raw.is_none_or(|raw| judge_value(meant, raw).is_none());
+        // The address of a part of riskgate is in [listen], such as listen.admin.
+        let is_address = nearest_name(name, ["http"].into_iter()).is_some();
+        if is_address && known.contains(&format!("listen.{section}")) {
+            return Some(format!("write {section} = \"ADDRESS:PORT\" below [listen]"));
+        }
+        let whole = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
+        if known.iter().any(|it| it.starts_with(&format!("{whole}."))) {
+            return Some(hint_for_name_of_section(&whole, raw, known));
+        }
+        if let Some(counterpart) = find_in_section(&section, name) {
+            return Some(counterpart.hint.to_owned());
+        }
+        if let Some(meant) = meant_setting_of_variable(name).filter(|_| section.is_empty()) {
+            return Some(format!("write {meant}"));
+        }
+        if let Some(hint) = hint_for_near_section(&section, name, known) {
+            return Some(hint);
+        }
+        // Other servers have one setting for what riskgate has several for, such as `timeout`.
+        let ending = format!("_{name}");
+        let several = names_in(&section, known).filter(|it| it.ends_with(&ending));
+        let several: Vec<&str> = several.filter(|it| takes(&format!("{section}.{it}"))).collect();
+        if several.len() > 1 {
+            return Some(format!("write {}", several.join(" or ")));
+        }
+        let entry = || shown_entry(raw?.as_text_or_list()?.first()?);
+        let with_entry = |section: &str| match (section, entry()) {
+            ("table.feed", Some(name)) => {
+                format!("{}, and below it name = {name}", header(section))
+            }
+            _ => header(section),
+        };
+        if let Some(inner) = nearest_section_in(&section, name, known) {
+            return Some(format!("write a section, {}", with_entry(&inner)));
+        }
+        if let Some(counterpart) = find_counterpart(&section, name) {
+            return Some(counterpart.hint.to_owned());
+        }
+        if let Some(hint) = hint_for_other_section(&section, name, known) {
+            return Some(hint);
+        }
+        let names: Vec<&str> = names_in(&section, known).collect();
+        match names.is_empty() {
+            true => Some(match nearest_last_name(name, known) {
+                Some(other) => format!("write a section, {}", with_entry(&other)),
+                None => "write it below a section such as [listen]".to_owned(),
+            }),
+            false => Some(format!("{} has {}", header(&section), names.join(", "))),
+        }
+    }
+
+    /// Returns the values below a section, each with its name there.
+    fn values_below(&self, section: &str) -> impl Iterator<Item = (&str, &RawValue)> {
+        let prefix = format!("{section}.");
+        self.values
+            .iter()
+            .filter_map(move |(key, setting)| Some((key.strip_prefix(&prefix)?, &setting.raw)))
+    }
+
+    /// Replaces the servers in a hint by those that the file has below an unknown section.
+    fn fill_in_servers(&self, hint: &str, section: &str) -> String {
+        let texts = self.values_below(section).filter_map(|(_, raw)| raw.as_text_or_list());
+        let is_server = |text: &String| {
+            let list = RawValue::List(vec![RawValue::Text(text.clone())]);
+            let is_plain = list.is_free_of_secrets() && text.contains([':', '_']);
+            is_plain && judge_value("upstream.servers", &list).is_none()
+        };
+        let Some((start, rest)) = hint.split_once("servers = [") else { return hint.to_owned() };
+        let servers: Vec<String> = texts.flatten().filter(is_server).collect();
+        let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+        match rest.split_once(']') {
+            Some((_, end)) if !servers.is_empty() => {
+                format!("{start}servers = {}{end}", toml_list(&servers))
+            }
+            _ => hint.to_owned(),
+        }
+    }
+
+    /// Replaces the `…` in a hint by the files of a certificate that unknown settings of a section
+    /// name.
+    fn fill_in_files(&self, hint: &str, section: &str) -> String {
+        let is_read =
+            |name: &str| self.descriptions.iter().any(|it| it.key == format!("{section}.{name}"));
+        let file = |example: &str| {
+            let unread = self.values_below(section).filter(|(name, _)| !is_read(name));
+            let mut values = unread.filter(|(name, _)| is_example_of(example, name));
+            values.find_map(|(_, raw)| {
+                let is_path = raw.as_text().is_some_and(|it| it.contains(['/', '.']));
+                shown_value(raw).filter(|_| is_path)
+            })
+        };
+        if !hint.contains(CERTIFICATE_HINT) {
+            return hint.to_owned();
+        }
+        let mut filled = hint.replace(", with the paths of PEM files", "");
+        for example in ["chain", "key"] {
+            if let Some(file) = file(example) {
+                let example = format!("{example} = ");
+                filled = filled.replace(&format!("{example}\"…\""), &format!("{example}{file}"));
+            }
+        }
+        if filled.contains('…') { hint.to_owned() } else { filled }
+    }
+
+    /// Leaves out the faults of missing sections that a hint says to write.
+    fn drop_faults_that_a_hint_mends(&mut self, hint: &str) {
+        let is_mended = |key: &str| hint.contains(&header(key));
+        self.faults.retain(|fault| !fault.missing_key().is_some_and(is_mended));
     }
 
     /// Reports each setting and section that the program never read. Of an unknown section, only
@@ -195,8 +316,10 @@ impl Settings {
                 }
                 _ => "expected a known section, but found an unknown one".to_owned(),
             };
+            self.drop_faults_that_a_hint_mends(&hint);
             self.report_at_section(&section, &problem, Some(hint));
         }
+        let mut told = BTreeSet::new();
         for key in settings {
             let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
             let whole = format!("{}.", without_indexes(&key));
@@ -219,8 +342,15 @@ impl Settings {
                     .or_else(|| {
                         Some(format!("write {}", meant_setting_of_variable(flat.map(|_| name)?)?))
                     })
-                    .or_else(|| hint_for_setting(section, name, &known)),
+                    .or_else(|| self.hint_for_setting(&key, &known)),
             });
+            let hint = hint.map(|hint| self.fill_in_files(&hint, section));
+            self.drop_faults_that_a_hint_mends(hint.as_deref().unwrap_or_default());
+            // Two settings may be parts of one section that is missing.
+            let names_section = hint.as_ref().is_some_and(|it| it.starts_with("write [["));
+            if names_section && !told.insert((section.to_owned(), hint.clone())) {
+                continue;
+            }
             self.report_at_key(&key, "expected a known setting, but found an unknown one", hint);
         }
     }
@@ -228,6 +358,15 @@ impl Settings {
     /// Sorts the faults by their lines. Those without a line come last.
     pub(super) fn sort_faults(&mut self) {
         self.faults.sort_by_key(|fault| fault.line_number().unwrap_or(usize::MAX));
+    }
+}
+
+/// Whether an example in a hint is of this setting, judged by the name of an unknown setting.
+fn is_example_of(example: &str, name: &str) -> bool {
+    let is_key = name.contains("key");
+    match example {
+        "chain" => !is_key && ["cert", "chain", "crt", "pem"].iter().any(|it| name.contains(it)),
+        _ => is_key,
     }
 }
 
@@ -239,62 +378,52 @@ fn names_in<'k>(section: &str, known: &'k BTreeSet<String>) -> impl Iterator<Ite
     })
 }
 
-/// Returns a hint for a setting whose name is near to none of its section.
-fn hint_for_setting(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
-    let section = without_indexes(section);
-    // The address of a part of riskgate is in [listen], such as listen.admin.
-    let is_address = nearest_name(name, ["http"].into_iter()).is_some();
-    if is_address && known.contains(&format!("listen.{section}")) {
-        return Some(format!("write {section} = \"ADDRESS:PORT\" below [listen]"));
+/// Returns the hint for a setting with the name of a section: a setting of this name in another
+/// section, if it takes the value, or else the section with its main setting.
+fn hint_for_name_of_section(
+    whole: &str,
+    raw: Option<&RawValue>,
+    known: &BTreeSet<String>,
+) -> String {
+    let (section, name) = whole.rsplit_once('.').unwrap_or(("", whole));
+    let takes = |meant: &str| raw.is_some_and(|raw| judge_value(meant, raw).is_none());
+    let sections = known.iter().filter_map(|it| it.rsplit_once('.'));
+    let mut others = sections.filter(|(of, own)| *of != section && *own == name);
+    if let Some((of, _)) = others.find(|(of, own)| takes(&format!("{of}.{own}"))) {
+        return format!("write it below {}", header(of));
     }
-    let whole = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
-    if known.iter().any(|it| it.starts_with(&format!("{whole}."))) {
-        let inner: Vec<String> = names_in(&whole, known).map(|it| format!("{it} = …")).collect();
-        return Some(match inner.len() {
-            1..=3 => {
-                format!("write a section, {}, and below it {}", header(&whole), inner.join(" and "))
-            }
-            _ => format!("write a section, {}", header(&whole)),
-        });
+    let own = header(whole);
+    let mut mains = MAIN_SETTINGS.iter().map(|main| (main, format!("{whole}.{main}")));
+    let main = mains.find(|(_, main)| known.contains(main) && takes(main));
+    if let Some(((main, _), shown)) = main.zip(raw.and_then(shown_value)) {
+        return format!("write a section, {own}, and below it {main} = {shown}");
     }
-    if let Some(counterpart) = find_in_section(&section, name) {
-        return Some(counterpart.hint.to_owned());
+    let inner: Vec<String> = names_in(whole, known).map(|it| format!("{it} = …")).collect();
+    match inner.len() {
+        1..=3 => format!("write a section, {own}, and below it {}", inner.join(" and ")),
+        _ => format!("write a section, {own}"),
     }
-    if let Some(meant) = meant_setting_of_variable(name).filter(|_| section.is_empty()) {
-        return Some(format!("write {meant}"));
-    }
-    // For a known section, only the sections in it and around it are candidates.
+}
+
+/// Returns the hint for a name that is the name of a setting in a section around this one or in it.
+/// For a name outside of all sections, these are all sections.
+fn hint_for_near_section(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
     let is_near =
-        |only: &str| section.is_empty() || only.starts_with(&section) || section.starts_with(only);
+        |only: &str| section.is_empty() || only.starts_with(section) || section.starts_with(only);
     let elsewhere = known.iter().filter_map(|it| it.strip_suffix(name)?.strip_suffix('.'));
     let elsewhere: Vec<&str> = elsewhere.filter(|it| is_near(it)).collect();
     let (inner, outer): (Vec<&str>, Vec<&str>) =
         elsewhere.iter().partition(|it| it.len() > section.len());
     match (&inner[..], outer.iter().max_by_key(|it| it.len())) {
-        ([only], None) => return Some(format!("write it below {}", header(only))),
+        ([only], None) => Some(format!("write it below {}", header(only))),
         ([], Some(nearest)) => {
-            let (nearest, section) = (header(nearest), header(&section));
-            return Some(format!("write it below {nearest}, above {section}"));
+            Some(format!("write it below {}, above {}", header(nearest), header(section)))
         }
         ([_, _] | [_, _, _], None) => {
             let headers: Vec<String> = inner.iter().map(|it| header(it)).collect();
-            return Some(format!("write it below {}", headers.join(" or ")));
+            Some(format!("write it below {}", headers.join(" or ")))
         }
-        _ => {}
-    }
-    if let Some(inner) = nearest_section_in(&section, name, known) {
-        return Some(format!("write a section, {}", header(&inner)));
-    }
-    if let Some(counterpart) = find_counterpart(&section, name) {
-        return Some(counterpart.hint.to_owned());
-    }
-    if let Some(hint) = hint_for_other_section(&section, name, known) {
-        return Some(hint);
-    }
-    let names: Vec<&str> = names_in(&section, known).collect();
-    match names.is_empty() {
-        true => Some("write it below a section such as [listen]".to_owned()),
-        false => Some(format!("{} has {}", header(&section), names.join(", "))),
+        _ => None,
     }
 }
 
@@ -358,16 +487,13 @@ fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
             _ => format!("did you mean {}?", header(&format!("{parent}.{near}"))),
         };
     }
-    if let Some(counterpart) = find_counterpart("", last) {
+    if let Some(counterpart) = find_counterpart(parent, last) {
         return counterpart.hint.to_owned();
     }
     // The name of the outer section may be missing, or one may be written that is not needed.
-    let last_name = |section: &str| section.rsplit('.').next().unwrap_or_default().to_owned();
-    let last_names: Vec<String> = sections.iter().map(|it| last_name(it)).collect();
-    let near = nearest_name(last, last_names.iter().map(String::as_str));
-    let elsewhere = near.and_then(|near| sections.iter().find(|it| last_name(it) == near));
-    match elsewhere {
-        Some(elsewhere) => format!("write {}", header(elsewhere)),
+    match nearest_last_name(last, known) {
+        Some(elsewhere) if elsewhere == "listen.certificate" => CERTIFICATE_HINT.to_owned(),
+        Some(elsewhere) => format!("write {}", header(&elsewhere)),
         None => {
             let top: BTreeSet<&str> =
                 sections.iter().filter_map(|it| it.split('.').next()).collect();
@@ -375,6 +501,27 @@ fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
             format!("the sections are {}", top.join(", "))
         }
     }
+}
+
+/// Returns the section whose last name is near to `name`.
+fn nearest_last_name(name: &str, known: &BTreeSet<String>) -> Option<String> {
+    let sections: BTreeSet<&str> =
+        known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+    let last_name = |section: &str| section.rsplit('.').next().unwrap_or_default().to_owned();
+    let last_names: Vec<String> = sections.iter().map(|it| last_name(it)).collect();
+    let near = nearest_name(name, last_names.iter().map(String::as_str))?;
+    sections.iter().find(|it| last_name(it) == near).map(|it| (*it).to_owned())
+}
+
+/// Returns a value in TOML; `None` if a part of it may be secret.
+fn shown_value(raw: &RawValue) -> Option<String> {
+    raw.is_free_of_secrets().then(|| raw.to_redacted_string())
+}
+
+/// Returns a text in TOML that may be the name of an entry.
+fn shown_entry(text: &str) -> Option<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    (!text.is_empty() && text.chars().all(is_name)).then(|| toml_text(text))
 }
 
 /// Returns the header of a section, as a config file has it.
@@ -432,6 +579,10 @@ pub(super) fn meant_setting_of_variable(name: &str) -> Option<String> {
 /// Returns the setting that words with a `_` between them stand for, such as `store.url` for
 /// `store_url`.
 pub(super) fn meant_setting(words: &str, known: &BTreeSet<String>) -> Option<String> {
+    let in_array = meant_in_array(words, known);
+    if in_array.is_some() {
+        return in_array;
+    }
     let words = words.replace('.', "_").replace("__", "_");
     let known: Vec<&str> = known.iter().map(String::as_str).filter(|it| !is_in_array(it)).collect();
     if let Some(exact) = known.iter().find(|key| key.replace('.', "_") == words) {
@@ -460,4 +611,22 @@ pub(super) fn meant_setting(words: &str, known: &BTreeSet<String>) -> Option<Str
         .into_iter()
         .find(|key| known.contains(&key.as_str()))
         .or_else(|| in_section("listen", first))
+}
+
+/// Returns the setting of an array that a key with an index, such as `upstream.routes.0.prefix`,
+/// stands for, with this index.
+fn meant_in_array(key: &str, known: &BTreeSet<String>) -> Option<String> {
+    let parts: Vec<&str> = key.split('.').collect();
+    let at = parts.iter().position(|it| is_index(it))?;
+    let is_near = |(one, other): (&&str, &&str)| {
+        one == other || nearest_name(one, [*other].into_iter()).is_some()
+    };
+    known.iter().find_map(|own| {
+        let mut own: Vec<&str> = own.split('.').collect();
+        if own.len() + 1 != parts.len() || !TABLE_ARRAYS.contains(&own[..at].join(".").as_str()) {
+            return None;
+        }
+        own.insert(at, parts[at]);
+        parts.iter().zip(&own).all(is_near).then(|| own.join("."))
+    })
 }

@@ -74,24 +74,7 @@ impl Settings {
         let default = ServerName::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)));
         let servers = self.parse_list("upstream.servers", expected, parse);
         if servers.is_none() {
-            let texts: Vec<String> = self.texts_of("upstream.servers").collect();
-            if texts.iter().any(|it| it.starts_with("unix:") || it.starts_with('/')) {
-                let hint = "write [\"127.0.0.1:9000\"]: riskgate connects to no Unix socket";
-                self.replace_last_hint(hint.to_owned());
-            }
-            if texts.iter().any(|it| it.trim().contains(' ') && it.contains('=')) {
-                self.add_to_last_hint(
-                    "without words behind it: riskgate uses the servers in turn, and leaves one \
-                     that fails out for eject_for",
-                );
-            }
-            if texts.iter().any(|it| it.starts_with("https:")) {
-                self.add_to_last_hint("and tls = true");
-            }
-            let path = |it: &String| Some(it.split_once("://")?.1.split_once('/')?.1.to_owned());
-            if texts.iter().filter_map(path).any(|path| !path.is_empty()) {
-                self.add_to_last_hint("without the path: servers get the path of each request");
-            }
+            self.amend_hints_of_list("upstream.servers", advise_on_servers);
         }
         self.note_default(toml_list(&[&default.to_string()]));
         servers.unwrap_or_else(|| vec![default])
@@ -121,4 +104,31 @@ impl Settings {
             _ => CheckAnswer::Upstream,
         }
     }
+}
+
+/// Returns the hint for these wrong servers. `hint` has the servers in their right form.
+fn advise_on_servers(texts: &[String], hint: Option<String>) -> Option<String> {
+    if texts.iter().any(|it| it.starts_with("unix:") || it.starts_with('/')) {
+        let hint = "write [\"127.0.0.1:9000\"]: riskgate connects to no Unix socket";
+        return Some(hint.to_owned());
+    }
+    let mut hint = hint?;
+    let path = |it: &String| Some(it.split_once("://")?.1.split_once('/')?.1.to_owned());
+    for (is_given, words) in [
+        (
+            texts.iter().any(|it| it.trim().contains(' ') && it.contains('=')),
+            "without words behind it: riskgate uses the servers in turn, and leaves one that fails \
+             out for eject_for",
+        ),
+        (texts.iter().any(|it| it.starts_with("https:")), "and tls = true"),
+        (
+            texts.iter().filter_map(path).any(|path| !path.is_empty()),
+            "without the path: servers get the path of each request",
+        ),
+    ] {
+        if is_given {
+            hint = format!("{hint}, {words}");
+        }
+    }
+    Some(hint)
 }
