@@ -17,9 +17,9 @@ pub struct ConfigFault {
     hint: Option<String>,
     excerpt: Option<Excerpt>,
     /// The setting or section that is missing; `None` for any other fault.
-    missing_key: Option<String>,
+    missing_key: Option<Box<str>>,
     /// The setting whose list has the faulty text, and this text; `None` for any other fault.
-    list_text: Option<(String, String)>,
+    list_text: Option<Box<(String, String)>>,
 }
 
 /// The text of a config file, and the name of the file in faults.
@@ -64,7 +64,7 @@ impl ConfigFault {
     /// Notes which setting or section is missing.
     #[must_use]
     pub(super) fn with_missing_key(mut self, key: &str) -> ConfigFault {
-        self.missing_key = Some(key.to_owned());
+        self.missing_key = Some(key.into());
         self
     }
 
@@ -81,7 +81,7 @@ impl ConfigFault {
     /// Notes that the fault is in this text of a setting's list.
     #[must_use]
     pub(super) fn with_list_text(mut self, key: &str, text: &str) -> ConfigFault {
-        self.list_text = Some((key.to_owned(), text.to_owned()));
+        self.list_text = Some(Box::new((key.to_owned(), text.to_owned())));
         self
     }
 
@@ -92,7 +92,7 @@ impl ConfigFault {
         key: &str,
         amend: impl Fn(&[String], Option<String>) -> Option<String>,
     ) -> bool {
-        let Some((_, text)) = self.list_text.as_ref().filter(|(of, _)| of == key) else {
+        let Some((_, text)) = self.list_text.as_deref().filter(|(of, _)| of == key) else {
             return false;
         };
         self.hint = amend(std::slice::from_ref(text), self.hint.take());

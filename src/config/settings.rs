@@ -469,9 +469,12 @@ impl Settings {
             SettingKind::Choice(choices) => choices.clone(),
             _ => Vec::new(),
         };
+        let takes_list = matches!(kind, SettingKind::List | SettingKind::TextOrList);
         let setting = self.read_and_mark_known(key, kind)?;
         let value = parse(&setting.raw);
-        if value.is_none() && !self.report_wrong_texts(key, &setting.raw, expected, &parse) {
+        let is_told = value.is_some()
+            || takes_list && self.report_wrong_texts(key, &setting.raw, expected, &parse);
+        if !is_told {
             let found = self.found_value(&setting);
             let word = match &setting.raw {
                 RawValue::Integer(number) => Some(number.to_string()),
@@ -520,7 +523,8 @@ impl Settings {
             items.iter().enumerate().partition(|(_, item)| is_valid(vec![(*item).clone()]));
         let rest: Vec<RawValue> = good.into_iter().map(|(_, item)| item.clone()).collect();
         // Some texts need others beside them, such as `origin` in `authz.check`.
-        let is_wrong_beside = |item: &RawValue| !is_valid([&rest[..], &[item.clone()]].concat());
+        let is_wrong_beside =
+            |item: &RawValue| !is_valid([&rest[..], std::slice::from_ref(item)].concat());
         let bad = bad.into_iter().filter(|(_, item)| is_wrong_beside(item));
         let bad: Option<Vec<(usize, String)>> =
             bad.map(|(at, item)| Some((at, item.as_text()?.to_owned()))).collect();
