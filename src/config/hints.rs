@@ -506,7 +506,7 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
 }
 
 /// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 39] = [
+const REWRITES: [fn(&str) -> Option<String>; 40] = [
     |text| Some(text.trim().to_owned()),
     // Quotes of a shell, of a text processor, or of JSON.
     |text| Some(text.trim_matches(is_quote).to_owned()),

@@ -42,7 +42,7 @@ const NO_SERVER_CONSEQUENCE: &str = "the store is a file";
 
 /// Each setting, what it needs, and what is so if the need is not met. A name with a `.` or `_` at
 /// its end stands for all settings that begin with it.
-const NEEDS: [(&str, Need, &str); 26] = [
+const NEEDS: [(&str, Need, &str); 25] = [
     ("authz.", Contains("authz.check", "screen"), "riskgate judges no address"),
     ("upstream.tls_name", True("upstream.tls"), NO_TLS_CONSEQUENCE),
     ("upstream.tls_ca", True("upstream.tls"), NO_TLS_CONSEQUENCE),

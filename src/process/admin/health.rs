@@ -55,6 +55,7 @@ impl AdminApp {
         let of_reloader = fault_by_part.remove(store_name);
         let mut degraded: Vec<String> =
             fault_by_part.iter().map(|(part, why)| format!("{part}: {why}")).collect();
+        let has_rates_fault = fault_by_part.contains_key("rates");
         let of_store = self.list_store_problems(of_reloader);
         degraded.extend(of_store.iter().map(|why| format!("{store_name}: {why}")));
         degraded
@@ -68,7 +69,7 @@ impl AdminApp {
             ));
         }
         let shares_rates = self.state.client_rates.exchange_thread().is_some();
-        if shares_rates && !sign_ups.has_secret() && !status.fault_by_part.contains_key("rates") {
+        if shares_rates && !sign_ups.has_secret() && !has_rates_fault {
             degraded.push(
                 "rates: are not shared: the secret of the pseudonyms is not known yet".to_owned(),
             );
