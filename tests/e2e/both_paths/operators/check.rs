@@ -220,9 +220,7 @@ fn no_error_about_a_url_shows_its_password() {
         let own = format!("{:?}", format!("sqlite:{}", gateway.path("riskgate.db").display()));
         gateway.edit_config(|text| text.replace(&own, &format!("{url:?}")));
         let reported = || gateway.readyz().text();
-        wait_until("riskgate reports the reload", || {
-            reported().contains("store.url: expected sqlite:PATH")
-        });
+        wait_until("riskgate reports the reload", || reported().contains("store.url: expected "));
         silent("/readyz", &reported());
         silent("standard error", &gateway.stderr());
         gateway.edit_config(|_| before);

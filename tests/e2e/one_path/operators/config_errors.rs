@@ -290,7 +290,7 @@ fn a_missing_file_is_reported_at_its_setting() {
     );
     let expected = "riskgate.toml:9:10: upstream.tls_ca: expected certificates of authorities";
     assert!(shown.contains(expected), "{shown}");
-    assert!(shown.contains("riskgate.toml:4:9: listen.certificate 1: chain: "), "{shown}");
+    assert!(shown.contains("riskgate.toml:5:7: listen.certificate 1: key: "), "{shown}");
     // riskgate starts without these.
     let shown = check("[[table.feed]]\nname = \"own\"\nurl = \"own.txt\"\n", 0);
     assert!(shown.contains("riskgate.toml: good; "), "{shown}");

@@ -100,7 +100,9 @@ fn other_value(key: &str, schema: &Value) -> (String, String) {
 /// The rest of a config in which the other value of a setting is valid.
 fn settings_beside(key: &str) -> &'static [(&'static str, &'static str)] {
     match key {
-        "listen.client_address" => &[("RISKGATE__LISTEN__TRUSTED_PROXIES", "10.0.0.1")],
+        "listen.client_address" | "listen.proxy_protocol" => {
+            &[("RISKGATE__LISTEN__TRUSTED_PROXIES", "10.0.0.1")]
+        }
         "authz.path" => &[("RISKGATE__AUTHZ__EMAIL", "query:email")],
         "plans.shipped" => &[("RISKGATE__PLANS__FREE", "5")],
         "upstream.tls" => &[("RISKGATE__UPSTREAM__TLS_NAME", "name.test")],
