@@ -303,46 +303,54 @@ impl Settings {
         }
         let known = known_keys();
         for section in sections {
-            let hint = self.hint_for_unknown_section(&section, &known);
-            // The fault of the section tells why its settings are missing.
-            self.faults.retain(|fault| !fault.is_about_missing(&section));
-            let name = without_indexes(&section);
-            let problem = match header_of_known(&name) {
-                Some(header) if hint == format!("write {header}") => {
-                    format!("expected the brackets of {header}, but found others")
-                }
-                _ if known.contains(&name) => {
-                    "expected a setting, but found a section or braces".to_owned()
-                }
-                _ => "expected a known section, but found an unknown one".to_owned(),
-            };
-            self.drop_faults_that_a_hint_mends(&hint);
-            self.report_at_section(&section, &problem, Some(hint));
+            self.report_unknown_section(&section, &known);
         }
+        self.report_unknown_settings(settings, &known);
+    }
+
+    fn report_unknown_section(&mut self, section: &str, known: &BTreeSet<String>) {
+        let hint = self.hint_for_unknown_section(section, known);
+        // The fault of the section tells why its settings are missing.
+        self.faults.retain(|fault| !fault.is_about_missing(section));
+        let name = without_indexes(section);
+        let problem = match header_of_known(&name) {
+            Some(header) if hint == format!("write {header}") => {
+                format!("expected the brackets of {header}, but found others")
+            }
+            _ if known.contains(&name) => {
+                "expected a setting, but found a section or braces".to_owned()
+            }
+            _ => "expected a known section, but found an unknown one".to_owned(),
+        };
+        self.drop_faults_that_a_hint_mends(&hint);
+        self.report_at_section(section, &problem, Some(hint));
+    }
+
+    fn report_unknown_settings(&mut self, settings: Vec<String>, known: &BTreeSet<String>) {
         let mut told = BTreeSet::new();
         for key in settings {
             let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
             let whole = format!("{}.", without_indexes(&key));
             let is_section = known.iter().any(|it| it.starts_with(&whole));
-            let near = nearest_name(name, names_in(&without_indexes(section), &known));
+            let near = nearest_name(name, names_in(&without_indexes(section), known));
             let counterpart = find_in_section(&without_indexes(section), name);
             let is_elsewhere = |near: &&str| *near != name && counterpart.is_some();
             let near = near.filter(|near| !is_section && !is_elsewhere(near));
-            let flat = find_flat(name, &known).filter(|_| near.is_none());
+            let flat = find_flat(name, known).filter(|_| near.is_none());
             let of_counterpart = counterpart.map(|it| it.setting).filter(|it| !it.is_empty());
             let in_section = near.or(of_counterpart);
             let meant = in_section.map(|it| format!("{section}.{it}"));
             if let Some(meant) = meant.or(flat.map(str::to_owned)) {
                 self.faults.retain(|fault| !fault.is_about_missing(&meant));
             }
-            let hint = self.hint_of_environment(&key, &known).or_else(|| match near {
+            let hint = self.hint_of_environment(&key, known).or_else(|| match near {
                 Some(near) => Some(self.hint_for_near_name(&key, near)),
                 None => of_counterpart
                     .and_then(|setting| self.hint_for_value_of(&key, setting))
                     .or_else(|| {
                         Some(format!("write {}", meant_setting_of_variable(flat.map(|_| name)?)?))
                     })
-                    .or_else(|| self.hint_for_setting(&key, &known)),
+                    .or_else(|| self.hint_for_setting(&key, known)),
             });
             let hint = hint.map(|hint| self.fill_in_files(&hint, section));
             self.drop_faults_that_a_hint_mends(hint.as_deref().unwrap_or_default());

@@ -103,8 +103,8 @@ fn build_h2_options(app: &DownstreamOptions) -> H2Options {
 }
 
 /// Returns what a client may send as one header. The h2 crate refuses longer headers without a log
-/// line, and without the fields of riskgate's responses. So it accepts far more than riskgate, which
-/// then refuses the request itself.
+/// line, and without the fields of riskgate's responses. So it accepts far more than riskgate,
+/// which then refuses the request itself.
 fn header_limits(app: &DownstreamOptions) -> HeaderLimits {
     let header_bytes = app.request_limits.header_bytes + DIVIDED_COOKIES_OVERHEAD_BYTES;
     HeaderLimits { list_bytes: HEADER_LIST_FACTOR * header_bytes, timeout: app.header_timeout }

@@ -100,7 +100,7 @@ mod tests {
             "REDIS+cluster://a",
         ] {
             let error = StoreUrl::parse(text).unwrap_err().to_string();
-            let form = match text.starts_with("redis+cluster://") {
+            let form = match text.to_lowercase().starts_with("redis+cluster://") {
                 true => "redis+cluster://",
                 false => "sqlite:PATH",
             };

@@ -168,7 +168,7 @@ mod tests {
             "REDIS+sentinel://a/main",
         ] {
             let error = StoreUrl::parse(text).unwrap_err().to_string();
-            let form = match text.starts_with("redis+sentinel://") {
+            let form = match text.to_lowercase().starts_with("redis+sentinel://") {
                 true => "redis+sentinel://",
                 false => "sqlite:PATH",
             };

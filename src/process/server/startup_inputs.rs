@@ -146,8 +146,9 @@ fn place_table_fault(config: &Config, fault: String) -> String {
     fault.with_hint(Some(hint)).to_text()
 }
 
-/// Checks that the access log and the file of the audit can be written. Checks that `log.path` and `audit.path` name neither
-/// each other nor the store, the config, the key file or the file of overrides.
+/// Checks that the access log and the file of the audit can be written. Checks that `log.path` and
+/// `audit.path` name neither each other nor the store, the config, the key file or the file of
+/// overrides.
 pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartError> {
     let log = config.startup.log_target.check_is_writable();
     log.map_err(|error| access_log_error(config, &error))?;
