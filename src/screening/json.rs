@@ -38,42 +38,6 @@ pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath])
     reader.found
 }
 
-/// Returns true if a text in this JSON names a form whose fields have another prefix than a number.
-/// In an argument of a server action of React, `$K1` stands for the form whose fields have names
-/// such as `_1_email`. React reads any text behind `$K`, and its client writes numbers only.
-pub(super) fn refers_to_unnumbered_form(json: &[u8]) -> bool {
-    let is_number = |id: &str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
-    let is_reference = |literal: &[u8]| {
-        let begins_one = matches!(literal, [b'"', b'$' | b'\\', ..]);
-        let text = begins_one.then(|| serde_json::from_slice::<String>(literal).ok()).flatten();
-        text.is_some_and(|text| text.strip_prefix("$K").is_some_and(|id| !is_number(id)))
-    };
-    let mut rest = json;
-    while let Some(start) = memchr::memchr(b'"', rest) {
-        let literal = &rest[start..];
-        let end = string_literal_len(literal);
-        if is_reference(&literal[..end]) {
-            return true;
-        }
-        rest = &literal[end..];
-    }
-    false
-}
-
-/// Returns the length of the string literal at the start of a text, with its quotes. If the literal
-/// has no end, returns the length of the text.
-fn string_literal_len(text: &[u8]) -> usize {
-    let mut at = 1;
-    while let Some(offset) = memchr::memchr2(b'"', b'\\', &text[at..]) {
-        at += offset;
-        if text[at] == b'"' {
-            return at + 1;
-        }
-        at = (at + 2).min(text.len());
-    }
-    text.len()
-}
-
 /// Replaces each escaped half of a surrogate pair that stands alone by U+FFFD. A script that cuts a
 /// text in the middle of an emoji sends such a half, and Node and Python accept it.
 fn replace_lone_surrogates(body: &[u8]) -> Cow<'_, [u8]> {

@@ -199,7 +199,7 @@ fn read_part(part: &[u8], context: PartContext<'_>, found: &mut FieldValues) {
     }
     let matches = |name: &String| fields.iter().any(|field| field.matches_form_name(name));
     if !header.names.iter().any(matches) {
-        return header.read_action_argument(content, fields, found);
+        return;
     }
     // Only some servers read a file, inner parts or an encoded part as a text, and they decode the
     // text in different ways.
@@ -216,12 +216,6 @@ fn read_part(part: &[u8], context: PartContext<'_>, found: &mut FieldValues) {
     for name in &header.names {
         found.push_if_field(name, || Cow::Borrowed(content), fields);
     }
-}
-
-/// Returns the name behind the prefix that React puts before the arguments of a server action in a
-/// form that a browser sends without a script, such as `$ACTION_1:`.
-fn name_in_bound_action(name: &str) -> Option<&str> {
-    name.strip_prefix("$ACTION_")?.rsplit_once(':').map(|(_, inner)| inner)
 }
 
 impl PartHeader {
@@ -256,30 +250,6 @@ impl PartHeader {
             false => found.append(of_json),
         }
         true
-    }
-
-    /// Reads a part whose name is that of no field. React may take such a part for an argument of a
-    /// server action: JSON that has the fields, or that names the form with the fields. If the form
-    /// has another name than React's client gives it, marks the body as unread.
-    fn read_action_argument(&self, content: &[u8], fields: &[FieldPath], found: &mut FieldValues) {
-        if self.is_file {
-            return;
-        }
-        let is_of_bound_form = |name: &String| {
-            let inner = name_in_bound_action(name);
-            inner.is_some_and(|inner| fields.iter().any(|field| field.matches_form_name(inner)))
-        };
-        if json::refers_to_unnumbered_form(content) || self.names.iter().any(is_of_bound_form) {
-            found.mark_unread(UnreadCause::Broken);
-        }
-        let is_argument = |name: &String| {
-            let number = name_in_bound_action(name).unwrap_or(name);
-            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_hexdigit())
-        };
-        if self.names.iter().any(is_argument) {
-            let argument = json::read_values(content, None, fields);
-            argument.values.iter().for_each(|value| found.push_text(value));
-        }
     }
 
     /// Reads the values of parts in the content of this part. Mojolicious reads them as fields, and

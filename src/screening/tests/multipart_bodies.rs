@@ -238,36 +238,6 @@ fn a_part_that_only_some_server_finds_is_read_and_reported() {
 }
 
 #[test]
-fn the_form_of_a_server_action_is_read_and_an_odd_one_is_reported() {
-    let read_parts = |parts: &[(&str, &str)]| {
-        let header = |name: &str| format!("Content-Disposition: form-data; name=\"{name}\"");
-        let parts: Vec<_> = parts.iter().map(|(name, text)| (header(name), *text)).collect();
-        let parts: Vec<_> = parts.iter().map(|(header, text)| (header.as_str(), *text)).collect();
-        let found = read(MULTIPART, multipart(&parts).as_bytes()).unwrap();
-        (found.values.join(" "), found.unread)
-    };
-    for parts in [
-        &[("_1_email", "a@b.com"), ("0", r#"[null,"$K1"]"#)][..],
-        &[("1_email", "a@b.com"), ("0", r#"["$$Kx","$K1","K","\"$K"]"#)],
-        &[("_1_name", "Joe"), ("0", r#"[{"email":"a@b.com"}]"#)],
-        &[("$ACTION_REF_1", ""), ("$ACTION_1:1", r#"[{"email":"a@b.com"}]"#)],
-        &[("email", "a@b.com"), ("$ACTION_KEY", "k1"), ("x", "\"$K")],
-    ] {
-        assert_eq!(read_parts(parts), ("a@b.com".to_owned(), None), "{parts:?}");
-    }
-    for parts in [
-        &[("_x_email", "c@d.com"), ("0", r#"["$Kx"]"#)][..],
-        &[("_1_x_email", "c@d.com"), ("0", r#"["$K1_x"]"#)],
-        &[("_x_email", "c@d.com"), ("0", r#"["a\"","\u0024Kx"]"#)],
-        &[("$ACTION_1:_1_email", "c@d.com"), ("$ACTION_1:1", r#"["$K1"]"#)],
-    ] {
-        let expected = ("a@b.com".to_owned(), Some(UnreadCause::Broken));
-        let with_other = [parts, &[("email", "a@b.com")][..]].concat();
-        assert_eq!(read_parts(&with_other), expected, "{parts:?}");
-    }
-}
-
-#[test]
 fn parts_in_parts_are_read_to_one_level_only() {
     let level = |boundaries: &str| format!("Content-Type: multipart/m{boundaries}\r\n\r\n--a\r\n");
     let boundaries: String = ('a'..='e').map(|name| format!("; boundary={name}")).collect();
