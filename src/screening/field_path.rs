@@ -61,22 +61,15 @@ impl FieldPath {
 
     /// Returns true if a server may take this name of a form field for the field, or for a part of
     /// the field. Servers read `user[email]`, `user.email`, `email[]` and `email[0]` in different
-    /// ways. PHP reads a dot or a blank as `_`, and ignores blanks before a name. React reads
-    /// `1_email` and `_1_email` as `email`: see [`name_behind_action_prefix`].
+    /// ways. PHP reads a dot or a blank as `_`, and ignores blanks before a name.
     pub(super) fn matches_form_name(&self, name: &str) -> bool {
         if is_plain_name(name) {
-            let is_joined = |name: &str| name.eq_ignore_ascii_case(&self.joined);
-            return is_joined(name) || name_behind_action_prefix(name).is_some_and(is_joined);
+            return name.eq_ignore_ascii_case(&self.joined);
         }
         self.may_match(name) && self.matches_by_all_rules(name)
     }
 
     fn matches_by_all_rules(&self, name: &str) -> bool {
-        let is_spelling = |name: &str| self.matches_without_action_prefix(name);
-        is_spelling(name) || name_behind_action_prefix(name).is_some_and(is_spelling)
-    }
-
-    fn matches_without_action_prefix(&self, name: &str) -> bool {
         let (parts, joined) = (form_name_parts(name), self.joined.as_str());
         let mangled = normalize_name(name.split('\0').next().unwrap_or_default());
         // Rack ignores brackets around a name.
@@ -114,11 +107,8 @@ impl FieldPath {
         if is_plain_name(name) {
             return false;
         }
-        let is_part = |name: &str| {
-            let names = parts_without_indexes(&form_name_parts(name));
-            names.len() > self.parts.len() && names.starts_with(&self.parts)
-        };
-        is_part(name) || name_behind_action_prefix(name).is_some_and(is_part)
+        let names = parts_without_indexes(&form_name_parts(name));
+        names.len() > self.parts.len() && names.starts_with(&self.parts)
     }
 }
 
@@ -140,16 +130,6 @@ fn is_leading(c: char) -> bool {
 pub(super) fn is_plain_name(name: &str) -> bool {
     let is_plain_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     !name.starts_with('_') && name.bytes().all(is_plain_byte)
-}
-
-/// Returns the name of a field in a form that React sends to a server action. React's client puts
-/// the number of the form before each name: `_1_email`, and in older versions `1_email`. `None` if
-/// the name has no such prefix.
-fn name_behind_action_prefix(name: &str) -> Option<&str> {
-    let name = name.trim_start();
-    let numbered = name.strip_prefix('_').unwrap_or(name);
-    let behind_number = numbered.trim_start_matches(|c: char| c.is_ascii_digit());
-    behind_number.strip_prefix('_').filter(|_| behind_number.len() < numbered.len())
 }
 
 /// Returns the parts that are no index: `user[0][email]` is the field `email` of one of several
@@ -191,17 +171,8 @@ mod tests {
         for name in ["", "mail", "e-mail", "email2", "user[email]", "xemail"] {
             assert!(!email.matches_form_name(name), "{name:?}");
         }
-        for name in ["1_email", "_1_email", "_12_Email", "1_email[]", "_1_email[0]", "_1_email.x"] {
-            assert!(email.matches_form_name(name), "{name:?}");
-        }
-        assert!(email.is_part_of_field("_1_email[label]") && !email.is_part_of_field("_1_email[]"));
-        for name in ["1email", "a_email", "_a_email", "1_x_email", "1_e_mail", "1_", "_1_", "_"] {
-            assert!(!email.matches_form_name(name), "{name:?}");
-        }
         let nested = FieldPath::parse("user.email").unwrap();
         for name in [
-            "_1_user.email",
-            "1_user_email",
             "user[email]",
             "user.email",
             "user_email",
@@ -221,12 +192,9 @@ mod tests {
     fn a_plain_name_matches_as_by_all_rules() {
         for path in ["email", "user.email", "user_email", "e-mail", "7", "a.b.c"] {
             let field = FieldPath::parse(path).unwrap();
-            for name in
-                ["email", "EMAIL", "user_email", "User_Email", "useremail", "e-mail", "1_email"]
-                    .into_iter()
-                    .chain([
-                        "e_mail", "7", "07", "a_b_c", "a_b", "abc", "", "b", "email_", "email_x",
-                    ])
+            for name in ["email", "EMAIL", "user_email", "User_Email", "useremail", "e-mail"]
+                .into_iter()
+                .chain(["e_mail", "7", "07", "a_b_c", "a_b", "abc", "", "b", "email_", "email_x"])
             {
                 // A blank before a name changes nothing, but such a name is not plain.
                 let by_all_rules = field.matches_form_name(&format!(" {name}"));
