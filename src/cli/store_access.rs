@@ -72,11 +72,11 @@ pub fn find_difference_from_served(
 }
 
 /// Returns true if no command may open the config's store, not even to read it: the file of the
-/// running gateway is away, or the gateway's log is beside another file. SQLite would apply this
-/// log to the other file.
+/// running gateway or its log is away, or the gateway's log is beside another file. SQLite would
+/// begin a new log, or apply this log to the other file.
 pub fn is_unsafe_to_open(config: &Config, other: &DifferentStore) -> bool {
     match other {
-        DifferentStore::MissingFile { .. } => true,
+        DifferentStore::MissingFile { .. } | DifferentStore::MissingLog { .. } => true,
         DifferentStore::OtherFile { .. } => has_log_beside_file(config),
         _ => false,
     }

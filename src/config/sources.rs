@@ -147,7 +147,9 @@ impl Settings {
             let prefix = format!("{array}.");
             let entries = self.list_table_array_keys(array);
             let gap = entries.iter().enumerate().find(|(at, it)| **it != format!("{prefix}{at}"));
-            let Some((next, entry)) = gap else { continue };
+            // In the file, an entry that is no section makes a gap, and has a fault of its own.
+            let of_variables = gap.filter(|(_, it)| !self.section_spans.contains_key(*it));
+            let Some((next, entry)) = of_variables else { continue };
             let inside = format!("{entry}.");
             let Some((key, setting)) = self.values.iter().find(|it| it.0.starts_with(&inside))
             else {

@@ -67,8 +67,11 @@ impl ConfigText {
         if let Some(fault) = self.fault_of_open_list(span.start, message) {
             return fault;
         }
-        if is_header(text) || is_end_of_header(text) {
+        if is_header(text) {
             return self.header_fault(&line, span, message);
+        }
+        if is_end_of_header(text) {
+            return self.header_fault(&line, span, "a header without its [");
         }
         if let Some(fault) = self.fault_behind_header(&line) {
             return fault;

@@ -168,7 +168,7 @@ impl LatestForms {
         }
         let (form, now) = (hasher.finish(), sign_ups.first().map_or(0, |it| it.at));
         let mut forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
-        forms.retain(|(_, at)| now - at < REPEAT_SECONDS);
+        forms.retain(|(_, at)| (0..REPEAT_SECONDS).contains(&(now - at)));
         let is_repeated = forms.iter().any(|(known, _)| *known == form);
         if !is_repeated {
             if forms.len() == MAX_LATEST_FORMS {

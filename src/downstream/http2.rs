@@ -81,8 +81,8 @@ const MAX_BATCHED_REQUESTS: usize = 32;
 /// GOAWAY on, even if requests are active.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many times longer headers may be for the h2 crate than for riskgate.
-const HEADER_LIST_FACTOR: usize = 4;
+/// How many bytes longer headers may be for the h2 crate than for riskgate.
+const EXCESS_HEADER_BYTES: usize = 64 * 1024;
 
 /// The h2 crate's connection.
 type H2Conn = h2::server::Connection<Stream, Bytes>;
@@ -107,7 +107,7 @@ fn build_h2_options(app: &DownstreamOptions) -> H2Options {
 /// which then refuses the request itself.
 fn header_limits(app: &DownstreamOptions) -> HeaderLimits {
     let header_bytes = app.request_limits.header_bytes + DIVIDED_COOKIES_OVERHEAD_BYTES;
-    HeaderLimits { list_bytes: HEADER_LIST_FACTOR * header_bytes, timeout: app.header_timeout }
+    HeaderLimits { list_bytes: header_bytes + EXCESS_HEADER_BYTES, timeout: app.header_timeout }
 }
 
 fn digest_of(client_io: &ClientIo) -> Digest {

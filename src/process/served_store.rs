@@ -80,8 +80,8 @@ impl fmt::Display for DifferentStore {
             DifferentStore::MissingLog { address } => {
                 write!(
                     f,
-                    "{address}: {expected} no log (-wal) beside it; /readyz of the gateway says \
-                     what to do"
+                    "{address}: {expected} no -wal or no -shm beside it; /readyz of the gateway \
+                     says what to do"
                 )
             }
             DifferentStore::Id { address, served, found } => {

@@ -430,7 +430,7 @@ mod tests {
         ];
         for error in errors {
             let error = error.unwrap().to_string();
-            assert!(error.contains("put that file back, or move "), "{error}");
+            assert!(error.contains("put that file back, or stop riskgate, move "), "{error}");
         }
         assert!(std::fs::read(&path).unwrap() == bytes, "the other file is unchanged");
         // The former file continues with its log.

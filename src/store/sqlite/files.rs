@@ -7,8 +7,9 @@
 //! renames or empties these files, because each may have the only copy of a change.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -23,6 +24,44 @@ const LOG_SUFFIXES: [&str; 2] = ["-wal", "-journal"];
 /// What riskgate adds to the name of the store for the note that another file took the place of the
 /// store, and that the log stayed.
 const NOTE_SUFFIX: &str = "-wal-note";
+
+/// The length of the header of a log, and where its salts are (SQLite's file format, section 4.1).
+/// SQLite draws new salts whenever it begins the log again.
+const LOG_HEADER_BYTES: usize = 32;
+const LOG_SALTS: std::ops::Range<usize> = 16..24;
+
+/// The stores of this process of which a log or a shared memory was lost.
+static LOST_FILES: Mutex<Vec<LostFile>> = Mutex::new(Vec::new());
+
+/// A log or a shared memory that was lost while this process had it open. If the process opened the
+/// store once more, SQLite would begin other files, and nobody could see that these are lost.
+struct LostFile {
+    real_path: PathBuf,
+    ids_beside_file: [Option<(u64, u64)>; 2],
+    location: String,
+    found: &'static str,
+}
+
+impl LostFile {
+    fn to_error(&self) -> StoreError {
+        StoreError::Unusable {
+            location: self.location.clone(),
+            expected: "the file that SQLite opened",
+            found: self.found.to_owned(),
+        }
+    }
+}
+
+/// Fails if this process has lost the log or the shared memory of the store at `path`, and they are
+/// not back.
+pub(super) fn check_none_is_lost(path: &Path) -> Result<(), StoreError> {
+    let real_path = resolve(path);
+    let mut lost = LOST_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    lost.retain(|it| {
+        it.real_path != real_path || it.ids_beside_file != identities_beside(&real_path)
+    });
+    lost.iter().find(|it| it.real_path == real_path).map_or(Ok(()), |it| Err(it.to_error()))
+}
 
 /// The files of a store as they were when SQLite opened them.
 pub(super) struct OpenedFiles {
@@ -94,19 +133,18 @@ impl OpenedFiles {
             let restart = "another one; put it back, or restart riskgate to use the present one";
             return self.opened_file_error(restart.to_owned());
         }
-        if let (Some((_, log)), Some((_, file))) = (now[0], self.file_id) {
+        let mut without_note = String::new();
+        if let (Some(log), Some((_, file))) = (read_log_salts(&self.real_path), self.file_id) {
             let text = format!("{log} {file}\n");
             let note = with_suffix(&self.real_path, NOTE_SUFFIX);
-            if std::fs::read_to_string(&note).ok().as_ref() != Some(&text) {
-                // Without a note, the operator still knows what to do from the message.
-                let _ = write_atomically(&note, text.as_bytes());
+            if std::fs::read_to_string(&note).ok().as_ref() != Some(&text)
+                && let Err(error) = write_atomically(&note, text.as_bytes())
+            {
+                without_note = format!(" (could not leave the note {}: {error})", note.display());
             }
         }
-        self.opened_file_error(format!(
-            "another one; put it back, or stop riskgate, move {} away, and start riskgate to use \
-             the present one",
-            names_beside(&self.real_path)
-        ))
+        let advice = advice_to_separate(&self.real_path);
+        self.opened_file_error(format!("another one; put it back, or {advice}{without_note}"))
     }
 
     fn opened_file_error(&self, found: String) -> StoreError {
@@ -120,6 +158,10 @@ impl OpenedFiles {
         // Otherwise SQLite would remove the files of another process when the connection closes, or
         // move the removed log into a file that has newer pages.
         let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        let mut lost = LOST_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lost.iter().find(|it| it.real_path == self.real_path) {
+            return known.to_error();
+        }
         let found = match at {
             0 if self.move_removed_log_into_file(connection) => {
                 "none; its changes are saved in the store: restart riskgate, and never remove this \
@@ -134,11 +176,16 @@ impl OpenedFiles {
                  runs"
             }
         };
-        StoreError::Unusable {
-            location: with_suffix(&self.real_path, SUFFIXES_BESIDE_FILE[at]).display().to_string(),
-            expected: "the file that SQLite opened",
-            found: found.to_owned(),
-        }
+        let location = with_suffix(&self.real_path, SUFFIXES_BESIDE_FILE[at]);
+        let new = LostFile {
+            real_path: self.real_path.clone(),
+            ids_beside_file: self.ids_beside_file,
+            location: location.display().to_string(),
+            found,
+        };
+        let error = new.to_error();
+        lost.push(new);
+        error
     }
 
     /// Moves the log that was removed, and that this process still has open, into the database
@@ -173,10 +220,11 @@ pub fn find_log_beside(path: &Path) -> Option<PathBuf> {
     logs.into_iter().find(|log| std::fs::metadata(log).is_ok_and(|log| log.len() > 0))
 }
 
-/// Returns true if there is no log beside `path`. SQLite keeps the log, empty or not, while a
-/// process has the store open.
+/// Returns true if the log or the shared memory is not beside `path`. SQLite keeps both, empty or
+/// not, while a process has the store open.
 pub fn is_log_missing(path: &Path) -> bool {
-    is_missing(&with_suffix(&resolve(path), SUFFIXES_BESIDE_FILE[0]))
+    let path = resolve(path);
+    SUFFIXES_BESIDE_FILE.iter().any(|suffix| is_missing(&with_suffix(&path, suffix)))
 }
 
 fn is_missing(path: &Path) -> bool {
@@ -208,11 +256,12 @@ pub(super) fn check_log_is_of_file(path: &Path) -> Result<(), StoreError> {
     let real_path = resolve(path);
     let note = with_suffix(&real_path, NOTE_SUFFIX);
     let Ok(text) = std::fs::read_to_string(&note) else { return Ok(()) };
-    let inode = |path: &Path| file_identity(path).map(|(_, inode)| inode.to_string());
     let mut noted = text.split_whitespace();
     let (log_then, file_then) = (noted.next(), noted.next());
-    let log = inode(&with_suffix(&real_path, SUFFIXES_BESIDE_FILE[0]));
-    if log.is_none() || log.as_deref() != log_then || inode(&real_path).as_deref() == file_then {
+    let log = read_log_salts(&real_path);
+    let file = file_identity(&real_path).map(|(_, inode)| inode.to_string());
+    // An empty log changes no file.
+    if log.is_none() || log.as_deref() != log_then || file.as_deref() == file_then {
         // In a directory that is read-only, the note stays, and so do the files.
         let _ = std::fs::remove_file(note);
         return Ok(());
@@ -220,11 +269,23 @@ pub(super) fn check_log_is_of_file(path: &Path) -> Result<(), StoreError> {
     Err(StoreError::Unusable {
         location: path.display().to_string(),
         expected: "the file to which the log beside it belongs",
-        found: format!(
-            "another one; put that file back, or move {} away to use the present one",
-            names_beside(path)
-        ),
+        found: format!("another one; put that file back, or {}", advice_to_separate(path)),
     })
+}
+
+/// Says how to use the present database file without the log that is beside it.
+fn advice_to_separate(path: &Path) -> String {
+    let names = names_beside(path);
+    format!("stop riskgate, move {names} away, and start riskgate to use the present one")
+}
+
+/// Returns the salts of the log of the store at `path`, in hexadecimal; `None` if the log has no
+/// content.
+fn read_log_salts(path: &Path) -> Option<String> {
+    let mut header = [0; LOG_HEADER_BYTES];
+    let mut log = std::fs::File::open(with_suffix(path, SUFFIXES_BESIDE_FILE[0])).ok()?;
+    log.read_exact(&mut header).ok()?;
+    Some(header[LOG_SALTS].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The names of the log and of the shared memory of a store, for messages.

@@ -141,7 +141,10 @@ pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
         Err(error) => return Err(unusable("a store", error.to_string())),
     };
     match non_regular_kind(metadata.file_type()) {
-        None => files::check_log_is_of_file(path).map(|()| true),
+        None => {
+            files::check_none_is_lost(path)?;
+            files::check_log_is_of_file(path).map(|()| true)
+        }
         Some(kind) => Err(unusable("a regular file", kind.to_owned())),
     }
 }
@@ -435,10 +438,14 @@ fn full_disk_error(path: &Path, operation: &'static str) -> StoreError {
     }
 }
 
-/// Returns true if the disk of a file has no space for what SQLite keeps beside it.
+/// Returns true if the disk of a file has no space for what SQLite keeps beside it. Root may use
+/// the blocks that a file system reserves. Some file systems tell no size.
 fn is_disk_full(path: &Path) -> bool {
-    rustix::fs::statvfs(parent_dir(path))
-        .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < SHARED_MEMORY_BYTES)
+    let is_root = rustix::process::geteuid().is_root();
+    rustix::fs::statvfs(parent_dir(path)).is_ok_and(|disk| {
+        let blocks = if is_root { disk.f_bfree } else { disk.f_bavail };
+        disk.f_blocks > 0 && blocks.saturating_mul(disk.f_frsize) < SHARED_MEMORY_BYTES
+    })
 }
 
 pub(super) fn read_only_error(path: &Path) -> StoreError {

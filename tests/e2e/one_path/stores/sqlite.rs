@@ -176,7 +176,7 @@ fn a_restart_after_the_log_was_removed_loses_no_change() {
         });
         // A command would change a store that the gateway no longer reads.
         let refused = gateway.cli(&["keys", "create", "--account", "acme"]).expect(1).stderr;
-        assert!(refused.contains("but found no log (-wal) beside it"), "{refused}");
+        assert!(refused.contains("but found no -wal or no -shm beside it"), "{refused}");
         let gateway = match is_killed {
             true => {
                 gateway.kill();
