@@ -123,7 +123,7 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
     let (path, command) = find_named_command(root, words);
     let word = text(ContextKind::InvalidArg)?;
     if word.starts_with('-') {
-        return find_option_tip(&path, command, word, error);
+        return find_option_tip(&path, command, word, error, words);
     }
     let is_config = Path::new(word).extension().is_some_and(|extension| extension == "toml");
     if is_config {
@@ -225,6 +225,7 @@ fn find_option_tip(
     command: &Command,
     word: &str,
     error: &clap::Error,
+    words: &[String],
 ) -> Option<String> {
     let name = word.trim_start_matches('-').split('=').next().unwrap_or_default();
     let without = || FOREIGN_OPTIONS.iter().find(|(others, _)| others.contains(&name));
@@ -243,6 +244,7 @@ fn find_option_tip(
     let mut own = others.map(|(_, own)| *own);
     let is_known = |own: &&str| has_option(command, own.split(' ').next().unwrap_or_default());
     if let Some(own) = own.find(is_known) {
+        let own = with_given_port(own, word, words);
         return Some(format!("write --{own}"));
     }
     if let Some((_, tip)) = without() {
@@ -260,6 +262,23 @@ fn find_option_tip(
     let longs: Vec<String> =
         command.get_arguments().filter_map(|it| Some(format!("--{}", it.get_long()?))).collect();
     (!longs.is_empty()).then(|| format!("`riskgate {path}` has {}", longs.join(", ")))
+}
+
+/// Returns a synonym of an option with the port that the words give behind the option.
+fn with_given_port(own: &str, option: &str, words: &[String]) -> String {
+    let name = option.split('=').next().unwrap_or_default();
+    let behind = |at: usize| words.get(at + 1).map(String::as_str);
+    let mut at = words.iter().enumerate();
+    let given = at.find_map(|(at, it)| match it.split_once('=') {
+        Some((own, value)) if own == name => Some(value),
+        None if it == name => behind(at),
+        _ => None,
+    });
+    let port = given.and_then(|it| it.parse::<u16>().ok());
+    match port.filter(|_| own.starts_with("listen ")) {
+        Some(port) => format!("listen 127.0.0.1:{port}"),
+        None => own.to_owned(),
+    }
 }
 
 /// Whether a command has an option with this long or short name.

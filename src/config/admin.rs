@@ -143,10 +143,22 @@ impl Settings {
         let is_given = self.values.contains_key(&key);
         let expires_at = self.parse_setting(&key, expected, parse_time);
         if is_given && expires_at.is_none() {
+            let hint = self.hint_for_time_without_quotes(&key);
+            self.hint_last_fault(hint);
             // A token with a faulty expiry must not become one that never expires.
             return None;
         }
         Some(AdminToken { name: name?, digest: digest?, scope: scope?, expires_at })
+    }
+
+    /// Returns what to write for a time that the file has without quotes.
+    fn hint_for_time_without_quotes(&self, key: &str) -> Option<String> {
+        let setting = self.values.get(key)?;
+        let is_date = matches!(setting.raw, RawValue::Unsupported(_));
+        let written = self.file_text.text.get(setting.span.as_ref()?.value.clone())?.trim();
+        let time = [written.to_owned(), format!("{written}T00:00:00Z")];
+        let time = time.iter().find(|it| parse_rfc3339(it).is_some()).filter(|_| is_date)?;
+        Some(format!("write expires = {}, between quotes", toml_text(time)))
     }
 
     fn read_token_hash(&mut self, key: &str) -> Option<[u8; 32]> {

@@ -19,6 +19,10 @@ pub struct Counterpart {
 /// The `section` of entries whose names are names of sections.
 pub const SECTION_NAMES: &str = "[]";
 
+/// Names that people write below `cors` for the origins of a route.
+pub const NAMES_OF_CORS_ORIGINS: [&str; 5] =
+    ["origins", "origin", "allow_origins", "allow_origin", "allowed_origins"];
+
 const fn counterpart_in(
     section: &'static str,
     names: &'static [&'static str],

@@ -10,7 +10,7 @@ use super::routes::is_below;
 use super::settings::Settings;
 use crate::decide::{
     Action, Condition, ConditionFault, DecisionRule, InboxSecret, MIN_SECRET_BYTES,
-    find_contradiction,
+    find_contradiction, several_conditions,
 };
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::decisions::{DecisionSettings, SignUpSuccessRule};
@@ -340,20 +340,4 @@ fn hint_for_single_text(text: &str) -> String {
         }
         Err(_) => format!("write a list, [\"…\"], and in it: {}", words.join(", and ")),
     }
-}
-
-/// Returns the conditions in one text with `&&` or `and` between them.
-fn several_conditions(text: &str) -> Option<Vec<String>> {
-    let text = text.replace(" and ", "&&").replace(" AND ", "&&");
-    let condition = |part: &str| {
-        let part = part.trim();
-        let forms = [
-            part.to_owned(),
-            format!("{part} == true"),
-            format!("{} == false", part.trim_start_matches(['!', ' '])),
-        ];
-        forms.into_iter().find(|it| Condition::parse(it).is_ok())
-    };
-    let all: Option<Vec<String>> = text.split("&&").map(condition).collect();
-    all.filter(|all| all.len() > 1)
 }

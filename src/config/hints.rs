@@ -11,7 +11,7 @@ use super::raw_value::{RawValue, parse_duration, redact_urls_and_long_words};
 use crate::support::url_authority::split_authority;
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
-const OTHER_NAMES: [(&str, &[&str]); 150] = [
+const OTHER_NAMES: [(&str, &[&str]); 149] = [
     ("address", &["http", "url"]),
     ("bind", &["http"]),
     ("host", &["http", "url"]),
@@ -141,7 +141,6 @@ const OTHER_NAMES: [(&str, &[&str]); 150] = [
     ("on", &["block"]),
     ("active", &["block"]),
     ("strict", &["block"]),
-    ("x_real_ip", &["x-forwarded-for"]),
     ("xff", &["x-forwarded-for"]),
     ("enforce", &["block"]),
     ("deny", &["block", "closed"]),

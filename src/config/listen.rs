@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::gate::{BodyOptions, ClientAddressRule, ClientAddressSource, StartupRules};
@@ -20,6 +21,10 @@ pub struct ListenAddresses {
     pub redirect: Option<SocketAddr>,
 }
 
+/// Fields in which other proxies name the client, and which riskgate does not read.
+const OTHER_ADDRESS_FIELDS: [&str; 4] =
+    ["x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip"];
+
 impl Settings {
     /// Reads `listen.client_address`.
     pub fn read_client_address_rule(&mut self, trusted_proxies: Networks) -> ClientAddressRule {
@@ -29,6 +34,16 @@ impl Settings {
             "forwarded" => ClientAddressSource::Forwarded,
             _ => ClientAddressSource::Peer,
         };
+        let text = self.values.get(key).and_then(|setting| setting.raw.as_text());
+        let field =
+            text.filter(|it| OTHER_ADDRESS_FIELDS.contains(&it.to_ascii_lowercase().as_str()));
+        if let Some(field) = field {
+            let hint = format!(
+                "write \"x-forwarded-for\", and let the proxy send X-Forwarded-For: riskgate does \
+                 not read {field}"
+            );
+            self.replace_last_hint(hint);
+        }
         if source != ClientAddressSource::Peer {
             let reason = "listen.client_address is not \"peer\"";
             self.require_trusted_proxies("the proxies that may name the client", reason);
@@ -89,7 +104,13 @@ impl Settings {
 
     /// Reads `listen.hsts`.
     pub fn read_hsts(&mut self) -> Option<StrictTransportSecurity> {
-        StrictTransportSecurity::new(self.read_duration("listen.hsts", Duration::ZERO))
+        let max_age = self.read_duration("listen.hsts", Duration::ZERO);
+        let raw = self.values.get("listen.hsts").map(|setting| &setting.raw);
+        if matches!(raw, Some(RawValue::Boolean(true))) {
+            let hint = "write \"365d\": for how long browsers use https alone";
+            self.replace_last_hint(hint.to_owned());
+        }
+        StrictTransportSecurity::new(max_age)
     }
 
     /// Reads the rules of requests that take effect when the process starts.

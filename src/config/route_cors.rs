@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::counterparts::NAMES_OF_CORS_ORIGINS;
 use super::description::toml_list;
 use super::settings::Settings;
 use crate::gate::route::RouteCors;
@@ -29,7 +30,12 @@ impl Settings {
             self.amend_hints_of_list(&key, |texts, hint| {
                 let has_all = texts.iter().any(|it| it == "*" || it.ends_with("://*"));
                 let own = "name each origin: * would let every page read the answers";
-                hint.or_else(|| has_all.then(|| own.to_owned()))
+                hint.or_else(|| has_all.then(|| own.to_owned())).or_else(|| {
+                    let origins: Option<Vec<&str>> =
+                        texts.iter().map(|it| origin_of_page(it)).collect();
+                    let shown = toml_list(&origins?);
+                    Some(format!("write {shown}: an origin has no path"))
+                })
             });
         }
         if has_origins && needs_key {
@@ -40,9 +46,13 @@ impl Settings {
         }
         let section = format!("{entry_key}.cors");
         let has_section = self.section_spans.contains_key(&section);
-        if has_section && !has_origins {
+        // Origins below `cors` are reported as unknown settings, with where to write them.
+        let is_told = |name: &&str| self.values.contains_key(&format!("{section}.{name}"));
+        if has_section && !has_origins && !NAMES_OF_CORS_ORIGINS.iter().any(is_told) {
             let problem = format!("expected origins beside it, {expected}, but found none");
-            self.report_at_section(&section, &problem, None);
+            let hint = "write origins = [\"https://app.example.com\"] below [[upstream.route]], \
+                        above its cors";
+            self.report_at_section(&section, &problem, Some(hint.to_owned()));
         }
         let grant = has_section.then(|| self.read_cors_grant(&section));
         let grant = Arc::new(grant.unwrap_or_else(|| CorsGrant::new(None, &[], false)));
@@ -65,4 +75,11 @@ impl Settings {
         let allows_credentials = self.read_boolean(&format!("{section}.credentials"), false);
         CorsGrant::new(allowed.as_deref(), &exposed.unwrap_or_default(), allows_credentials)
     }
+}
+
+/// Returns the origin of the URL of a page, which has a path.
+fn origin_of_page(url: &str) -> Option<&str> {
+    let authority = url.find("://")? + 3;
+    let end = authority + url.get(authority..)?.find(['/', '?', '#'])?;
+    url.get(..end).filter(|it| OriginPattern::parse(it).is_ok())
 }

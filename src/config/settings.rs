@@ -1160,6 +1160,9 @@ fn hint_for_slip(written: &str, rest: &str) -> Option<String> {
     if written != scheme && StoreUrl::parse(&format!("{scheme}://{rest}")).is_ok() {
         return Some(format!("write {scheme}:// in small letters"));
     }
+    if scheme == "redis" && asks_for_tls(rest) {
+        return Some("write rediss://HOST:PORT/DATABASE: rediss:// means TLS".to_owned());
+    }
     let is_high = |port: &str| port.parse::<u32>().is_ok_and(|port| port > 65_535);
     let authority = rest.split('@').next_back()?.split('/').next()?;
     if authority.split(',').any(|it| it.rsplit_once(':').is_some_and(|it| is_high(it.1))) {
@@ -1171,6 +1174,18 @@ fn hint_for_slip(written: &str, rest: &str) -> Option<String> {
             "write {scheme}://HOST:PORT,HOST:PORT/SERVICE: SERVICE is the name that the Sentinels \
              have for the server"
         )
+    })
+}
+
+/// Whether a URL has a query that asks for TLS, as other programs read it.
+fn asks_for_tls(url: &str) -> bool {
+    let query = url.split('@').next_back().and_then(|it| it.split_once('?'));
+    query.is_some_and(|(_, query)| {
+        query.split('&').any(|part| match part.split_once('=') {
+            Some(("ssl" | "tls", value)) => matches!(value, "true" | "1"),
+            Some((name, _)) => name == "ssl_cert_reqs",
+            None => false,
+        })
     })
 }
 

@@ -64,7 +64,8 @@ impl ConfigText {
     pub fn syntax_fault(&self, span: Range<usize>, message: &str) -> ConfigFault {
         let line = self.line_of(span.start);
         let text = self.text.get(line.clone()).unwrap_or_default();
-        if let Some(fault) = self.fault_of_open_list(span.start, message) {
+        let of_text = self.fault_of_endless_text(span.start);
+        if let Some(fault) = of_text.or_else(|| self.fault_of_open_list(span.start, message)) {
             return fault;
         }
         if is_header(text) {
@@ -92,6 +93,34 @@ impl ConfigText {
         let found = finding.found.unwrap_or(message.to_owned());
         let problem = finding.problem.unwrap_or(format!("expected TOML, but found: {found}"));
         self.fault_with_excerpt(span.start, shown, place, &problem).with_hint(finding.hint)
+    }
+
+    /// Creates a fault if a list in one line has a last text without its end. The parser may
+    /// stop in this line, or in the next that is not blank.
+    fn fault_of_endless_text(&self, offset: usize) -> Option<ConfigFault> {
+        let own = self.line_of(offset.min(self.text.len()));
+        let before = self.text.get(..own.start)?.trim_end();
+        [own, self.line_of(before.len())].into_iter().find_map(|line| {
+            let text = self.text.get(line.clone())?.trim_end();
+            let faulty = FaultyLine::parse(text, self.section_above(line.start));
+            let start = start_of_endless_text(text).filter(|_| faulty.value.starts_with('['))?;
+            let quote = text.get(start..=start)?;
+            let inner = text.get(start + 1..)?.trim_end_matches([']', ' ', ',']);
+            let list_start = text.len() - text.split_once('=')?.1.trim_start().len();
+            let list = format!("{}{quote}{inner}{quote}]", text.get(list_start..start)?);
+            DeValue::parse(&list).ok().filter(|_| !inner.is_empty())?;
+            let (shown, place) = faulty.excerpt(start);
+            let (place, hint) = match faulty.is_shown() {
+                true => (
+                    place.start..shown.chars().count(),
+                    format!("end the text with {quote}: write {list}"),
+                ),
+                false => (place, format!("end the text with {quote}")),
+            };
+            let problem = "expected TOML, but found: a text without its end";
+            let fault = self.fault_with_excerpt(line.start + start, shown, place, problem);
+            Some(fault.with_hint(Some(hint)))
+        })
     }
 
     /// Creates a fault if a list has no end: below it is a setting or a header in place of a text,
@@ -339,6 +368,22 @@ impl ConfigText {
         });
         named.last().map(|(back, _)| count - back)
     }
+}
+
+/// Returns the byte at which the text begins that has no end in its line.
+fn start_of_endless_text(line: &str) -> Option<usize> {
+    let mut open: Option<(usize, char)> = None;
+    let mut chars = line.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match open {
+            Some((_, '"')) if c == '\\' => drop(chars.next()),
+            Some((_, quote)) if c == quote => open = None,
+            None if c == '#' => return None,
+            None if matches!(c, '"' | '\'') => open = Some((at, c)),
+            _ => {}
+        }
+    }
+    open.map(|(at, _)| at)
 }
 
 /// Whether a line is the header of a section, perhaps with wrong brackets.

@@ -453,7 +453,43 @@ fn misplaced_values_and_settings_get_the_right_hint() {
         ),
         (plain("[listen]\ntrusted_proxies = [\"10.1.*\"]\n"), "write [\"10.1.0.0/16\"]"),
         (plain("[listen]\nclient_address = \"forwarded\"\n"), "write trusted_proxies = "),
-        (plain("[listen]\nclient_address = \"X-Real-IP\"\n"), "did you mean \"x-forwarded-for\"?"),
+        (
+            plain("[listen]\nclient_address = \"X-Real-IP\"\n"),
+            "let the proxy send X-Forwarded-For: riskgate does not read X-Real-IP",
+        ),
+        (plain("[listen]\nhsts = true\n"), "write \"365d\": for how long browsers"),
+        (plain("[listen.hsts]\nmax_age = 31536000\n"), "write hsts = \"365d\" below [listen]"),
+        (plain("port = 18080\n"), "write [listen], and below it http = \"127.0.0.1:18080\""),
+        (
+            plain("[[upstream.servers]]\naddress = \"10.0.0.7:9000\"\n"),
+            "write [upstream], and below it servers = [\"10.0.0.7:9000\"]",
+        ),
+        (
+            plain("[store]\nurl = \"redis://127.0.0.1:6379/0?ssl=true\"\n"),
+            "write rediss://HOST:PORT/DATABASE: rediss:// means TLS",
+        ),
+        (
+            plain(
+                "[[upstream.route]]\nprefix = \"/a\"\nkey = false\n\
+                   origins = [\"https://app.example.com/login\"]\n",
+            ),
+            "write [\"https://app.example.com\"]: an origin has no path",
+        ),
+        (
+            plain(
+                "[[upstream.route]]\nprefix = \"/a\"\nkey = false\n\
+                   origins = [\"https://a.test\"]\n\
+                   [upstream.route.cors]\nallow_origins = [\"https://a.test\"]\n",
+            ),
+            "remove this line: origins say so",
+        ),
+        (
+            plain(
+                "[[admin.token]]\nname = \"a\"\nhash = \"x\"\nscope = \"read\"\n\
+                   expires = 2027-01-01T00:00:00Z\n",
+            ),
+            "write expires = \"2027-01-01T00:00:00Z\", between quotes",
+        ),
         (plain("[listen]\nlog.level = \"debug\"\n"), "write level = … below [log]"),
         (plain("[[key]]\nid = \"a\"\n"), "[keys] and file = \"keys.toml\""),
         (plain("mode = \"block\"\n"), "write it below [authz] or [upstream.route.screen]"),
@@ -1129,6 +1165,16 @@ fn slips_in_lines_of_toml_get_what_was_meant() {
         ("[plans]\nteam plan = 500\n", "2:6", "write \"team plan\" = 500, or team_plan = 500"),
         ("[listen]\nmax streams = 5\n", "2:5", "write max_streams = …"),
         ("[log]\nlevel = \"info\n", "2:14", "end the text with \""),
+        (
+            "[upstream]\nservers = [\"10.0.0.7:9000]\n",
+            "2:12",
+            "end the text with \": write [\"10.0.0.7:9000\"]",
+        ),
+        (
+            "[[upstream.route]]\nmethods = [\"GET\", \"POST]\nkey = false\n",
+            "2:19",
+            "end the text with \": write [\"GET\", \"POST\"]",
+        ),
         ("[log]\npath = \"C:\\log\"\n", "2:12", "write \\\\ for each \\"),
         ("[log]\naccess = true\naccess = true\n", "3:1", "^ remove this line or line 2"),
         (
@@ -1419,6 +1465,16 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
         ("\"is_role\"", "4:29:", "write == true behind it"),
         ("\"domain ends in .ru\"", "4:29:", "rules have no patterns"),
         ("\"reason == 'safe'\"", "4:32:", "write safe, without quotes"),
+        (
+            "\"domain in ['a.com', 'b.com']\"",
+            "4:",
+            "write domain in [a.com, b.com], without quotes",
+        ),
+        (
+            "\"inbox_accounts_30d > 3 and is_free_provider\"",
+            "4:",
+            "\"inbox_accounts_30d > 3\", \"is_free_provider == true\"",
+        ),
         ("\"10 < risk_score < 80\"", "4:22:", "write \"risk_score > 10\", \"risk_score < 80\""),
         ("\"80<=risk_score\"", "4:22:", "write risk_score >= 80"),
         ("\"safe == reason\"", "4:22:", "write reason == safe"),

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::Config;
-use super::counterparts::{CERTIFICATE_HINT, SECTION_NAMES, find_counterpart, find_in_section};
+use super::counterparts::{
+    CERTIFICATE_HINT, NAMES_OF_CORS_ORIGINS, SECTION_NAMES, find_counterpart, find_in_section,
+};
 use super::description::{is_index, toml_list, toml_text, without_indexes};
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
@@ -131,6 +133,7 @@ impl Settings {
     fn hint_for_unknown_section(&self, section: &str, known: &BTreeSet<String>) -> String {
         let name = without_indexes(section);
         let named = self.hint_for_named_entry(section, known);
+        let named = named.or_else(|| self.hint_for_setting_as_section(section, known));
         let hint = match (self.is_only_implied(section), self.is_without_header(section)) {
             _ if named.is_some() => named.unwrap_or_default(),
             (true, _) if find_in_section(SECTION_NAMES, &name).is_none() => {
@@ -167,6 +170,17 @@ impl Settings {
         let section = without_indexes(section);
         let raw = self.values.get(key).map(|setting| &setting.raw);
         let takes = |meant: &str| raw.is_none_or(|raw| judge_value(meant, raw).is_none());
+        if section.is_empty()
+            && name == "port"
+            && let Some(port) = raw.and_then(port_of)
+        {
+            return Some(format!("write [listen], and below it http = \"127.0.0.1:{port}\""));
+        }
+        if section == "upstream.route.cors"
+            && let Some(hint) = self.hint_for_origins_of_cors(key, name)
+        {
+            return Some(hint);
+        }
         // The address of a part of riskgate is in [listen], such as listen.admin.
         let is_address = nearest_name(name, ["http"].into_iter()).is_some();
         if is_address && known.contains(&format!("listen.{section}")) {
@@ -216,6 +230,45 @@ impl Settings {
             }),
             false => Some(format!("{} has {}", header(&section), names.join(", "))),
         }
+    }
+
+    /// Returns the hint for the origins of a route without a key, written below its `cors`.
+    fn hint_for_origins_of_cors(&self, key: &str, name: &str) -> Option<String> {
+        let entry = key.strip_suffix(name)?.strip_suffix(".cors.")?;
+        let needs_key = self.values.get(&format!("{entry}.key"));
+        let needs_key = needs_key.is_none_or(|it| !matches!(it.raw, RawValue::Boolean(false)));
+        if needs_key || !NAMES_OF_CORS_ORIGINS.contains(&name) {
+            return None;
+        }
+        if self.values.contains_key(&format!("{entry}.origins")) {
+            return Some("remove this line: origins say so".to_owned());
+        }
+        let raw = &self.values.get(key)?.raw;
+        let is_taken = judge_value("upstream.route.origins", raw).is_none();
+        let shown = shown_value(raw).filter(|_| is_taken);
+        let shown = shown.unwrap_or_else(|| "[\"https://app.example.com\"]".to_owned());
+        Some(format!("write origins = {shown} below [[upstream.route]], above its cors"))
+    }
+
+    /// Returns the hint for a section with the name of a setting, such as `[listen.hsts]`: the
+    /// setting, with a value of the section.
+    fn hint_for_setting_as_section(
+        &self,
+        section: &str,
+        known: &BTreeSet<String>,
+    ) -> Option<String> {
+        if section == "upstream.servers" {
+            let hint = "write [upstream], and below it servers = […]";
+            let filled = self.fill_in_servers(hint, section);
+            return Some(filled).filter(|it| it != hint);
+        }
+        let (outer, name) = section.rsplit_once('.').filter(|_| known.contains(section))?;
+        let values = self.values_below(section).filter(|it| matches!(it.1, RawValue::Integer(_)));
+        let value = values.map(|(_, raw)| raw).find_map(|raw| match judge_value(section, raw) {
+            None => shown_value(raw),
+            Some((_, hint)) => hint?.strip_prefix("write ").map(str::to_owned),
+        });
+        Some(format!("write {name} = {} below {}", value?, header(outer)))
     }
 
     /// Returns the values below a section, each with its name there.
@@ -519,6 +572,14 @@ fn nearest_last_name(name: &str, known: &BTreeSet<String>) -> Option<String> {
     let last_names: Vec<String> = sections.iter().map(|it| last_name(it)).collect();
     let near = nearest_name(name, last_names.iter().map(String::as_str))?;
     sections.iter().find(|it| last_name(it) == near).map(|it| (*it).to_owned())
+}
+
+/// Returns the port that a value names.
+fn port_of(raw: &RawValue) -> Option<u16> {
+    match raw {
+        RawValue::Integer(number) => u16::try_from(*number).ok(),
+        raw => raw.as_text()?.parse().ok(),
+    }
 }
 
 /// Returns a value in TOML; `None` if a part of it may be secret.

@@ -150,7 +150,9 @@ impl Condition {
             let (word, second) = text[rest..].split_once(' ').unwrap_or((&text[rest..], ""));
             let meant = match word {
                 "and" | "AND" | "&&" | "&" if !second.is_empty() => {
-                    Some(format!("\"{}\", \"{}\"", text[..rest].trim(), second.trim()))
+                    let several = several_conditions(text).unwrap_or_default();
+                    let quoted: Vec<String> = several.iter().map(|it| quote(it)).collect();
+                    Some(quoted.join(", ")).filter(|it| !it.is_empty())
                 }
                 "or" | "OR" | "||" => Some("a rule of its own for each".to_owned()),
                 _ if word.starts_with('%') => Some("the number without %".to_owned()),
@@ -342,13 +344,40 @@ impl<'t> Scanner<'t> {
                 let rest = at.start..self.text.len();
                 let text = self.text[rest.clone()].trim();
                 let inner = text.strip_prefix('\'').and_then(|it| it.strip_suffix('\''));
-                let meant = inner.map(|it| format!("{it}, without quotes"));
+                let plain = self.text.replace('\'', "");
+                let is_list = plain.contains('[') && Condition::parse(&plain).is_ok();
+                let meant = is_list.then_some(plain.trim()).or(inner);
+                let meant = meant.map(|it| format!("{it}, without quotes"));
                 let expected = "a number, true, false, a word or a quoted text";
                 Err(ConditionFault { meant, ..fault(rest, expected) })
             }
             false => Ok(Literal { text: &self.text[at.clone()], at, is_quoted: false }),
         }
     }
+}
+
+/// Returns a text between quotes, as TOML has it.
+fn quote(text: &str) -> String {
+    let quote = if text.contains('"') { '\'' } else { '"' };
+    format!("{quote}{text}{quote}")
+}
+
+/// Returns the conditions in one text with `&&` or `and` between them, each complete. `None` if a
+/// part is no condition.
+pub fn several_conditions(text: &str) -> Option<Vec<String>> {
+    let text =
+        [" and ", " AND ", " & "].iter().fold(text.to_owned(), |it, and| it.replace(and, "&&"));
+    let condition = |part: &str| {
+        let part = part.trim();
+        let forms = [
+            part.to_owned(),
+            format!("{part} == true"),
+            format!("{} == false", part.trim_start_matches(['!', ' '])),
+        ];
+        forms.into_iter().find(|it| Condition::parse(it).is_ok())
+    };
+    let parts: Vec<&str> = text.split("&&").filter(|_| text.contains("&&")).collect();
+    parts.into_iter().map(condition).collect::<Option<Vec<_>>>().filter(|all| all.len() > 1)
 }
 
 /// Returns the conditions that somebody means who writes the fact behind a value, as in

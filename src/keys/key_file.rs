@@ -319,7 +319,10 @@ impl KeyFileReader<'_> {
         };
         let width = if is_header { shown.chars().count() } else { name.chars().count() };
         let width = if shown == "…" { 1 } else { width };
-        let excerpt = Some(Box::new(Excerpt::new(line, shown, 0..width)));
+        let is_of_value = shown.ends_with(" = …") && message.starts_with("invalid type");
+        let place = if is_of_value { width + 3..width + 4 } else { 0..width };
+        let excerpt = Some(Box::new(Excerpt::new(line, shown, place)));
+        let value = whole.split_once('=').unwrap_or_default().1.trim().trim_matches('"');
         let header = whole.trim();
         let is_other_header = is_header && header != "[[key]]";
         let hint = match other {
@@ -333,6 +336,16 @@ impl KeyFileReader<'_> {
             // A time of TOML.
             None if TIME_FIELDS.contains(&name) && message.starts_with("invalid type: map") => {
                 Some(format!("write {name} = \"2027-01-01T00:00:00Z\", between quotes"))
+            }
+            None if name == "revoked" && value == "true" => {
+                Some("write revoked = \"2027-01-01T00:00:00Z\", with a time".to_owned())
+            }
+            None if name == "origins"
+                && value.starts_with("https://")
+                && can_be_shown(value)
+                && OriginPattern::parse(value).is_ok() =>
+            {
+                Some(format!("write [\"{value}\"]"))
             }
             None if self.is_other_format() => Some(
                 "write a file of TOML: [[key]], and below it id = \"web-1\", account = \"acme\" \
@@ -796,6 +809,8 @@ mod tests {
             ("[plans]\npro = 3\n".into(), "^ name a file of keys, in which each begins with"),
             ("[[keys]]\nid = \"a\"\n".into(), "1 | [[keys]]\n  | ^^^^^^^^ write [[key]]"),
             (format!("{head}origins = \"a\"\n"), "origins: expected a list such as [\"https"),
+            (format!("{head}origins = \"https://a.test\"\n"), " ^ write [\"https://a.test\"]"),
+            (format!("{head}revoked = true\n"), "write revoked = \"2027-01-01T00:00:00Z\", with"),
             (
                 format!(
                     "{head}hash = \"sha256:{}\"\norigins = [\"https://a.test/x\"]\n",
@@ -814,7 +829,7 @@ mod tests {
             ("[web-1]\naccount = \"a\"\n".into(), "1 | [web-1]\n  | ^^^^^^^ write [[key]]"),
             (
                 format!("{head}env = \"A\"\nexpires = 2027-01-01\n"),
-                "^^^^^^^ write expires = \"2027-01-01T00:00:00Z\", between quotes",
+                " ^ write expires = \"2027-01-01T00:00:00Z\", between quotes",
             ),
             ("[key]\nid = \"a\"\n".into(), "1 | [key]\n  | ^^^^^ write [[key]]"),
             (format!("{head}{key} = 1\n"), "4 | …\n  | ^"),

@@ -38,6 +38,27 @@ pub struct OverrideRequest<'a> {
     pub is_forced: bool,
 }
 
+impl OverrideRequest<'_> {
+    /// Checks the domain, the note and the last day, without the store.
+    ///
+    /// # Errors
+    /// Returns a fault if one of them is wrong.
+    pub fn check(&self) -> Result<(), ManagementFault> {
+        let name = parse_name(self.domain)?;
+        check_new_override(&self.to_new_override(&name), read_machine_time())
+    }
+
+    fn to_new_override<'a>(&'a self, name: &'a DnsName) -> NewOverride<'a> {
+        NewOverride {
+            name,
+            action: self.action,
+            is_exact: self.is_exact,
+            note: self.note,
+            last_day: self.until,
+        }
+    }
+}
+
 /// A finished change of the overrides of a domain.
 #[derive(Clone, Debug)]
 pub struct OverrideChange {
@@ -80,13 +101,7 @@ pub fn set_override(
     request: &OverrideRequest<'_>,
 ) -> Result<OverrideChange, ManagementFault> {
     let name = parse_name(request.domain)?;
-    let new = NewOverride {
-        name: &name,
-        action: request.action,
-        is_exact: request.is_exact,
-        note: request.note,
-        last_day: request.until,
-    };
+    let new = request.to_new_override(&name);
     let now = store.now().unix_now;
     check_new_override(&new, now)?;
     let file = OverrideFile::read(inputs);

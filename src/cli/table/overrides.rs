@@ -48,6 +48,8 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
         until: args.until.as_deref(),
         is_forced: args.force,
     };
+    // A failed command must not leave a new store behind.
+    request.check()?;
     let mut store = open_store(&config)?;
     let change = set_override_in_store(
         &mut store,

@@ -177,7 +177,7 @@ fn words_of_other_programs_lead_to_the_command() {
         ("keys rm a", "tip: did you mean `riskgate keys revoke`?"),
         ("keys frobnicate", "tip: the commands are create, list, rotate, revoke, import"),
         ("table block a.test", "tip: did you mean `riskgate table deny`?"),
-        ("run --port 80", "tip: write --listen 0.0.0.0:8080"),
+        ("run --port 80", "tip: write --listen 127.0.0.1:80"),
         ("-c riskgate.toml run", "tip: write -c behind the command: riskgate run -c …"),
         ("keys create acme", "tip: write --account acme"),
         ("accounts set acme --frobnicate", "tip: `riskgate accounts set` has --config, --plan"),
