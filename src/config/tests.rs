@@ -418,6 +418,55 @@ fn values_of_other_servers_get_what_riskgate_has_in_their_place() {
     ]);
 }
 
+/// Hints that have the user's own value.
+#[test]
+fn a_hint_has_the_value_of_the_file() {
+    let plain = str::to_owned;
+    assert_hints(&[
+        (plain("[listen]\nhsts = true\n"), "write \"365d\": for how long browsers"),
+        (plain("[listen.hsts]\nmax_age = 31536000\n"), "write hsts = \"365d\" below [listen]"),
+        (plain("port = 18080\n"), "write [listen], and below it http = \"127.0.0.1:18080\""),
+        (
+            plain("[[upstream.servers]]\naddress = \"10.0.0.7:9000\"\n"),
+            "write [upstream], and below it servers = [\"10.0.0.7:9000\"]",
+        ),
+        (
+            plain("[store]\nurl = \"redis://127.0.0.1:6379/0?ssl=true\"\n"),
+            "write rediss://HOST:PORT/DATABASE: rediss:// means TLS",
+        ),
+        (
+            plain(
+                "[[upstream.route]]\nprefix = \"/a\"\nkey = false\n\
+                   origins = [\"https://app.example.com/login\"]\n",
+            ),
+            "write [\"https://app.example.com\"]: an origin has no path",
+        ),
+        (
+            plain(
+                "[[upstream.route]]\nprefix = \"/a\"\nkey = false\n\
+                   origins = [\"https://a.test\"]\n\
+                   [upstream.route.cors]\nallow_origins = [\"https://a.test\"]\n",
+            ),
+            "remove this line: origins say so",
+        ),
+        (
+            format!(
+                "[[admin.token]]\nname = \"a\"\nhash = \"sha256:{}\"\nscope = \"read\"\n\
+                 expires = 2027-01-01T00:00:00Z\n",
+                "a".repeat(64)
+            ),
+            "write expires = \"2027-01-01T00:00:00Z\", between quotes",
+        ),
+        (
+            plain(
+                "[[upstream.route]]\nprefix = \"/a\"\nkey = false\n\
+                 [upstream.route.cors]\nallow_origins = [\"https://a.test\"]\n",
+            ),
+            "write origins = [\"https://a.test\"] below [[upstream.route]], above its cors",
+        ),
+    ]);
+}
+
 /// Values of another type or unit, and settings in another section.
 #[test]
 fn misplaced_values_and_settings_get_the_right_hint() {
@@ -456,39 +505,6 @@ fn misplaced_values_and_settings_get_the_right_hint() {
         (
             plain("[listen]\nclient_address = \"X-Real-IP\"\n"),
             "let the proxy send X-Forwarded-For: riskgate does not read X-Real-IP",
-        ),
-        (plain("[listen]\nhsts = true\n"), "write \"365d\": for how long browsers"),
-        (plain("[listen.hsts]\nmax_age = 31536000\n"), "write hsts = \"365d\" below [listen]"),
-        (plain("port = 18080\n"), "write [listen], and below it http = \"127.0.0.1:18080\""),
-        (
-            plain("[[upstream.servers]]\naddress = \"10.0.0.7:9000\"\n"),
-            "write [upstream], and below it servers = [\"10.0.0.7:9000\"]",
-        ),
-        (
-            plain("[store]\nurl = \"redis://127.0.0.1:6379/0?ssl=true\"\n"),
-            "write rediss://HOST:PORT/DATABASE: rediss:// means TLS",
-        ),
-        (
-            plain(
-                "[[upstream.route]]\nprefix = \"/a\"\nkey = false\n\
-                   origins = [\"https://app.example.com/login\"]\n",
-            ),
-            "write [\"https://app.example.com\"]: an origin has no path",
-        ),
-        (
-            plain(
-                "[[upstream.route]]\nprefix = \"/a\"\nkey = false\n\
-                   origins = [\"https://a.test\"]\n\
-                   [upstream.route.cors]\nallow_origins = [\"https://a.test\"]\n",
-            ),
-            "remove this line: origins say so",
-        ),
-        (
-            plain(
-                "[[admin.token]]\nname = \"a\"\nhash = \"x\"\nscope = \"read\"\n\
-                   expires = 2027-01-01T00:00:00Z\n",
-            ),
-            "write expires = \"2027-01-01T00:00:00Z\", between quotes",
         ),
         (plain("[listen]\nlog.level = \"debug\"\n"), "write level = … below [log]"),
         (plain("[[key]]\nid = \"a\"\n"), "[keys] and file = \"keys.toml\""),
@@ -1465,16 +1481,6 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
         ("\"is_role\"", "4:29:", "write == true behind it"),
         ("\"domain ends in .ru\"", "4:29:", "rules have no patterns"),
         ("\"reason == 'safe'\"", "4:32:", "write safe, without quotes"),
-        (
-            "\"domain in ['a.com', 'b.com']\"",
-            "4:",
-            "write domain in [a.com, b.com], without quotes",
-        ),
-        (
-            "\"inbox_accounts_30d > 3 and is_free_provider\"",
-            "4:",
-            "\"inbox_accounts_30d > 3\", \"is_free_provider == true\"",
-        ),
         ("\"10 < risk_score < 80\"", "4:22:", "write \"risk_score > 10\", \"risk_score < 80\""),
         ("\"80<=risk_score\"", "4:22:", "write risk_score >= 80"),
         ("\"safe == reason\"", "4:22:", "write reason == safe"),
@@ -1511,6 +1517,22 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
         (
             rule("conditions = [\"risk_score > 3\"]\n[[rule]]\nname = \"b\"\nthen = \"pass\""),
             "did you mean `if`?",
+        ),
+    ]);
+}
+
+#[test]
+fn a_hint_at_a_condition_has_whole_conditions() {
+    assert_faults_of_conditions(&[
+        (
+            "\"domain in ['a.com', 'b.com']\"",
+            "4:",
+            "write domain in [a.com, b.com], without quotes",
+        ),
+        (
+            "\"inbox_accounts_30d > 3 and is_free_provider\"",
+            "4:",
+            "\"inbox_accounts_30d > 3\", \"is_free_provider == true\"",
         ),
     ]);
 }

@@ -13,6 +13,7 @@ use super::judged_value::judge_value;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use super::variables::{ENV_PREFIX, variable_name};
+use crate::model::origin::OriginPattern;
 
 /// Sections of which a config may have several.
 pub(super) const TABLE_ARRAYS: [&str; 5] =
@@ -244,7 +245,8 @@ impl Settings {
             return Some("remove this line: origins say so".to_owned());
         }
         let raw = &self.values.get(key)?.raw;
-        let is_taken = judge_value("upstream.route.origins", raw).is_none();
+        let is_origin = |text: &String| OriginPattern::parse(text).is_ok();
+        let is_taken = raw.as_text_list().is_some_and(|all| all.iter().all(is_origin));
         let shown = shown_value(raw).filter(|_| is_taken);
         let shown = shown.unwrap_or_else(|| "[\"https://app.example.com\"]".to_owned());
         Some(format!("write origins = {shown} below [[upstream.route]], above its cors"))

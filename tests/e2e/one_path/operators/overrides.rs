@@ -62,6 +62,7 @@ fn a_row_of_the_operators_file_wins_and_is_never_written() {
     let file = setup.path("overrides.csv");
     let none = setup.cli(&["table", "clear", "first.test"]).expect(1);
     assert!(none.stderr.contains("expected an override, but found none"), "{}", none.stderr);
+    setup.cli(&["table", "deny", "*.example.com"]).expect(2);
     assert!(!setup.path("riskgate.db").exists(), "a command that fails makes no store");
     let text = format!("# Ours.\n{HEADER}\nours.com,subtree,disposable,100,,,\n");
     std::fs::write(&file, &text).unwrap();
