@@ -174,7 +174,7 @@ fn prepare(store: &mut Store) -> Result<(), CommandFailure> {
 /// Opens the config's store for a command that only reads. If the store is a file that does not
 /// exist, prints a warning and returns `None`: the command then shows an empty store. If a running
 /// gateway of the config serves another store, prints a warning and opens the config's store. Fails
-/// if the store has a file that no command may open.
+/// if the gateway's log is missing.
 pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailure> {
     Ok(open_store_and_find_difference(config)?.0)
 }
@@ -185,14 +185,13 @@ fn open_store_and_find_difference(
 ) -> Result<(Option<Store>, Option<DifferentStore>), CommandFailure> {
     let mut other = find_difference_from_served(config, None);
     let is_told = other.is_some();
-    let is_file_missing = matches!(&other, Some(DifferentStore::MissingFile { .. }));
     if let Some(other) = &other {
-        if is_unsafe_to_open(config, other) && !is_file_missing {
+        if matches!(other, DifferentStore::MissingLog { .. }) {
             return Err(CommandFailure::failed(other.to_string()));
         }
         output::print_message(format!("warning: {other}"));
     }
-    if is_file_missing {
+    if other.as_ref().is_some_and(|other| is_unsafe_to_open(config, other)) {
         return Ok((None, other));
     }
     // If the file was moved away without its log, opening the store tells it.

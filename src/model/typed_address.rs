@@ -149,7 +149,7 @@ pub fn without_invisible_characters(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns true if no reader sees this character: it has Unicode's property
-/// `Default_Ignorable_Code_Point` (`DerivedCoreProperties.txt` of Unicode 17.0), or is U+2800, the
+/// `Default_Ignorable_Code_Point` (`DerivedCoreProperties.txt` of Unicode 14.0), or is U+2800, the
 /// Braille pattern without dots.
 fn is_invisible(c: char) -> bool {
     matches!(c,

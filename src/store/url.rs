@@ -8,7 +8,7 @@ use super::cluster_url::ClusterUrl;
 use super::error::StoreError;
 use super::sentinel_url::{SentinelUrl, is_name_byte, is_valid_for_redis_crate};
 
-/// The schemes of `store.url`. The forms have details: [`expected_form`].
+/// The schemes of `store.url`. `expected_form` has the details of the forms.
 pub const STORE_URL_SYNTAX: &str = "sqlite:PATH, redis://…, redis+sentinel://… or \
      redis+cluster://…, or with TLS rediss://…, rediss+sentinel://… or rediss+cluster://…";
 
