@@ -345,7 +345,10 @@ impl<'t> Scanner<'t> {
                 let text = self.text[rest.clone()].trim();
                 let inner = text.strip_prefix('\'').and_then(|it| it.strip_suffix('\''));
                 let plain = self.text.replace('\'', "");
-                let is_list = plain.contains('[') && Condition::parse(&plain).is_ok();
+                // A text without `'` would be parsed for ever.
+                let is_list = plain.len() < self.text.len()
+                    && plain.contains('[')
+                    && Condition::parse(&plain).is_ok();
                 let meant = is_list.then_some(plain.trim()).or(inner);
                 let meant = meant.map(|it| format!("{it}, without quotes"));
                 let expected = "a number, true, false, a word or a quoted text";

@@ -260,6 +260,7 @@ fn assert_users_pass_while_riskgate_hangs(proxy: IntegratedProxy) {
     assert!(waited < Duration::from_secs(5), "{proxy:?} {waited:?}");
     if !sends_body(proxy) {
         // A form passes through riskgate, and waits for it.
+        let before = backend.request_count();
         let answer = std::thread::scope(|scope| {
             let posted = scope.spawn(|| form("x@yopmail.com").send(front.address));
             std::thread::sleep(PAUSE);
@@ -267,7 +268,7 @@ fn assert_users_pass_while_riskgate_hangs(proxy: IntegratedProxy) {
             posted.join().unwrap()
         });
         assert_eq!(answer.status, 422, "{proxy:?} {}", answer.text());
-        assert_eq!(backend.request_count(), 1, "{proxy:?}");
+        assert_eq!(backend.request_count(), before, "{proxy:?}");
     }
     riskgate.send_signal("CONT");
 }

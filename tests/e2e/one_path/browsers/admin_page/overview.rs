@@ -26,7 +26,7 @@ fn a_broken_config_is_shown_with_what_to_do_until_it_is_mended() {
     page.click("reload");
     page.wait_for_text("reloaded", "Reloaded. ");
     page.wait_for_absence(&hook("problem"));
-    page.wait_for_text("needs-restart", "log (path, max_bytes");
+    page.wait_for_text("needs-restart", "log.max_bytes");
     assert_eq!(page.count(&hook("error")), 0);
 }
 

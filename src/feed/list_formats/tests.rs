@@ -1,0 +1,57 @@
+use super::*;
+
+#[test]
+fn names_are_parsed_from_lists_as_people_publish_them() {
+    for text in [
+        "b.com\na.com\n",
+        "# Ours\n A.com # why\n\n\tb.com\n",
+        "\u{feff}domain,rank\na.com,1\nb.com,2\n",
+        "\"a.com\",1\r\n\"b.com\",2\r\n",
+        "[\"a.com\", \"b.com\", \"a.com\"]",
+        "[\n  \"*.a.com\",\n  \".b.com\"\n]\n",
+        "127.0.0.1 localhost localhost.localdomain\n::1 ip6-localhost\n0.0.0.0 0.0.0.0\n\
+         # more\n0.0.0.0 a.com # why\n0.0.0.0\tb.com www.b.com a.com\n\
+         255.255.255.255 broadcasthost\n",
+        "[Adblock Plus 2.0]\n! Title: mail\n||a.com^\n||b.com^$third-party,important\n\
+         @@||good.com^\n",
+        "[Adblock Plus 2.0]\r\n||a.com^\r\n||b.com^\r\n",
+        "*.a.com\n.b.com\n",
+        "a.com // why\n// nothing\nb.com;x\na.com\t# why\nb.com#why\n",
+    ] {
+        let mut names = parse_names("x", text.as_bytes()).unwrap();
+        names.retain(|name| name != "www.b.com");
+        assert_eq!(names, ["a.com", "b.com"], "{text}");
+    }
+}
+
+#[test]
+fn other_texts_and_rules_that_list_no_name_are_rejected() {
+    for (text, expected) in [
+        ("", "an empty one"),
+        ("# nothing\n", "an empty one"),
+        ("! nothing\n@@||good.com^\n", "an empty one"),
+        ("[]", "an empty one"),
+        (" <!doctype html>", "HTML"),
+        ("{\"a\": 1}", "lines that are none"),
+        ("[1]", "JSON that is no array of names"),
+        ("some words here\nand here\n", "lines that are none"),
+        ("site.com##.banner\nother.com#@#.x\n", "lines that are none"),
+        ("||a.com^$domain=b.com\n||c.com/path^x\n", "lines that are none"),
+        ("192.168.0.1 router.example.com\n10.0.0.1 nas.example.com\n", "lines that are none"),
+    ] {
+        let error = parse_names("x", text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let utf_16 = |bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+        "\u{feff}a.com\n".encode_utf16().flat_map(bytes).collect()
+    };
+    for (bytes, expected) in [
+        (b"a.com\n\xff".to_vec(), "no UTF-8"),
+        (utf_16(u16::to_le_bytes), "UTF-16 instead of UTF-8"),
+        (utf_16(u16::to_be_bytes), "UTF-16 instead of UTF-8"),
+        (utf_16(u16::to_le_bytes)[2..].to_vec(), "zero bytes, as in UTF-16"),
+    ] {
+        let error = parse_names("x", &bytes).unwrap_err().to_string();
+        assert!(error.contains(expected), "{bytes:?}: {error}");
+    }
+}
