@@ -16,7 +16,7 @@ async fn bytes_after_the_body_are_left_for_the_next_request() {
     client.write_all(b"bodyGET /next").await.unwrap();
     let body = RequestBodyFraming::Length(4);
     let (mut io, mut returned) = RequestIo::new(client_io, body, false);
-    // The reader has room for more than the body.
+    // The buffer of the reader is longer than the body.
     let mut body = [0; 64];
     let read = io.read(&mut body).await.unwrap();
     assert_eq!(&body[..read], b"body");

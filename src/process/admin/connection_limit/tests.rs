@@ -24,7 +24,7 @@ fn a_client_over_its_limit_evicts_its_own_oldest_connection() {
     assert!(is_open(&mut other));
     drop(second);
     let _fourth = register_connection(&limit, "192.0.2.1");
-    assert!(is_open(&mut third), "a closed connection makes room first");
+    assert!(is_open(&mut third), "a closed connection goes first");
 }
 
 #[test]
