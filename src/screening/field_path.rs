@@ -12,8 +12,8 @@ pub struct FieldPath {
     joined: String,
     /// The text with which each spelling of the field begins, behind what [`is_leading`] names.
     start: String,
-    /// The longest text without `_` in `joined`. Each spelling of the field contains it.
-    anchor: String,
+    /// The longest text without `_` in `joined`.
+    text_in_all_spellings: String,
 }
 
 impl FieldPath {
@@ -26,8 +26,14 @@ impl FieldPath {
         parts.iter().all(is_valid).then(|| {
             let joined = parts.join("_");
             let start = joined.trim_start_matches(is_leading).split('_').next().unwrap_or_default();
-            let anchor = joined.split('_').max_by_key(|text| text.len()).unwrap_or_default();
-            FieldPath { start: start.to_owned(), anchor: anchor.to_owned(), joined, parts }
+            let text_in_all_spellings =
+                joined.split('_').max_by_key(|text| text.len()).unwrap_or_default();
+            FieldPath {
+                start: start.to_owned(),
+                text_in_all_spellings: text_in_all_spellings.to_owned(),
+                joined,
+                parts,
+            }
         })
     }
 
@@ -87,13 +93,16 @@ impl FieldPath {
         let behind_leading = name.trim_start_matches(is_leading);
         if !name.is_ascii() {
             return normalize_name(behind_leading).starts_with(&self.start)
-                && normalize_name(name).contains(&self.anchor);
+                && normalize_name(name).contains(&self.text_in_all_spellings);
         }
         let start = behind_leading.as_bytes().get(..self.start.len());
-        let anchor = self.anchor.as_bytes();
+        let text_in_all_spellings = self.text_in_all_spellings.as_bytes();
         start.is_some_and(|start| start.eq_ignore_ascii_case(self.start.as_bytes()))
-            && (anchor.is_empty()
-                || name.as_bytes().windows(anchor.len()).any(|it| it.eq_ignore_ascii_case(anchor)))
+            && (text_in_all_spellings.is_empty()
+                || name
+                    .as_bytes()
+                    .windows(text_in_all_spellings.len())
+                    .any(|it| it.eq_ignore_ascii_case(text_in_all_spellings)))
     }
 
     /// Returns true if riskgate must compare the name with all spellings of the field.

@@ -38,6 +38,14 @@ pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath])
     reader.found
 }
 
+/// Parses JSON as Node does: a half of a surrogate pair may stand alone.
+///
+/// # Errors
+/// Returns an error if the JSON breaks the grammar.
+pub(super) fn parse(body: &[u8]) -> serde_json::Result<serde_json::Value> {
+    serde_json::from_slice(&replace_lone_surrogates(body))
+}
+
 /// Replaces each escaped half of a surrogate pair that stands alone by U+FFFD. A script that cuts a
 /// text in the middle of an emoji sends such a half, and Node and Python accept it.
 fn replace_lone_surrogates(body: &[u8]) -> Cow<'_, [u8]> {

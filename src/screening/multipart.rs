@@ -4,6 +4,7 @@
 
 mod line_end;
 mod part_header;
+mod server_action;
 
 use std::borrow::Cow;
 
@@ -64,12 +65,13 @@ fn read_with_boundary(
         found.mark_unread(UnreadCause::Broken);
     }
     read_outside_parts(before, context, &mut found);
+    let mut parts = Vec::new();
     for (number, delimiter) in delimiters.iter().enumerate() {
         let next = delimiters.get(number + 1);
         let end = next.map_or(body.len(), |next| next.start);
         let text = &body[delimiter.end.min(end)..end];
         if !delimiter.is_last {
-            read_part(text, context, &mut found);
+            parts.extend(read_part(text, context, &mut found));
             continue;
         }
         // Some servers read further parts behind the last delimiter.
@@ -77,6 +79,9 @@ fn read_with_boundary(
             found.mark_unread(UnreadCause::Broken);
         }
         read_outside_parts(text, context, &mut found);
+    }
+    if !context.is_inner {
+        server_action::read_values(&parts, context, &mut found);
     }
     Some(found)
 }
@@ -179,14 +184,26 @@ fn find_empty_line(text: &[u8]) -> Option<(usize, usize)> {
     line_ends.iter().filter_map(|it| Some((memmem::find(text, it)?, it.len()))).min()
 }
 
-fn read_part(part: &[u8], context: PartContext<'_>, found: &mut FieldValues) {
+/// A part of a body.
+struct Part<'b> {
+    header: PartHeader,
+    content: &'b [u8],
+}
+
+/// Reads the values of a part. Returns the part, unless its header is too long or has no end.
+fn read_part<'b>(
+    text: &'b [u8],
+    context: PartContext<'_>,
+    found: &mut FieldValues,
+) -> Option<Part<'b>> {
     let PartContext { fields, line_end, is_inner } = context;
-    let empty_line = find_empty_line(part).filter(|(at, _)| *at <= MAX_PART_HEADER_BYTES);
+    let empty_line = find_empty_line(text).filter(|(at, _)| *at <= MAX_PART_HEADER_BYTES);
     let Some((header_end, length)) = empty_line else {
-        return found.mark_unread(UnreadCause::Broken);
+        found.mark_unread(UnreadCause::Broken);
+        return None;
     };
-    let content = &part[header_end + length..];
-    let header = parse_part_header(&String::from_utf8_lossy(&part[..header_end]), line_end);
+    let content = &text[header_end + length..];
+    let header = parse_part_header(&String::from_utf8_lossy(&text[..header_end]), line_end);
     // hapi adds the text of a part without a name to the field before this part.
     if header.is_broken || !header.has_name || length != 2 * line_end.as_str().len() {
         found.mark_unread(UnreadCause::Broken);
@@ -194,27 +211,41 @@ fn read_part(part: &[u8], context: PartContext<'_>, found: &mut FieldValues) {
     if !is_inner {
         header.read_inner_parts(content, PartContext { is_inner: true, ..context }, found);
     }
-    if header.is_json && header.read_json(content, fields, found) {
-        return;
+    let part = Part { header, content };
+    if !(part.header.is_json && part.header.read_json(content, fields, found)) {
+        part.read_field(&part.header.names, context, found);
     }
-    let matches = |name: &String| fields.iter().any(|field| field.matches_form_name(name));
-    if !header.names.iter().any(matches) {
-        return;
+    Some(part)
+}
+
+impl Part<'_> {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.header.names.iter().map(String::as_str)
     }
-    // Only some servers read a file, inner parts or an encoded part as a text, and they decode the
-    // text in different ways.
-    let has_own_encoding = header.is_encoded(content) || header.charset == Charset::Other;
-    if header.is_file || !header.inner_boundaries.is_empty() || has_own_encoding {
-        return found.mark_unread(UnreadCause::Broken);
-    }
-    if !header.names.iter().all(matches) {
-        found.mark_unread(UnreadCause::Broken);
-    }
-    if header.charset != Charset::Utf8 && !content.is_ascii() {
-        found.mark_unread(UnreadCause::OtherCharset);
-    }
-    for name in &header.names {
-        found.push_if_field(name, || Cow::Borrowed(content), fields);
+
+    /// Adds the content if one of these names of the part is the name of a field.
+    fn read_field(&self, names: &[String], context: PartContext<'_>, found: &mut FieldValues) {
+        let Part { header, content } = self;
+        let fields = context.fields;
+        let matches = |name: &String| fields.iter().any(|field| field.matches_form_name(name));
+        if !names.iter().any(matches) {
+            return;
+        }
+        // Only some servers read a file, inner parts or an encoded part as a text, and they decode
+        // the text in different ways.
+        let has_own_encoding = header.is_encoded(content) || header.charset == Charset::Other;
+        if header.is_file || !header.inner_boundaries.is_empty() || has_own_encoding {
+            return found.mark_unread(UnreadCause::Broken);
+        }
+        if !names.iter().all(matches) {
+            found.mark_unread(UnreadCause::Broken);
+        }
+        if header.charset != Charset::Utf8 && !content.is_ascii() {
+            found.mark_unread(UnreadCause::OtherCharset);
+        }
+        for name in names {
+            found.push_if_field(name, || Cow::Borrowed(content), fields);
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 mod multipart_bodies;
+mod server_actions;
 
 use super::*;
 

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Gateway, MockUpstream, Setup, free_address, request, wait_until};
 use crate::random_numbers::{RandomNumbers, seed_range};
-use random_forms::{form_with_hidden_part, random_form};
+use random_forms::{form_with_hidden_part, random_form, random_server_action};
 
 const FORM_COUNT: u64 = 1_500;
 const GOOD: &str = "jane.doe@gmail.com";
@@ -162,6 +162,36 @@ fn no_backend_reads_a_throwaway_address_that_riskgate_passes() {
         bad_counts.len() == 21 && bad_counts.values().all(|count| *count >= 5),
         "{bad_counts:?}"
     );
+}
+
+#[test]
+fn no_server_action_reads_a_throwaway_address_that_riskgate_passes() {
+    let seeds = seed_range(FORM_COUNT);
+    let forms = seeds.map(|seed| random_server_action(&mut RandomNumbers(seed)));
+    let forms: Vec<Form> = forms.collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut react = Command::new("node");
+    react.args(["--conditions", "react-server"]);
+    react.arg(root.join("tests/e2e/one_path/browsers/form_parsers/react_backend.mjs"));
+    react.env("EXPRESS_FOLDER", root.join("target/tools/express"));
+    let all_readings = read_as_backends(&mut react, &forms.iter().collect::<Vec<_>>());
+    let servers = start_gateway();
+    let mut counts = BTreeMap::new();
+    for (form, readings) in forms.iter().zip(&all_readings) {
+        let values: Vec<String> = serde_json::from_value(readings["react"].clone()).unwrap();
+        let action = action_on(form, &servers);
+        let is_bad = has_bad_address(&values);
+        assert!(
+            !is_bad || action != "pass",
+            "React reads {values:?}, but riskgate says pass:\n{}",
+            String::from_utf8_lossy(&form.body)
+        );
+        *counts.entry((is_bad, action)).or_insert(0) += 1;
+    }
+    // Otherwise the test would show nothing.
+    for (is_bad, action) in [(true, "would_block"), (true, "unscreened"), (false, "pass")] {
+        assert!(counts.get(&(is_bad, action.to_owned())) >= Some(&20), "{counts:?}");
+    }
 }
 
 /// A multipart form whose second part has this header, and a throw-away address. The first part is

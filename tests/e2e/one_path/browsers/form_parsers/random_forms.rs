@@ -242,3 +242,89 @@ pub fn form_with_hidden_part(outer: &str, inner: &str, content_type: &str) -> Fo
         body: format!("{parts}--{outer}--\r\n").into_bytes(),
     }
 }
+
+/// The form of a server action of React, as its client writes it or as only an attacker does.
+pub fn random_server_action(random: &mut RandomNumbers) -> Form {
+    let parts = match random.one_in(3) {
+        true => parts_as_react_writes(random),
+        false => parts_of_attacker(random),
+    };
+    let part = |(name, content): &(String, String)| {
+        format!("--xyz\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{content}\r\n")
+    };
+    let body = parts.iter().map(part).collect::<String>() + "--xyz--\r\n";
+    Form { content_type: "multipart/form-data; boundary=xyz".to_owned(), body: body.into_bytes() }
+}
+
+fn parts_as_react_writes(random: &mut RandomNumbers) -> Vec<(String, String)> {
+    let id = random.pick_one(&["1", "a"]);
+    let field = |name: &str, content: &str| (format!("_{id}_{name}"), content.to_owned());
+    let address = random.pick_one(&[GOOD, BAD]);
+    let state = random.pick_one(&["null", "\"$undefined\"", "{\"error\":\"$$5\"}"]);
+    let list = format!("[{state},\"$K{id}\"]");
+    vec![field("name", "Joe"), field("email", address), ("0".to_owned(), list)]
+}
+
+fn parts_of_attacker(random: &mut RandomNumbers) -> Vec<(String, String)> {
+    let mut parts = Vec::new();
+    if random.one_in(3) {
+        parts.push(("email".to_owned(), random_address(random).to_owned()));
+    }
+    for _ in 0..=random.number_below(3) {
+        let id = random_action_id(random);
+        let name = match random.number_below(4) {
+            0 => format!("{id}_email"),
+            1 => random.pick_one(&["email", "1", "2", "00", "0x0", " 0", "S1", "-0"]).to_owned(),
+            _ => format!("_{id}_email"),
+        };
+        let content = match name.contains("email") {
+            true => random_address(random).to_owned(),
+            false => random_argument(random, 2),
+        };
+        parts.push((name, content));
+    }
+    let arguments: Vec<String> =
+        (0..=random.number_below(2)).map(|_| random_argument(random, 2)).collect();
+    let list = format!("[{}]", arguments.join(","));
+    let list = match random.number_below(8) {
+        0 => list.replace('$', "\\u0024"),
+        1 => format!("\u{feff}{list}"),
+        2 => random_argument(random, 2),
+        _ => list,
+    };
+    parts.push((random.pick_one(&["0", "0", "0", "0", "0.0"]).to_owned(), list));
+    parts
+}
+
+fn random_action_id(random: &mut RandomNumbers) -> &'static str {
+    random.pick_one(&["1", "1", "1", "2", "a", "A", "01", "x", "", "1_1", "_1"])
+}
+
+/// An argument of a server action, in JSON. `depth` is how deep lists and objects may be in it.
+fn random_argument(random: &mut RandomNumbers, depth: usize) -> String {
+    match random.number_below(if depth == 0 { 6 } else { 10 }) {
+        0..=2 => format!("\"$K{}\"", random_action_id(random)),
+        3 => format!("\"{}\"", random_address(random)),
+        4 => format!(
+            "\"${}\"",
+            random.pick_one(&[
+                "1",
+                "2",
+                "@1",
+                "@2",
+                "Q1",
+                "W1",
+                "i1",
+                "B1",
+                "R1",
+                "undefined",
+                "$K1",
+                "1:0"
+            ])
+        ),
+        5 => "null".to_owned(),
+        6 => format!("[{}]", random_argument(random, depth - 1)),
+        7 => format!("{{\"length\":1,\"0\":{}}}", random_argument(random, depth - 1)),
+        _ => format!("{{\"email\":{}}}", random_argument(random, depth - 1)),
+    }
+}
