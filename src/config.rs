@@ -147,7 +147,7 @@ pub struct StartupConfig {
     /// The secret of inbox ids; `None` if the store has the secret.
     pub inbox_secret: Option<InboxSecret>,
     /// Whether `/metrics` needs no token.
-    pub is_metrics_public: bool,
+    pub metrics_need_no_token: bool,
 }
 
 /// The settings that a reload may change while a process runs.
@@ -326,7 +326,7 @@ impl Config {
                 drain_grace: settings.read_whole_seconds("drain.grace", 30),
                 audit_path: settings.read_path("audit.path"),
                 inbox_secret: settings.read_inbox_secret(),
-                is_metrics_public: settings.read_boolean("admin.metrics_public", false),
+                metrics_need_no_token: settings.read_boolean("admin.metrics_public", false),
             },
             reloadable: ReloadableConfig {
                 certificates: settings.read_certificate_files(),
@@ -395,7 +395,7 @@ impl StartupConfig {
             drain_grace,
             audit_path,
             inbox_secret,
-            is_metrics_public,
+            metrics_need_no_token,
         } = self;
         let StartupRules { client_address, authz_path, key_header, hsts, bodies } = startup_rules;
         // The comparison of `downstream` leaves out its copy of `authz_path`.
@@ -431,7 +431,7 @@ impl StartupConfig {
             ("drain.grace", *drain_grace == new.drain_grace),
             ("audit.path", *audit_path == new.audit_path),
             ("inbox.secret_file", *inbox_secret == new.inbox_secret),
-            ("admin.metrics_public", *is_metrics_public == new.is_metrics_public),
+            ("admin.metrics_public", *metrics_need_no_token == new.metrics_need_no_token),
         ]
         .into_iter()
         .filter_map(|(setting, is_same)| (!is_same).then_some(setting))

@@ -449,7 +449,7 @@ pub fn find_contradiction(conditions: &[Condition]) -> Option<usize> {
     (1..conditions.len()).find(|last| {
         let (fact, first) = (conditions[*last].fact, &conditions[..=*last]);
         !can_hold_together(fact.fact_type(), &comparisons_of(fact, first))
-            || !can_hour_be_part_of_day(first)
+            || !can_hourly_count_fit_daily_count(first)
     })
 }
 
@@ -459,7 +459,7 @@ fn comparisons_of(fact: Fact, conditions: &[Condition]) -> Vec<&Comparison> {
 
 /// Whether the counts of a domain for an hour and for a day have values with which all conditions
 /// hold. The sign-ups of the hour are among those of the day.
-fn can_hour_be_part_of_day(conditions: &[Condition]) -> bool {
+fn can_hourly_count_fit_daily_count(conditions: &[Condition]) -> bool {
     let hour = comparisons_of(Fact::DomainAccounts1h, conditions);
     let day = comparisons_of(Fact::DomainAccounts1d, conditions);
     let least_of_hour = (0..=MAX_COUNT).find(|value| hold_for_number(&hour, *value));

@@ -110,8 +110,9 @@ impl Feed {
         self.find_list_fault(folder, &self.read_state(folder)).is_some()
     }
 
-    /// The fault of the list on disk. A missing list is a fault if one was fetched from the present
-    /// source: a list of another kind has another file.
+    /// The fault of the list on disk. A missing list is a fault only if one was fetched from the
+    /// present source. After a change of the kind, the list has another file, which is missing
+    /// until the first fetch. That is no fault.
     fn find_list_fault(&self, folder: &Path, state: &FeedState) -> Option<String> {
         let is_expected =
             state.fetched_at.is_some() && self.has_source_digest(&state.source_digest);

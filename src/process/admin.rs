@@ -83,7 +83,7 @@ pub struct AdminApp {
     api_permits: Arc<Semaphore>,
     history: Arc<TrafficHistory>,
     listens_on_loopback: bool,
-    is_metrics_public: bool,
+    metrics_need_no_token: bool,
     started_at: i64,
 }
 
@@ -118,7 +118,7 @@ impl AdminApp {
             reload_trigger,
             process_log: None,
             listens_on_loopback: inputs.startup.admin.ip().is_loopback(),
-            is_metrics_public: inputs.startup.is_metrics_public,
+            metrics_need_no_token: inputs.startup.metrics_need_no_token,
             inputs,
         }
     }
@@ -152,7 +152,7 @@ impl AdminApp {
             ("/readyz", true) => {
                 self.check_readiness_and_respond(self.may_read_all_accounts(headers))
             }
-            ("/metrics", true) if self.is_metrics_public => self.update_and_render_metrics(),
+            ("/metrics", true) if self.metrics_need_no_token => self.update_and_render_metrics(),
             // The files contain no data: the page requests its data from the admin API.
             (path, true) if page::is_page_file(path) && self.may_show_page(headers) => {
                 page::serve_file(path)

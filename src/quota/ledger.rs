@@ -295,7 +295,10 @@ impl Ledger {
         let health = &self.shared.node.health;
         LedgerStatus {
             store_down: health.is_down.load(Ordering::Relaxed),
-            store_recovering: self.shared.node.is_store_recovering(self.shared.uptime_ms()),
+            store_recovering: self
+                .shared
+                .node
+                .is_recovering_from_data_loss(self.shared.uptime_ms()),
             missing_replicas: health.missing_replicas.load(Ordering::Relaxed),
             store_commits: health.committed_batches.load(Ordering::Relaxed),
             store_failures: health.failed_operations.load(Ordering::Relaxed),

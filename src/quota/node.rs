@@ -176,7 +176,7 @@ impl Node {
         uptime_ms: u64,
     ) -> ReportBatch {
         let mut batch = ReportBatch::default();
-        let is_recovering = self.is_store_recovering(uptime_ms);
+        let is_recovering = self.is_recovering_from_data_loss(uptime_ms);
         let batch_counts = if is_recovering { 0 } else { MAX_BATCH_COUNTS };
         let mut sent_counts = 0;
         for (at, lease) in leases.iter().enumerate() {
@@ -273,7 +273,7 @@ impl Node {
         lock_ignoring_poison(&self.health.last_error).clone().filter(|_| self.is_store_down())
     }
 
-    pub(super) fn is_store_recovering(&self, uptime_ms: u64) -> bool {
+    pub(super) fn is_recovering_from_data_loss(&self, uptime_ms: u64) -> bool {
         uptime_ms < self.health.recovering_until_ms.load(Ordering::Relaxed)
     }
 

@@ -55,7 +55,7 @@ impl Node {
             return ChargeProgress::Done(Err(Denial::Exhausted));
         }
         if self.is_store_down()
-            || self.is_store_recovering(uptime_ms)
+            || self.is_recovering_from_data_loss(uptime_ms)
             || lease.is_store_unavailable(uptime_ms)
         {
             return ChargeProgress::Done(self.charge_unbacked(lease, month, calls));

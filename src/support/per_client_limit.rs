@@ -10,8 +10,8 @@ use dashmap::DashMap;
 
 use crate::model::network::{ClientPrefix, Networks};
 
-/// Counts the units in use by each client (an IPv4 address or an IPv6 /64). Every client has the
-/// same maximum.
+/// Counts the units in use by each client (an IPv4 address or an IPv6 /64). A client in one of the
+/// exempt networks is not counted. All others have the same maximum.
 pub struct PerClientLimit {
     max_per_client: usize,
     exempt_networks: Networks,

@@ -102,9 +102,10 @@ impl Table {
             .unwrap_or_else(|| self.make_answer(UNKNOWN_ANSWER_INDEX, None))
     }
 
-    /// The answer for a name whose row does not judge it. If only an override has a row for the
-    /// name, riskgate judges the name as one without a row. Lays the fields of the override over
-    /// the answer.
+    /// The answer for a name whose row says nothing about the risk: the answer of the rules for
+    /// unlisted names, or else the answer of the row. If the row comes from an override alone, the
+    /// name is answered as if it had no row. In both cases, the fields that the override sets
+    /// replace those of the answer.
     fn apply_rules_below_row(
         &self,
         domain: &Domain,

@@ -203,7 +203,7 @@ struct RawRules {
     #[serde(default)]
     throwaway_words: Vec<Spanned<String>>,
     #[serde(default)]
-    bulk: RawBulkNames,
+    bulk: RawBulkRegistrationRules,
     #[serde(default)]
     mail_words: Vec<Spanned<String>>,
     verified_mx_vote: Option<char>,
@@ -211,7 +211,7 @@ struct RawRules {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawBulkNames {
+struct RawBulkRegistrationRules {
     #[serde(default)]
     suffixes: Vec<Spanned<String>>,
     #[serde(default)]

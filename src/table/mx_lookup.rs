@@ -57,9 +57,9 @@ impl Table {
 }
 
 impl TableAnswer<'_> {
-    /// Whether DNS records may change the answer: a rule for unlisted names gave the answer, or a
-    /// list of suffixes with free names alone did. No other list, and no override that sets reason
-    /// or score, may have given it.
+    /// Whether DNS records may change the answer. They may if a rule for unlisted names gave the
+    /// answer, or if only lists of suffixes with free names did. An answer of another list, or of
+    /// an override that sets reason or score, stays.
     pub fn is_undecided_by_lists(&self) -> bool {
         match self.verdict.rule {
             Rule::LookAlike

@@ -30,7 +30,7 @@ impl FieldName {
         &self.h1_prefix[..self.h1_prefix.len() - FIELD_SEPARATOR.len()]
     }
 
-    /// Returns the value as Pingora's type. If the field has another value in nearly every
+    /// Returns the value for the crate `http`. If the field has another value in nearly every
     /// response, HPACK must keep the value out of its table (RFC 7541 section 7.1.3): in the table,
     /// such values would displace the values that occur again.
     ///
