@@ -34,6 +34,10 @@ impl Settings {
                 names.iter().map(|name| FieldPath::parse(name)).collect();
             paths.filter(|paths| !paths.is_empty())
         });
+        if fields.is_none() {
+            let faulty = self.texts_of(&key("fields")).find(|it| FieldPath::parse(it).is_none());
+            self.hint_fault_of(&key("fields"), faulty.and_then(|it| hint_for_field(&it)));
+        }
         let redirect = |raw: &RawValue| {
             let target = raw.as_text()?;
             let is_visible = target.bytes().all(|byte| byte.is_ascii_graphic());
@@ -105,4 +109,12 @@ impl Settings {
             block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),
         }
     }
+}
+
+/// Returns what to write in place of a faulty name of a field, if its brackets make it faulty.
+fn hint_for_field(name: &str) -> Option<String> {
+    let with_dots = name.replace(']', "").replace('[', ".");
+    let with_dots = with_dots.trim_end_matches('.');
+    let is_fixed = with_dots != name && FieldPath::parse(with_dots).is_some();
+    is_fixed.then(|| format!("write \"{with_dots}\", which is read in all spellings"))
 }

@@ -129,6 +129,13 @@ fn list_reasons(judged: &[JudgedValue]) -> Value {
     };
     let mut reasons: Vec<&AddressFacts> = judged.iter().map(|value| &value.facts).collect();
     reasons.sort_by_key(|facts| std::cmp::Reverse(facts.score));
+    // Two readings of an address may have one reason.
+    let mut codes = Vec::new();
+    reasons.retain(|facts| {
+        let is_new = !codes.contains(&code(facts));
+        codes.push(code(facts));
+        is_new
+    });
     let render = |facts: &AddressFacts| json!({"code": code(facts), "score": facts.score.value()});
     reasons.into_iter().map(render).collect()
 }

@@ -73,9 +73,11 @@ impl ContentType {
                     Some(boundaries) => BodyKind::Multipart { boundaries },
                     None => BodyKind::Other,
                 },
-                ("application" | "text", "json" | "x-json") | ("application", "jsonrequest") => {
-                    BodyKind::Json
-                }
+                ("application" | "text", "json" | "x-json")
+                | (
+                    "application",
+                    "jsonrequest" | "json-rpc" | "x-amz-json-1.0" | "x-amz-json-1.1",
+                ) => BodyKind::Json,
                 (_, subtype) if subtype.ends_with("+json") => BodyKind::Json,
                 ("application", "x-www-form-urlencoded") => BodyKind::Urlencoded,
                 ("text", "plain") => BodyKind::PlainText,
@@ -101,19 +103,25 @@ impl ContentType {
 }
 
 impl Charset {
+    /// Returns the kind of the charset that this text names.
+    pub fn of_text(name: &[u8]) -> Charset {
+        std::str::from_utf8(name).map_or(Charset::Other, |name| Charset::of(name.trim()))
+    }
+
     fn of(name: &str) -> Charset {
         /// Charsets of one byte for each character, by the names that clients write.
         const SINGLE_BYTE: &str = "iso-8859-1 iso-8859-2 iso-8859-3 iso-8859-4 iso-8859-5 \
             iso-8859-6 iso-8859-7 iso-8859-8 iso-8859-9 iso-8859-10 iso-8859-11 iso-8859-13 iso-8859-14 \
-            iso-8859-15 iso-8859-16 iso8859-1 iso_8859-1 latin1 latin-1 windows-874 windows-1250 \
+            iso-8859-15 iso-8859-16 iso8859-1 iso8859_1 iso_8859-1 csisolatin1 l1 latin1 latin-1 \
+            iso8859-15 iso_8859-15 latin2 iso-8859-8-i windows-874 windows-1250 \
             windows-1251 windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 \
             windows-1257 windows-1258 cp866 cp1251 cp1252 koi8-r koi8-u macintosh tis-620";
-        const MULTI_BYTE: &str = "big5 euc-jp euc-kr gb18030 gb2312 gbk ks_c_5601-1987 shift_jis \
+        const MULTI_BYTE: &str = "big5 cp936 euc-jp euc-kr gb18030 gb2312 gbk ks_c_5601-1987 shift_jis \
             sjis windows-31j x-sjis";
         let is_one_of =
             |names: &str, name: &str| names.split_ascii_whitespace().any(|it| it == name);
         match name.to_ascii_lowercase().as_str() {
-            "utf-8" | "utf8" | "us-ascii" | "ascii" => Charset::Utf8,
+            "utf-8" | "utf8" | "utf_8" | "us-ascii" | "ascii" | "ansi_x3.4-1968" => Charset::Utf8,
             name if is_one_of(SINGLE_BYTE, name) => Charset::AsciiSuperset,
             name if is_one_of(MULTI_BYTE, name) => Charset::MultiByte,
             _ => Charset::Other,

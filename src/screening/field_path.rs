@@ -4,6 +4,9 @@ use std::fmt;
 
 use super::server_parsers::without_skipped_characters;
 
+/// The most indexes among the members that lead to a field.
+const MAX_INDEXES: usize = 2;
+
 /// A field, as the names that lead to it. `user.email` is the member `email` of the member `user`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath {
@@ -18,9 +21,9 @@ pub struct FieldPath {
 
 impl FieldPath {
     /// Parses a name with dots between its parts. `None` if a part is empty, or has another
-    /// character than a letter, a digit, `_` or `-`.
+    /// character than a letter, a digit, `_`, `-`, `:` (Jakarta Faces) or `$` (ASP.NET Web Forms).
     pub fn parse(text: &str) -> Option<FieldPath> {
-        let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '$');
         let parts: Vec<String> = text.split('.').map(normalize_name).collect();
         let is_valid = |part: &String| !part.is_empty() && part.chars().all(is_name_char);
         parts.iter().all(is_valid).then(|| {
@@ -38,18 +41,31 @@ impl FieldPath {
     }
 
     /// Returns true if a server may take a JSON value for the field. `names` are the names of the
-    /// members that lead to the value.
+    /// members that lead to the value. A name may have several parts, as that of a form field, and
+    /// an index may stand for one of several forms.
     pub(super) fn matches_members(&self, names: &[String]) -> bool {
-        names.len() == self.parts.len()
-            && self.parts.iter().zip(names).all(|(part, name)| *part == normalize_name(name))
-            || matches!(names, [name] if self.matches_form_name(name))
+        if let [name] = names {
+            return self.matches_form_name(name);
+        }
+        if names.len() > self.parts.len() + MAX_INDEXES {
+            return false;
+        }
+        if names.iter().all(|name| is_plain_name(name) && !is_index(name)) {
+            let mut pairs = self.parts.iter().zip(names);
+            return names.len() == self.parts.len()
+                && pairs.all(|(part, name)| *part == normalize_name(name));
+        }
+        let parts: Vec<String> = names.iter().flat_map(|name| form_name_parts(name)).collect();
+        parts == self.parts || parts_without_indexes(&parts) == self.parts
     }
 
     /// Returns true if a member of this name may be the first of the names for which
     /// [`FieldPath::matches_members`] or [`FieldPath::matches_members_without_skipped`] holds.
     pub(super) fn may_begin_with_member(&self, name: &str) -> bool {
         let is_first = |name: &str| {
-            self.parts.first().is_some_and(|first| *first == normalize_name(name))
+            let parts = form_name_parts(name);
+            let first = parts.iter().find(|part| !is_index(part)).or(parts.first());
+            first.is_some_and(|first| self.parts.first() == Some(first))
                 || self.matches_form_name(name)
         };
         is_first(name) || without_skipped_characters(name).is_some_and(|name| is_first(&name))
@@ -57,8 +73,8 @@ impl FieldPath {
 
     /// As [`FieldPath::matches_members`], for a server that skips some characters of names.
     pub(super) fn matches_members_without_skipped(&self, names: &[String]) -> bool {
-        let is_as_long = names.len() == 1 || names.len() == self.parts.len();
-        if !is_as_long || names.iter().all(|name| name.is_ascii()) {
+        let is_too_long = names.len() > self.parts.len() + MAX_INDEXES;
+        if is_too_long || names.iter().all(|name| name.is_ascii()) {
             return false;
         }
         let skip = |name: &String| without_skipped_characters(name).unwrap_or_else(|| name.clone());
@@ -110,11 +126,14 @@ impl FieldPath {
         !is_plain_name(name) && self.may_match(name)
     }
 
-    /// Returns true if a name that matches is the name of a part of the field, such as
-    /// `email[label]`. The value of a part may be no address.
-    pub(super) fn is_part_of_field(&self, name: &str) -> bool {
+    /// Returns true if the value of a name that matches may be another text than an address:
+    /// `email[label]` is a part of the field, and in Spring `_email` marks a checkbox.
+    pub(super) fn may_have_other_text(&self, name: &str) -> bool {
         if is_plain_name(name) {
             return false;
+        }
+        if name.trim_start().starts_with(['!', '_']) && !self.joined.starts_with('_') {
+            return true;
         }
         let names = parts_without_indexes(&form_name_parts(name));
         names.len() > self.parts.len() && names.starts_with(&self.parts)
@@ -144,8 +163,11 @@ pub(super) fn is_plain_name(name: &str) -> bool {
 /// Returns the parts that are no index: `user[0][email]` is the field `email` of one of several
 /// users.
 fn parts_without_indexes(parts: &[String]) -> Vec<String> {
-    let is_index = |part: &String| part.bytes().all(|byte| byte.is_ascii_digit());
     parts.iter().filter(|part| !is_index(part)).cloned().collect()
+}
+
+fn is_index(part: &str) -> bool {
+    part.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns the parts of the name of a form field, without empty parts. A name ends at a NUL.
@@ -175,8 +197,8 @@ mod tests {
         {
             assert!(email.matches_form_name(name), "{name:?}");
         }
-        assert!(email.is_part_of_field("email[label]") && email.is_part_of_field("email.x"));
-        assert!(!email.is_part_of_field("email[]") && !email.is_part_of_field("email[0]"));
+        assert!(email.may_have_other_text("email[label]") && email.may_have_other_text("email.x"));
+        assert!(!email.may_have_other_text("email[]") && !email.may_have_other_text("email[0]"));
         for name in ["", "mail", "e-mail", "email2", "user[email]", "xemail"] {
             assert!(!email.matches_form_name(name), "{name:?}");
         }
@@ -208,8 +230,8 @@ mod tests {
                 // A blank before a name changes nothing, but such a name is not plain.
                 let by_all_rules = field.matches_form_name(&format!(" {name}"));
                 assert_eq!(field.matches_form_name(name), by_all_rules, "{path} {name}");
-                let is_part = field.is_part_of_field(&format!(" {name}"));
-                assert_eq!(field.is_part_of_field(name), is_part, "{path} {name}");
+                let is_part = field.may_have_other_text(&format!(" {name}"));
+                assert_eq!(field.may_have_other_text(name), is_part, "{path} {name}");
             }
         }
     }

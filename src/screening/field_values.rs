@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use super::field_path::FieldPath;
 use crate::model::typed_address::{AT_SIGNS, has_at_sign};
 
+/// The characters that some software takes for the dot of a domain (UTS 46).
+const DOTS: [char; 4] = ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}'];
+
 /// The most values that riskgate reads from a body, to limit its work. No honest form has more.
 const MAX_VALUES: usize = 16;
 /// The most addresses of one value that riskgate judges. If a value has more, the body counts as
@@ -84,8 +87,8 @@ impl FieldValues {
     }
 
     /// Adds the value if the name is the name of one of `fields`, or of a part of a field. Returns
-    /// true for such a name. Does not add the value of a part without `@`. If the value is not
-    /// UTF-8, marks the body as unread.
+    /// true for such a name. Does not add another text of a part than an address. If the value is
+    /// not UTF-8, marks the body as unread.
     pub(super) fn push_if_field<'v>(
         &mut self,
         name: &str,
@@ -96,7 +99,7 @@ impl FieldValues {
             return false;
         };
         match std::str::from_utf8(&value()) {
-            Ok(text) if field.is_part_of_field(name) && !text.contains('@') => {}
+            Ok(text) if field.may_have_other_text(name) => self.push_if_address(text),
             Ok(text) => self.push_text(text),
             Err(_) => self.mark_unread(UnreadCause::OtherCharset),
         }
@@ -119,6 +122,18 @@ impl FieldValues {
             of_query.mark_unread(UnreadCause::Broken);
         }
         self.append(of_query);
+    }
+
+    /// Adds a text that may be no address, such as a password, if it has a domain behind an `@`.
+    pub(super) fn push_if_address(&mut self, text: &str) {
+        let has_domain = |behind_at: &str| {
+            let word = behind_at.split_whitespace().next().unwrap_or_default();
+            let labels = word.split(DOTS).filter(|it| it.contains(char::is_alphanumeric));
+            labels.count() >= 2
+        };
+        if text.split(AT_SIGNS).skip(1).any(has_domain) {
+            self.push_text(text);
+        }
     }
 
     /// Adds a value without the blanks around it, which servers remove. Adds no empty value, and

@@ -9,8 +9,9 @@ use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 
 /// Reads all values of the fields, including the values of repeated members. If the value of a
-/// field is a list, each text in the list is a value. If it is an object, each text with `@` in the
-/// object is a value. `name` is the name of the form field that has the JSON as its value; `None`
+/// field is a list, each text in the list is a value. If it is an object, each address in the
+/// object is a value. An object with a name and a value, such as `{"name":"email","value":"…"}`, is
+/// a field. `name` is the name of the form field that has the JSON as its value; `None`
 /// if the JSON is a whole body. If the JSON breaks the grammar, riskgate reads the values before
 /// the break.
 pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath]) -> FieldValues {
@@ -19,7 +20,13 @@ pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath])
     let place =
         if name.as_ref().is_some_and(is_field) { ValuePlace::InField } else { ValuePlace::Outside };
     let names = name.map(str::to_owned).into_iter().collect();
-    let mut reader = JsonReaderState { fields, names, found: FieldValues::default() };
+    let mut reader = JsonReaderState {
+        fields,
+        names,
+        is_in_pair: false,
+        text_of_pair: None,
+        found: FieldValues::default(),
+    };
     // Servers that accept a byte order mark skip the mark. If a text has another charset, some
     // servers read the other texts.
     let body = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
@@ -90,6 +97,10 @@ struct JsonReaderState<'f> {
     fields: &'f [FieldPath],
     /// The names of the members that lead to the current value.
     names: Vec<String>,
+    /// Whether the current value may be the name or the value of a [`PairObject`].
+    is_in_pair: bool,
+    /// The current value, if it may be so and is a text.
+    text_of_pair: Option<String>,
     found: FieldValues,
 }
 
@@ -107,6 +118,43 @@ impl JsonReaderState<'_> {
             self.found.mark_unread(UnreadCause::Broken);
         }
         is_at_field
+    }
+}
+
+/// An object that names a field and has its value, as jQuery (`serializeArray`), Cognito and
+/// SuperTokens send fields: `{"name":"email","value":"…"}`.
+#[derive(Default)]
+struct PairObject {
+    has_name_of_field: bool,
+    values: Vec<String>,
+}
+
+/// What a member of a [`PairObject`] is.
+#[derive(Clone, Copy)]
+enum PartOfPair {
+    Name,
+    Value,
+}
+
+impl PartOfPair {
+    fn of_member(name: &str) -> Option<PartOfPair> {
+        let is_one_of = |names: &[&str]| names.iter().any(|it| it.eq_ignore_ascii_case(name));
+        match () {
+            () if is_one_of(&["value"]) => Some(PartOfPair::Value),
+            () if is_one_of(&["id", "key", "name", "field"]) => Some(PartOfPair::Name),
+            () => None,
+        }
+    }
+}
+
+impl PairObject {
+    fn add(&mut self, part: PartOfPair, text: String, fields: &[FieldPath]) {
+        match part {
+            PartOfPair::Name => {
+                self.has_name_of_field |= fields.iter().any(|it| it.matches_form_name(&text));
+            }
+            PartOfPair::Value => self.values.push(text),
+        }
     }
 }
 
@@ -143,10 +191,13 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        if self.reader.is_in_pair {
+            self.reader.text_of_pair = Some(text.to_owned());
+        }
         match self.place {
             ValuePlace::Outside => {}
-            ValuePlace::BelowField if !text.contains('@') => {}
-            ValuePlace::InField | ValuePlace::BelowField => self.reader.found.push_text(text),
+            ValuePlace::BelowField => self.reader.found.push_if_address(text),
+            ValuePlace::InField => self.reader.found.push_text(text),
         }
         Ok(())
     }
@@ -172,6 +223,7 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        self.reader.is_in_pair = false;
         while items
             .next_element_seed(ValueVisitor { reader: &mut *self.reader, place: self.place })?
             .is_some()
@@ -180,7 +232,10 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        self.reader.is_in_pair = false;
+        let mut pair = PairObject::default();
         while let Some(name) = members.next_key::<String>()? {
+            let part_of_pair = PartOfPair::of_member(&name);
             self.reader.names.push(name);
             let is_named = self.reader.is_at_field();
             let place = match self.place {
@@ -188,8 +243,16 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
                 ValuePlace::Outside => ValuePlace::Outside,
                 ValuePlace::InField | ValuePlace::BelowField => ValuePlace::BelowField,
             };
+            self.reader.is_in_pair = part_of_pair.is_some();
             members.next_value_seed(ValueVisitor { reader: &mut *self.reader, place })?;
+            self.reader.is_in_pair = false;
             self.reader.names.pop();
+            if let (Some(part), Some(text)) = (part_of_pair, self.reader.text_of_pair.take()) {
+                pair.add(part, text, self.reader.fields);
+            }
+        }
+        for address in pair.values.iter().filter(|_| pair.has_name_of_field) {
+            self.reader.found.push_if_address(address);
         }
         Ok(())
     }

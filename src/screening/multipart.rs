@@ -3,10 +3,9 @@
 //! not read completely.
 
 mod line_end;
+mod part;
 mod part_header;
 mod server_action;
-
-use std::borrow::Cow;
 
 use memchr::memmem;
 
@@ -16,7 +15,11 @@ use super::field_values::{FieldValues, UnreadCause};
 use super::json;
 use super::server_parsers::may_begin_json;
 use line_end::{LineEnd, detect_line_end};
+use part::{Part, PartContext};
 use part_header::{PartHeader, parse_part_header};
+
+/// The name of a part that names the charset of the other parts (RFC 7578 section 4.6).
+const NAME_OF_CHARSET: &str = "_charset_";
 
 /// The longest header of a part that riskgate reads. Some servers accept fewer bytes (Django:
 /// 1 KiB), and some accept more.
@@ -39,16 +42,6 @@ pub(super) fn read_values(body: &[u8], boundaries: &[String], fields: &[FieldPat
         found.mark_unread(UnreadCause::Broken);
     }
     found
-}
-
-/// How riskgate reads the parts of a body.
-#[derive(Clone, Copy)]
-struct PartContext<'f> {
-    fields: &'f [FieldPath],
-    line_end: LineEnd,
-    /// Whether the text is the content of a part. riskgate looks for parts in such a text, but not
-    /// for parts in these parts.
-    is_inner: bool,
 }
 
 /// Reads the values of a body with this boundary. `None` if the body does not have the boundary.
@@ -184,12 +177,6 @@ fn find_empty_line(text: &[u8]) -> Option<(usize, usize)> {
     line_ends.iter().filter_map(|it| Some((memmem::find(text, it)?, it.len()))).min()
 }
 
-/// A part of a body.
-struct Part<'b> {
-    header: PartHeader,
-    content: &'b [u8],
-}
-
 /// Reads the values of a part. Returns the part, unless its header is too long or has no end.
 fn read_part<'b>(
     text: &'b [u8],
@@ -212,41 +199,15 @@ fn read_part<'b>(
         header.read_inner_parts(content, PartContext { is_inner: true, ..context }, found);
     }
     let part = Part { header, content };
+    if part.names().any(|name| name == NAME_OF_CHARSET)
+        && Charset::of_text(content) != Charset::Utf8
+    {
+        found.mark_unread(UnreadCause::OtherCharset);
+    }
     if !(part.header.is_json && part.header.read_json(content, fields, found)) {
         part.read_field(&part.header.names, context, found);
     }
     Some(part)
-}
-
-impl Part<'_> {
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.header.names.iter().map(String::as_str)
-    }
-
-    /// Adds the content if one of these names of the part is the name of a field.
-    fn read_field(&self, names: &[String], context: PartContext<'_>, found: &mut FieldValues) {
-        let Part { header, content } = self;
-        let fields = context.fields;
-        let matches = |name: &String| fields.iter().any(|field| field.matches_form_name(name));
-        if !names.iter().any(matches) {
-            return;
-        }
-        // Only some servers read a file, inner parts or an encoded part as a text, and they decode
-        // the text in different ways.
-        let has_own_encoding = header.is_encoded(content) || header.charset == Charset::Other;
-        if header.is_file || !header.inner_boundaries.is_empty() || has_own_encoding {
-            return found.mark_unread(UnreadCause::Broken);
-        }
-        if !names.iter().all(matches) {
-            found.mark_unread(UnreadCause::Broken);
-        }
-        if header.charset != Charset::Utf8 && !content.is_ascii() {
-            found.mark_unread(UnreadCause::OtherCharset);
-        }
-        for name in names {
-            found.push_if_field(name, || Cow::Borrowed(content), fields);
-        }
-    }
 }
 
 impl PartHeader {

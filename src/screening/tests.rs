@@ -229,10 +229,72 @@ fn a_name_that_some_server_reads_without_its_bad_characters_is_read_and_reported
 }
 
 #[test]
+fn a_name_below_another_may_have_parts_and_indexes() {
+    for body in [
+        r#"{"0":{"email":"a@b.com"},"1":{"email":"c@d.com"}}"#,
+        r#"{"0":{"user":{"email":"a@b.com"}},"1":{"user":{"email":"c@d.com"}}}"#,
+        r#"[{"user":{"[email]":"a@b.com"}},{"user[0]":{"email":"c@d.com"}}]"#,
+    ] {
+        assert_values(JSON, body, &["a@b.com", "c@d.com"]);
+    }
+    let of_livewire = FieldPath::parse("components.updates.form.email").unwrap();
+    let headers = BodyHeaders { content_type: Some(JSON.as_bytes()), is_encoded: false };
+    let body = br#"{"components":[{"updates":{"form.email":"a@b.com"}}]}"#;
+    let found = read_body_values(headers, ReceivedBody::of_whole_body(body), &[of_livewire]);
+    assert_eq!((found.values, found.unread), (vec!["a@b.com".to_owned()], None));
+    for body in [
+        r#"{"0":{"1":{"2":{"email":"a@b.com"}}}}"#,
+        r#"{"x":{"email":"a@b.com"}}"#,
+        r#"{"x":{"user.email":"a@b.com"}}"#,
+    ] {
+        assert_eq!(read(JSON, body.as_bytes()), Err(UnreadCause::NoField), "{body}");
+    }
+}
+
+#[test]
+fn an_object_with_the_name_and_the_value_of_a_field_is_read() {
+    for body in [
+        r#"{"formFields":[{"id":"password","value":"P@ss.word"},{"id":"email","value":"a@b.com"}]}"#,
+        r#"{"UserAttributes":[{"Name":"email","Value":"a@b.com"},{"Name":"website","Value":"https://c.com/@d.e"}]}"#,
+        r#"[{"value":"a@b.com","objectTypeId":"0-1","name":"user.email"}]"#,
+        r#"[{"name":"email","value":"a@b.com"},{"name":"email","value":"blur"}]"#,
+    ] {
+        assert_values(JSON, body, &["a@b.com"]);
+    }
+    let body =
+        r#"[{"name":{"name":"email"},"value":"a@b.com"},{"name":"email","value":["c@d.com"]}]"#;
+    assert_eq!(read(JSON, body.as_bytes()), Err(UnreadCause::NoField));
+}
+
+#[test]
+fn a_text_below_a_field_that_is_no_address_is_not_judged() {
+    for text in ["P@ssw0rd!", "https://medium.com/@jane", "meet @ 5. Bye", "@", "@@", "a@b"] {
+        let body = format!(r#"{{"email":{{"address":"a@b.com","note":"{text}"}}}}"#);
+        assert_values(JSON, body, &["a@b.com"]);
+        assert_values(
+            URLENCODED,
+            format!("email[address]=a@b.com&email[note]={text}"),
+            &["a@b.com"],
+        );
+    }
+    for text in
+        ["c@d.com", "Jane <c@d.com>", "c@ d.com", "c\u{ff20}d.com", "c@d\u{3002}com", "x@y c@d.com"]
+    {
+        let body = format!(r#"{{"email":{{"address":"a@b.com","note":"{text}"}}}}"#);
+        assert_values(JSON, body, &["a@b.com", text]);
+    }
+    for marker in ["_email=on", "!email=x"] {
+        assert_values(URLENCODED, format!("email=a@b.com&{marker}"), &["a@b.com"]);
+    }
+}
+
+#[test]
 fn json_that_clients_write_is_read() {
     for (content_type, body) in [
         ("application/vnd.api+json", r#"{"user":{"email":"a@b.com"}}"#),
         ("text/json", r#"{"email":"a@b.com"}"#),
+        ("application/x-amz-json-1.1", r#"{"email":"a@b.com"}"#),
+        ("application/json-rpc", r#"{"email":"a@b.com"}"#),
         ("text/plain;charset=UTF-8", r#"{"email":"a@b.com"}"#),
         ("application/json; charset=ISO-8859-1", r#"{"email":"a@b.com"}"#),
         (JSON, "\u{feff}{\"email\":\"a@b.com\"}"),

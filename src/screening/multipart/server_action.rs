@@ -10,7 +10,7 @@
 
 use serde_json::Value;
 
-use super::{Part, PartContext};
+use super::part::{Part, PartContext};
 use crate::screening::field_values::{FieldValues, UnreadCause};
 use crate::screening::json;
 use crate::screening::server_parsers::may_begin_json;
@@ -139,7 +139,8 @@ fn is_text_in_part(id: &str, parts: &[Part<'_>]) -> bool {
     named.peek().is_some() && named.all(is_text)
 }
 
-/// Returns true for an address that is no member of an object: the action may take it for the field.
+/// Returns true for an address that is no member of an object. The action may take it for the
+/// field.
 fn has_nameless_address(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('@'),

@@ -1,0 +1,61 @@
+//! A part of a multipart body, and its text as the value of a field.
+
+use std::borrow::Cow;
+
+use super::line_end::LineEnd;
+use super::part_header::PartHeader;
+use crate::screening::content_type::Charset;
+use crate::screening::field_path::FieldPath;
+use crate::screening::field_values::{FieldValues, UnreadCause};
+
+/// How riskgate reads the parts of a body.
+#[derive(Clone, Copy)]
+pub(super) struct PartContext<'f> {
+    pub(super) fields: &'f [FieldPath],
+    pub(super) line_end: LineEnd,
+    /// Whether the text is the content of a part. riskgate looks for parts in such a text, but not
+    /// for parts in these parts.
+    pub(super) is_inner: bool,
+}
+
+/// A part of a body.
+pub(super) struct Part<'b> {
+    pub(super) header: PartHeader,
+    pub(super) content: &'b [u8],
+}
+
+impl Part<'_> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.header.names.iter().map(String::as_str)
+    }
+
+    /// Adds the content if one of these names of the part is the name of a field.
+    pub(super) fn read_field(
+        &self,
+        names: &[String],
+        context: PartContext<'_>,
+        found: &mut FieldValues,
+    ) {
+        let Part { header, content } = self;
+        let fields = context.fields;
+        let matches = |name: &String| fields.iter().any(|field| field.matches_form_name(name));
+        if !names.iter().any(matches) {
+            return;
+        }
+        // Only some servers read a file, inner parts or an encoded part as a text, and they decode
+        // the text in different ways.
+        let has_own_encoding = header.is_encoded(content) || header.charset == Charset::Other;
+        if header.is_file || !header.inner_boundaries.is_empty() || has_own_encoding {
+            return found.mark_unread(UnreadCause::Broken);
+        }
+        if !names.iter().all(matches) {
+            found.mark_unread(UnreadCause::Broken);
+        }
+        if header.charset != Charset::Utf8 && !content.is_ascii() {
+            found.mark_unread(UnreadCause::OtherCharset);
+        }
+        for name in names {
+            found.push_if_field(name, || Cow::Borrowed(content), fields);
+        }
+    }
+}
