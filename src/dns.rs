@@ -19,7 +19,7 @@ mod sync;
 
 pub use cache::DnsFactCache;
 pub use client::DnsClient;
-pub use fact::apply_fact_if_usable;
+pub use fact::{apply_fact_if_usable, latest_useless_expiry};
 pub use finding::DnsFinding;
 pub use options::DnsOptions;
 pub use pacer::Pacer;

@@ -19,6 +19,12 @@ pub(super) fn stale_limit(expires_at: i64) -> i64 {
     expires_at.saturating_add(MAX_STALE_SECONDS)
 }
 
+/// The latest expiry of facts that have ended, whatever they say. The store deletes these facts.
+/// Both times are in seconds since 1970.
+pub fn latest_useless_expiry(now: i64) -> i64 {
+    now.saturating_sub(MAX_STALE_SECONDS)
+}
+
 /// Applies a learned fact to a table's answer; `None` if the fact no longer counts.
 /// `is_shared_address` returns true for an address of an MX host that real names use too.
 ///
@@ -36,4 +42,16 @@ pub fn apply_fact_if_usable<'t>(
     let still_counts = now < expires_at
         || is_before_stale_limit(expires_at, now) && !applied.is_unsafe_by_learned_fact();
     still_counts.then_some(applied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_deletes_exactly_the_facts_that_have_ended() {
+        let now = 1_790_000_000;
+        let latest = latest_useless_expiry(now);
+        assert!(!is_before_stale_limit(latest, now) && is_before_stale_limit(latest + 1, now));
+    }
 }

@@ -14,6 +14,7 @@ pub(super) mod audit;
 pub(super) mod changes;
 pub(super) mod connection;
 mod contents;
+pub(super) mod expired_rows;
 pub(super) mod inbox_secret;
 pub(super) mod learned;
 pub(super) mod ledger;

@@ -13,6 +13,7 @@ mod connector;
 mod daily_usage;
 mod deployment;
 mod exchange;
+mod expired_rows;
 mod fill;
 mod foreign;
 mod foreign_scan;

@@ -24,7 +24,18 @@ pub(super) const DNS_FACTS_PER_PAGE: usize = 1_000;
 pub(super) const KEPT_PAST_MONTHS: u16 = 13;
 
 /// For how long a store knows a request that can be repeated, in seconds.
-pub(super) const REQUEST_RETENTION_SECONDS: i64 = 86_400;
+const REQUEST_RETENTION_SECONDS: i64 = 86_400;
+
+/// The Unix second up to which the store has forgotten requests.
+pub(super) fn latest_forgotten_request_time(unix_now: i64) -> i64 {
+    unix_now.saturating_sub(REQUEST_RETENTION_SECONDS)
+}
+
+/// The most rows past their time that are deleted at once.
+pub(super) const EXPIRED_ROWS_PER_PAGE: usize = 500;
+
+/// The most pages of each kind of row that one deletion of rows past their time looks at.
+pub(super) const MAX_PAGES_OF_EXPIRED_ROWS: usize = 400;
 
 /// An account as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ mod audit;
 mod columns;
 pub(super) mod connection;
 mod daily_usage;
+mod expired_rows;
 pub(super) mod files;
 mod inbox_secret;
 mod learned;

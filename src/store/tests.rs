@@ -5,6 +5,7 @@ mod acl;
 mod audit;
 mod both_stores;
 mod copy;
+mod expired_rows;
 mod foreign;
 mod history;
 mod imports;

@@ -1,8 +1,9 @@
 //! Exchanges sign-ups and the inbox secret with the store twice a second, on a thread of its own.
+//! Once an hour, the thread deletes what is past its time from the store.
 //!
-//! If no decision needs sign-ups (no `[[rule]]`, no `[inbox]`), the thread exchanges no sign-ups.
-//! It then only deletes sign-ups that are too old, and exchanges the secret if the rates of clients
-//! are shared. Before this process serves, the thread only reads the store.
+//! If no decision needs sign-ups (no `[[rule]]`, no `[inbox]`), the thread exchanges no sign-ups. It
+//! then exchanges the secret only if the rates of clients are shared. Before this process serves,
+//! the thread only reads the store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +12,11 @@ use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;
 use crate::config::{StartupConfig, StoreOptions};
 use crate::decide::{SignUpSync, delete_expired_sign_ups};
+use crate::dns::latest_useless_expiry;
 use crate::gate::GateState;
 use crate::store::{Store, StoreError, StoreUrl};
 
-/// How often the thread deletes old sign-ups while it exchanges none.
+/// How often the thread deletes what is past its time.
 const DELETION_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Starts the thread. The thread ends when the gate closes.
@@ -59,11 +61,11 @@ impl SignUpExchanger {
         let problem = match (self.state.serving.is_serving(), is_on) {
             (false, _) => self.read(is_on),
             (true, true) => self.exchange(is_by_account),
-            (true, false) => {
-                self.delete_expired();
-                self.exchange_secret_for_rates()
-            }
+            (true, false) => self.exchange_secret_for_rates(),
         };
+        if self.state.serving.is_serving() {
+            self.delete_expired();
+        }
         self.status_reporter.record_part("sign_ups", problem.as_deref(), false);
     }
 
@@ -81,21 +83,25 @@ impl SignUpExchanger {
         read.err().filter(|_| is_counting).map(|error| error.to_string())
     }
 
-    /// Deletes the sign-ups that are too old: the store may have some from a time when sign-ups
-    /// were counted. Ignores a failure of the store, because other threads report it.
+    /// Deletes what is past its time. The store may have rows from a time when sign-ups were
+    /// counted, or DNS facts learned.
     fn delete_expired(&mut self) {
         let is_early = self.last_deletion.is_some_and(|at| at.elapsed() < DELETION_INTERVAL);
-        let time = self.state.ledger.believed_time();
-        if is_early || !time.allows_deletion() {
+        if is_early || !self.state.ledger.believed_time().allows_deletion() {
             return;
         }
         self.last_deletion = Some(Instant::now());
-        let opened = open_if_none(&mut self.connection, &self.store, self.store.deadline);
-        let _ = opened.and_then(|store| {
-            store.set_time(time);
-            delete_expired_sign_ups(store, self.state.ledger.believed_now())
+        let deleted = self.with_store(|_, store, _, now| {
+            delete_expired_sign_ups(store, now)?;
+            store.delete_expired_rows(latest_useless_expiry(now))
         });
-        self.connection = None;
+        if let Err(error) = deleted {
+            log::warn!("what is past its time stays in the store for another hour: {error}");
+        }
+        // Without sign-ups, this thread needs no connection for an hour.
+        if !self.state.reloadable_rules.peek().decisions.counts_sign_ups() {
+            self.connection = None;
+        }
     }
 
     /// Exchanges the secret with the store if rates are shared: the pseudonyms of clients need the

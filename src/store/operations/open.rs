@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::audit::AuditBackend;
 use super::connection::ConnectionBackend;
+use super::expired_rows::ExpiredRowBackend;
 use super::inbox_secret::InboxSecretBackend;
 use super::learned::DnsFactBackend;
 use super::ledger::LedgerBackend;
@@ -40,6 +41,7 @@ pub trait Backend:
     + TopListBackend
     + InboxSecretBackend
     + SignUpBackend
+    + ExpiredRowBackend
     + Send
 {
 }

@@ -19,8 +19,8 @@ pub trait TopListBackend {
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError>;
 
     /// Adds the look-ups in `credits` to the top list. Each dedup hash counts only once on its day,
-    /// even if several nodes report it. Deletes the rows of `evicted_domains`. Dedup hashes are
-    /// kept for two days. Returns the credited rows.
+    /// even if several nodes report it. Deletes the rows of `evicted_domains`. Returns the
+    /// credited rows.
     fn add_credits(
         &mut self,
         credits: &[TopCredit],

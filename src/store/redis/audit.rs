@@ -20,7 +20,7 @@ use crate::store::audit::{
 use crate::store::contents::StoreContents;
 use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::operations::audit::AuditBackend;
-use crate::store::rows::{REQUEST_RETENTION_SECONDS, RepeatableRequestRow};
+use crate::store::rows::{RepeatableRequestRow, latest_forgotten_request_time};
 
 const READ_OPERATION: &str = "reading the audit";
 const RECORD_OPERATION: &str = "recording a change";
@@ -112,7 +112,7 @@ impl AuditBackend for Redis {
         read.cmd("HGET").arg(REPEATABLE_REQUESTS).arg(id);
         let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
         let value: Option<String> = self.parse_reply(OPERATION, reply)?;
-        let forgotten_at = self.told_time.now().unix_now.saturating_sub(REQUEST_RETENTION_SECONDS);
+        let forgotten_at = latest_forgotten_request_time(self.told_time.now().unix_now);
         Ok(value.and_then(|value| {
             let mut parts = value.splitn(4, ' ').map(str::to_owned);
             let (at, digest, salt, key_id) =

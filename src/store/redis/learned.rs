@@ -8,9 +8,9 @@ use crate::store::operations::learned::DnsFactBackend;
 use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, MAX_DNS_FACTS};
 
 /// A hash: `EXPIRY HOST_TEXT` by name, and the newest version under `version`.
-const DNS_FACTS_KEY: &str = "riskgate:{dns}:facts";
+pub(super) const DNS_FACTS_KEY: &str = "riskgate:{dns}:facts";
 /// A sorted set: the names, with the version at which each was written as score.
-const DNS_NAMES_BY_VERSION_KEY: &str = "riskgate:{dns}:order";
+pub(super) const DNS_NAMES_BY_VERSION_KEY: &str = "riskgate:{dns}:order";
 
 impl DnsFactBackend for Redis {
     fn save_dns_facts(&mut self, facts: &[DnsFactRow]) -> Result<(), StoreError> {

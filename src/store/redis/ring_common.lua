@@ -87,20 +87,12 @@ local function is_repeated(requests, request)
     return entry and not is_forgotten(entry)
 end
 
--- Remembers a request that can be repeated, for a day by the believed time. Redis would expire a key
--- by the server's clock. Deletes some forgotten requests, if the caller allows it.
+-- Remembers a request that can be repeated, for a day by the believed time: Redis would expire a key
+-- by the server's clock. `delete_expired.lua` deletes the request.
 local function remember_request(requests, request)
     if request == '' then return end
     local id, value = string.match(request, '^(%S+) (.*)$')
     redis.call('HSET', requests, id, string.format('%.0f %s', believed_now, value))
-    if not may_delete then return end
-    local cursor = redis.call('HGET', requests, 'cursor') or '0'
-    local page = redis.call('HSCAN', requests, cursor, 'COUNT', 100)
-    redis.call('HSET', requests, 'cursor', page[1])
-    for at = 1, #page[2], 2 do
-        local name, entry = page[2][at], page[2][at + 1]
-        if name ~= 'cursor' and is_forgotten(entry) then redis.call('HDEL', requests, name) end
-    end
 end
 
 -- How many of the latest changes keep their ids.

@@ -27,11 +27,12 @@ pub(super) enum Script {
     UpdateOverrides,
     TakeOverOverrides,
     ChargeRates,
+    DeleteExpired,
 }
 
 impl Script {
     /// All scripts, in the order of their declaration.
-    pub(super) const ALL: [Script; 23] = [
+    pub(super) const ALL: [Script; 24] = [
         Script::ReportLease,
         Script::Probe,
         Script::ChangeRing,
@@ -55,6 +56,7 @@ impl Script {
         Script::UpdateOverrides,
         Script::TakeOverOverrides,
         Script::ChargeRates,
+        Script::DeleteExpired,
     ];
 
     /// The Lua source, with the shared functions in front if the script needs them.
@@ -103,6 +105,7 @@ impl Script {
                 concat!(include_str!("ring_common.lua"), include_str!("record_change.lua"))
             }
             Script::ChargeRates => include_str!("charge_rates.lua"),
+            Script::DeleteExpired => include_str!("delete_expired.lua"),
             Script::UpdateOverrides => concat!(
                 include_str!("ring_common.lua"),
                 include_str!("overrides_common.lua"),

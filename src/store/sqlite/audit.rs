@@ -13,7 +13,7 @@ use crate::store::audit::{
 use crate::store::contents::StoreContents;
 use crate::store::error::{self, StoreError, unreadable_row_error};
 use crate::store::operations::audit::AuditBackend;
-use crate::store::rows::{REQUEST_RETENTION_SECONDS, RepeatableRequestRow};
+use crate::store::rows::{RepeatableRequestRow, latest_forgotten_request_time};
 
 /// The most old records that one new record deletes, so that no change takes long.
 const MAX_DELETED_RECORDS: i64 = 16;
@@ -92,7 +92,7 @@ impl AuditBackend for Sqlite {
         self.connection
             .query_row(
                 "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > ?2",
-                params![id, latest_forgotten_request_time(self.told_time.now())],
+                params![id, latest_forgotten_request_time(self.told_time.now().unix_now)],
                 |row| {
                     let (digest, salt, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
                     Ok(RepeatableRequestRow { id: id.to_owned(), digest, salt, key_id })
@@ -247,11 +247,6 @@ fn latest_record_time(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     transaction.prepare_cached(select)?.query_row([], |row| Ok(row.get(0).unwrap_or_default()))
 }
 
-/// The Unix second up to which the store has forgotten requests.
-fn latest_forgotten_request_time(now: BelievedTime) -> i64 {
-    now.unix_now.saturating_sub(REQUEST_RETENTION_SECONDS)
-}
-
 /// Remembers a request, so that the store knows the request when it is repeated. `Ok(Err)` if the
 /// store knows the request already.
 pub(super) fn remember_request(
@@ -262,10 +257,7 @@ pub(super) fn remember_request(
     let Some(RepeatableRequestRow { id, digest, salt, key_id }) = request else {
         return Ok(Ok(()));
     };
-    let forgotten_at = latest_forgotten_request_time(now);
-    if now.allows_deletion() {
-        transaction.execute("DELETE FROM request WHERE at <= ?1", [forgotten_at])?;
-    }
+    let forgotten_at = latest_forgotten_request_time(now.unix_now);
     let inserted = transaction.execute(
         "INSERT INTO request VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE
          SET digest = ?2, salt = ?3, key_id = ?4, at = ?5 WHERE at <= ?6",

@@ -3,10 +3,15 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::connection::Sqlite;
+use super::meta::read_meta_value;
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::store::error::StoreError;
 use crate::store::operations::learned::DnsFactBackend;
-use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, MAX_DNS_FACTS};
+use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, EXPIRED_ROWS_PER_PAGE, MAX_DNS_FACTS};
+
+/// The row of `meta` with the newest version of a deleted fact. A version is never used again,
+/// because nodes read only the facts of later versions.
+const NEWEST_DELETED_VERSION: &str = "newest_deleted_dns_fact_version";
 
 const DNS_FACTS_SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS learned (
@@ -58,6 +63,55 @@ impl DnsFactBackend for Sqlite {
     }
 }
 
+impl Sqlite {
+    /// Deletes a page of the facts whose expiry is `latest_expiry` or earlier. Returns false once
+    /// there is none.
+    pub(super) fn delete_page_of_dns_facts(
+        &mut self,
+        latest_expiry: i64,
+    ) -> Result<bool, StoreError> {
+        const OPERATION: &str = "deleting DNS facts";
+        let failed = self.error_while(OPERATION);
+        // Finding the facts takes longer than deleting them, and needs no lock.
+        let names = find_expired_dns_facts(&self.connection, latest_expiry).map_err(&failed)?;
+        if names.is_empty() {
+            return Ok(false);
+        }
+        let transaction = self.begin_write_transaction(OPERATION)?;
+        delete_expired_dns_facts(&transaction, &names, latest_expiry).map_err(&failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok(true)
+    }
+}
+
+fn find_expired_dns_facts(
+    connection: &Connection,
+    latest_expiry: i64,
+) -> rusqlite::Result<Vec<String>> {
+    if !dns_facts_table_exists(connection)? {
+        return Ok(Vec::new());
+    }
+    let select = "SELECT name FROM learned WHERE until <= ?1 LIMIT ?2";
+    let mut select = connection.prepare_cached(select)?;
+    let arguments = [latest_expiry, to_i64_saturating(EXPIRED_ROWS_PER_PAGE as u64)];
+    select.query_map(arguments, |row| row.get(0))?.collect()
+}
+
+fn delete_expired_dns_facts(
+    transaction: &Transaction<'_>,
+    names: &[String],
+    latest_expiry: i64,
+) -> rusqlite::Result<()> {
+    let newest = to_i64_saturating(newest_dns_fact_version(transaction)?);
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?
+        .execute(params![NEWEST_DELETED_VERSION, newest])?;
+    // A fact may have been replaced since it was found.
+    let mut delete =
+        transaction.prepare_cached("DELETE FROM learned WHERE name = ?1 AND until <= ?2")?;
+    names.iter().try_for_each(|name| delete.execute(params![name, latest_expiry]).map(drop))
+}
+
 fn write_dns_facts(transaction: &Transaction<'_>, facts: &[DnsFactRow]) -> rusqlite::Result<()> {
     transaction.execute_batch(DNS_FACTS_SCHEMA)?;
     let mut version = newest_dns_fact_version(transaction)?;
@@ -101,6 +155,10 @@ fn read_dns_facts(
         // A fact that can't be read is skipped, and riskgate queries the DNS again.
         rows.extend(parse_dns_fact(row).ok());
     }
+    if rows.is_empty() {
+        // The facts of the later versions were deleted, or can't be read.
+        version = version.max(newest);
+    }
     Ok((rows, version))
 }
 
@@ -114,11 +172,13 @@ fn parse_dns_fact(row: &Row<'_>) -> rusqlite::Result<DnsFactRow> {
     Ok(DnsFactRow::from_host_text(row.get(0)?, &host_text, row.get(2)?))
 }
 
+/// The newest version that a fact has or had.
 fn newest_dns_fact_version(connection: &Connection) -> rusqlite::Result<u64> {
     let mut statement = connection.prepare_cached(
         "SELECT version FROM learned WHERE typeof(version) = 'integer'
          ORDER BY version DESC LIMIT 1",
     )?;
     let newest = statement.query_row([], |row| row.get(0)).optional()?;
-    Ok(newest.map_or(0, to_u64_or_zero))
+    let deleted: Option<i64> = read_meta_value(connection, NEWEST_DELETED_VERSION)?;
+    Ok(newest.max(deleted).map_or(0, to_u64_or_zero))
 }

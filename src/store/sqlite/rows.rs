@@ -314,8 +314,6 @@ pub(super) fn write_top_credits(
     for domain in evicted_domains {
         delete_row.execute([domain])?;
     }
-    // Look-ups of the previous day may be saved after midnight, so the hashes of that day stay.
-    transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1 - 1")?.execute([unix_day])?;
     let mut insert_hash =
         transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
     let mut read = transaction
