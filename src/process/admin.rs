@@ -28,7 +28,6 @@ use std::sync::{Arc, Mutex};
 
 use http::header::ORIGIN;
 use http::{HeaderMap, Response, StatusCode};
-use tokio::sync::Semaphore;
 
 use crate::downstream::ConnectionTracker;
 use crate::gate::GateState;
@@ -39,7 +38,7 @@ use crate::support::certificates::CurrentCertificates;
 
 use access::Access;
 use api::AdminApi;
-use api::request::{API_PREFIX, ApiError, ApiRequest};
+use api::request::{API_PREFIX, ApiRequest};
 use history::TrafficHistory;
 use responses::{
     JSON_TYPE, YAML_TYPE, build_response, method_not_allowed_response, reload_outcome_to_json,
@@ -55,11 +54,6 @@ const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 
 /// The OpenAPI document of the admin API.
 const API_OPENAPI_YAML: &str = include_str!("../../docs/admin-api.yaml");
-
-/// The most requests to the admin API at the same time. Such requests may wait for the store. The
-/// limit is lower than the limit of connections from one client, so that probes from the same
-/// client still find a connection.
-const MAX_API_REQUESTS: usize = 12;
 
 /// A request to the admin listener.
 struct AdminRequest<'r> {
@@ -80,7 +74,6 @@ pub struct AdminApp {
     process_log: Option<Arc<ProcessLog>>,
     inputs: Arc<CurrentInputs>,
     api: AdminApi,
-    api_permits: Arc<Semaphore>,
     history: Arc<TrafficHistory>,
     listens_on_loopback: bool,
     metrics_need_no_token: bool,
@@ -109,7 +102,6 @@ impl AdminApp {
         AdminApp {
             started_at: api.started_at,
             api,
-            api_permits: Arc::new(Semaphore::new(MAX_API_REQUESTS)),
             history,
             state,
             connection_tracker,
@@ -206,19 +198,11 @@ impl AdminApp {
     async fn answer_api(self: &Arc<Self>, request: AdminRequest<'_>) -> Response<Vec<u8>> {
         let AdminRequest { method, uri, headers, body, client } = request;
         let access = self.judge_access(headers);
-        let Ok(permit) = Arc::clone(&self.api_permits).try_acquire_owned() else {
-            let message = "Too many requests wait for the store. Send the request again.";
-            return ApiError::store_unavailable(message).into_response();
-        };
         let Some(request) = ApiRequest::parse(method, uri, headers, body, client) else {
             return text_response(StatusCode::NOT_FOUND, "no such page\n");
         };
         let app = Arc::clone(self);
-        let answer = move || {
-            // If the client leaves, the thread still works, so the thread holds the permit.
-            let _permit = permit;
-            app.api.answer(&request, &access, &|| app.status_json())
-        };
+        let answer = move || app.api.answer(&request, &access, &|| app.status_json());
         tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| {
             text_response(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong on our side\n")
         })

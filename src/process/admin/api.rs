@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use http::Response;
 use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::access::{Access, may_be_cross_origin};
 use super::history::TrafficHistory;
@@ -42,6 +43,11 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_EFFECT_WAIT: Duration = Duration::from_secs(1);
 const EFFECT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
+/// The most requests that use one of the two connections to the store or wait for it, and the most
+/// that wait for the effect of their changes. All these together leave connections of
+/// `MAX_CONNECTIONS_PER_CLIENT` to probes from the same client.
+const MAX_WAITING_REQUESTS: usize = 12;
+
 /// The calls of this month by account.
 type CallsByAccount = Arc<HashMap<String, u64>>;
 
@@ -60,14 +66,35 @@ pub(super) struct AdminApi {
     served: ServedStore,
     /// How that store is opened.
     store_options: StoreOptions,
-    /// The connection for reads; `None` before the first read, and after a failure.
-    read_store: Mutex<Option<Store>>,
-    /// The connection for changes; `None` before the first change, and after a failure.
-    write_store: Mutex<Option<Store>>,
+    read_connection: StoreConnection,
+    write_connection: StoreConnection,
+    /// The permits to wait for the effect of a change. A request that gets none does not wait.
+    effect_permits: Semaphore,
     /// The last index that was built, with the generation of the keys from which it was built.
     ring_index: Mutex<Option<(u64, Arc<RingIndex>)>>,
     /// The calls that were read last, and when.
     calls_by_account: Mutex<Option<(Instant, CallsByAccount)>>,
+}
+
+/// A connection to the store, which one request uses at a time.
+struct StoreConnection {
+    /// `None` before the first use, and after a failure.
+    store: Mutex<Option<Store>>,
+    permits: Semaphore,
+}
+
+impl StoreConnection {
+    fn new() -> StoreConnection {
+        StoreConnection { store: Mutex::default(), permits: Semaphore::new(MAX_WAITING_REQUESTS) }
+    }
+
+    /// Waits for the connection. Fails if [`MAX_WAITING_REQUESTS`] use it or wait for it already.
+    /// The caller drops the connection before the permit.
+    fn lock(&self) -> Result<(SemaphorePermit<'_>, MutexGuard<'_, Option<Store>>), ApiError> {
+        let message = "Too many requests wait for the store. Send the request again.";
+        let refuse = |_| ApiError::store_unavailable(message);
+        Ok((self.permits.try_acquire().map_err(refuse)?, lock(&self.store)))
+    }
 }
 
 /// Proof that a request may make a change. Only [`AdminApi::permit_change`] creates it.
@@ -97,8 +124,9 @@ impl AdminApi {
             upstreams,
             certificates: None,
             started_at,
-            read_store: Mutex::default(),
-            write_store: Mutex::default(),
+            read_connection: StoreConnection::new(),
+            write_connection: StoreConnection::new(),
+            effect_permits: Semaphore::new(MAX_WAITING_REQUESTS),
             ring_index: Mutex::default(),
             calls_by_account: Mutex::default(),
         }
@@ -267,7 +295,7 @@ impl AdminApi {
     where
         ApiError: From<E>,
     {
-        let mut connection = lock(&self.read_store);
+        let (_permit, mut connection) = self.read_connection.lock()?;
         self.use_store(&mut connection, read)
             .map_err(|error| error.with_change(ChangeAfterStoreFailure::NotWanted))
     }
@@ -283,7 +311,7 @@ impl AdminApi {
         ApiError: From<E>,
     {
         let (changed, version) = {
-            let mut connection = lock(&self.write_store);
+            let (_permit, mut connection) = self.write_connection.lock()?;
             self.open_served_store(&mut connection)?;
             let changed = self.use_store(&mut connection, change)?;
             let version = connection.as_mut().and_then(|store| store.ring_version().ok().flatten());
@@ -293,6 +321,7 @@ impl AdminApi {
         let served_version =
             || self.state.keys.peek().as_ref().as_ref().map_or(0, |ring| ring.version());
         self.reload_trigger.check_for_changes();
+        let Ok(_permit) = self.effect_permits.try_acquire() else { return Ok(changed) };
         while served_version() < version && Instant::now() < deadline {
             std::thread::sleep(EFFECT_POLL_INTERVAL);
         }

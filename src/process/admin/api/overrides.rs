@@ -95,11 +95,17 @@ impl AdminApi {
     }
 
     /// Waits until a table with the changed overrides serves. Fails if none serves within
-    /// [`MAX_TABLE_WAIT`].
+    /// [`MAX_TABLE_WAIT`], or if too many requests wait already.
     fn wait_for_table(&self) -> Result<(), ApiError> {
-        let rebuild = self.reload_trigger.rebuild_table_and_wait(MAX_TABLE_WAIT);
+        let permit = self.effect_permits.try_acquire();
+        let max_wait = if permit.is_ok() { MAX_TABLE_WAIT } else { Duration::ZERO };
+        let rebuild = self.reload_trigger.rebuild_table_and_wait(max_wait);
         match tokio::runtime::Handle::current().block_on(rebuild) {
             None => Ok(()),
+            Some(_) if permit.is_err() => Err(ApiError::conflict(
+                "the change is written and recorded, and soon in effect, but too many requests \
+                 wait for the table already",
+            )),
             Some(problem) => Err(ApiError::conflict(format!(
                 "the change is written and recorded, but the former table still serves: {problem}"
             ))),

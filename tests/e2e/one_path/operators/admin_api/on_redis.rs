@@ -59,6 +59,12 @@ fn probes_are_answered_while_changes_wait_for_a_store_that_hangs() {
         assert_eq!(answer.header("Retry-After"), Some("1"));
         assert!(answer.expect(503).text().contains("Too many requests"));
         gateway.get_admin_page("/healthz").expect(200);
+        for path in ["/session", "/status", "/plans", "/keys"] {
+            api_request("GET", path, &tokens.read).send(gateway.admin).expect(200);
+        }
+        // What is wrong with a request is told first.
+        api_request("POST", "/keys", "").send(gateway.admin).expect(401);
+        api_request("GET", "/nope", &tokens.read).send(gateway.admin).expect(404);
     }
     for mut connection in waiting {
         connection.read_response().expect("an answer").expect(503);
