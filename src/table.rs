@@ -49,7 +49,7 @@ pub use self::added_lists::{
     FeedKind, FeedList, FeedTier, STORED_OVERRIDES_LIST_NAME, TableInputs,
 };
 pub use self::answer::{AnswerOrigin, TableAnswer, TableRow};
-pub use self::fault::{TableFault, TableFaults};
+pub use self::fault::{TableFault, TableFaults, quote_excerpt};
 pub use self::kept_lists::KeptLists;
 pub use self::layout::parts::ListInfo;
 pub use self::location::{TableLocation, read_list_file};

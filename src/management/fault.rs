@@ -1,7 +1,7 @@
 //! Why an operation of an operator fails.
 
 use crate::store::StoreError;
-use crate::table::TableFaults;
+use crate::table::{TableFaults, quote_excerpt};
 
 /// Why riskgate did not do an operation. The operation has changed nothing, with two exceptions:
 /// - After a fault of the store, the store may have made the change.
@@ -58,7 +58,7 @@ impl ManagementFault {
     ) -> ManagementFault {
         let error = error.to_string();
         let expected = error.strip_prefix("expected ").unwrap_or(&error);
-        ManagementFault::invalid(field, expected, format!("{text:?}"))
+        ManagementFault::invalid(field, expected, quote_excerpt(text))
     }
 
     /// Adds to a faulty value what to write in its place, if that is known.

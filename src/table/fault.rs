@@ -121,11 +121,14 @@ impl TableFault {
     }
 }
 
-/// Quotes a text from a file for a fault. Shortens a long text, and does not quote a text with an
-/// @, because it may be an e-mail address.
-pub(super) fn quote_excerpt(text: &str) -> String {
-    if text.contains('@') {
+/// Quotes a text from a file, or one in place of a domain, for a fault. Shortens a long text, and
+/// does not quote a text with an @, because it may be an e-mail address, or with an encoded @.
+pub fn quote_excerpt(text: &str) -> String {
+    if text.contains(['@', '\u{ff20}']) {
         return "a text with an @".to_owned();
+    }
+    if text.contains('%') {
+        return "a text with a %".to_owned();
     }
     match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
@@ -259,7 +262,9 @@ mod tests {
 
     #[test]
     fn no_fault_repeats_an_address_or_a_long_text() {
-        assert!(!quote_excerpt("user@example.com").contains("example"));
+        for address in ["user@example.com", "user%40example.com", "user＠example.com"] {
+            assert!(!quote_excerpt(address).contains("user"), "{address}");
+        }
         assert!(quote_excerpt(&"a".repeat(500)).len() < 80);
     }
 }

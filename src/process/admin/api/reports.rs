@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::request::{ApiError, ApiRequest, json_response};
 use super::{AdminApi, ChangePermit};
 use crate::feed::FeedStatus;
-use crate::management::explain_domain;
+use crate::management::{explain_domain, fault_of_domain};
 use crate::model::domain::Domain;
 use crate::model::month::format_rfc3339;
 use crate::observe::top_domains::TopEntry;
@@ -78,8 +78,7 @@ impl AdminApi {
     pub(super) fn look_up(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
         request.check_parameters(&["domain"])?;
         let text = request.parameter("domain").unwrap_or_default();
-        let domain = Domain::parse(text)
-            .map_err(|error| ApiError::invalid(format!("domain: {error}, but found {text:?}")))?;
+        let domain = Domain::parse(text).map_err(|error| fault_of_domain(text, &error))?;
         let (table, config) = (self.state.table.snapshot(), self.config());
         let now = self.state.ledger.believed_now();
         let object = match config.dns.is_learning_enabled {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::management::ManagementFault;
 use crate::model::domain::percent_decode;
+use crate::observe::redaction::redact_secrets;
 use crate::process::admin::access::Access;
 use crate::process::admin::responses::{JSON_TYPE, build_response};
 use crate::store::StoreError;
@@ -103,7 +104,8 @@ impl ApiRequest {
                     true => "no parameter".to_owned(),
                     false => format!("one of {}", known.join(", ")),
                 };
-                return Err(ApiError::invalid(format!("expected {expected}, but found {name:?}")));
+                let found = redact_secrets(&format!("{name:?}"));
+                return Err(ApiError::invalid(format!("expected {expected}, but found {found}")));
             }
             if self.query[..at].iter().any(|(earlier, _)| earlier == name) {
                 return Err(ApiError::invalid(format!(
@@ -172,9 +174,12 @@ impl ApiRequest {
         if !value.is_object() {
             return Err(ApiError::invalid("expected a JSON object"));
         }
-        serde_json::from_value::<T>(value).map_err(|error| ApiError::invalid(error.to_string()))?;
+        // The error may quote the name or the value of a member, which may be an e-mail address.
+        let refuse =
+            |error: serde_json::Error| ApiError::invalid(redact_secrets(&error.to_string()));
+        serde_json::from_value::<T>(value).map_err(refuse)?;
         // If two members have the same name, a `Value` has the last. Reading the text refuses both.
-        serde_json::from_slice(body).map_err(|error| ApiError::invalid(error.to_string()))
+        serde_json::from_slice(body).map_err(refuse)
     }
 }
 

@@ -369,6 +369,24 @@ fn faulty_requests_get_a_clear_error_and_change_nothing() {
         ("GET", "/keys?limit=1&limit=2", Value::Null, 422, "limit"),
         ("GET", "/usage?month=2026-13", Value::Null, 422, "month"),
         ("GET", "/lookup", Value::Null, 422, "domain"),
+        ("GET", "/lookup?domain=secret@gmail.com", Value::Null, 422, "found a text with an @"),
+        ("GET", "/lookup?domain=secret%2540gmail.com", Value::Null, 422, "found a text with a %"),
+        ("GET", "/lookup?secret@gmail.com=1", Value::Null, 422, "but found …"),
+        (
+            "PUT",
+            "/overrides/secret@gmail.com",
+            json!({ "action": "deny" }),
+            422,
+            "found a text with an @",
+        ),
+        (
+            "POST",
+            "/sign-ups/delete",
+            json!({ "secret@gmail.com": 1 }),
+            422,
+            "unknown field … expected `email`",
+        ),
+        ("POST", "/keys", json!({ "origins": "secret@gmail.com" }), 422, "expected a sequence"),
         ("GET", "/nope", Value::Null, 404, "endpoint"),
         ("GET", "/keys//rotate", Value::Null, 404, "endpoint"),
         ("DELETE", "/keys", Value::Null, 405, "method"),
@@ -378,6 +396,7 @@ fn faulty_requests_get_a_clear_error_and_change_nothing() {
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         assert!(answer.text().contains(named), "{method} {path}: {}", answer.text());
         assert!(answer.json()["error"].is_string());
+        assert!(!answer.text().contains("secret"), "{method} {path}: {}", answer.text());
     }
     let broken = api_request("POST", "/keys", &tokens.write)
         .with_header("Content-Type", "application/json")

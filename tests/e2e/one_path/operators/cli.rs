@@ -209,6 +209,11 @@ fn words_of_other_programs_lead_to_the_command() {
         let ran = run_command(Command::new(BINARY).args(["table", "lookup", name])).expect(1);
         assert!(ran.stderr.contains(found), "{}", ran.stderr);
     }
+    for (word, exit_code) in [("lookup", 1), ("allow", 2), ("deny", 2)] {
+        let ran = Setup::new().cli(&["table", word, "secret@gmail.com"]).expect(exit_code);
+        assert!(ran.stderr.contains("found a text with an @"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
+    }
 }
 
 /// Somebody who has a key and no id gives the key, also where nothing of it belongs.
