@@ -288,9 +288,9 @@ impl Gate {
         self.startup_rules.key_header.iter().flat_map(move |name| head.values(name.clone()))
     }
 
-    /// Returns the id in the client's `X-Request-Id` if the id is valid and riskgate finds no key
-    /// in the id, otherwise a new id. riskgate logs and forwards ids, and should log and forward no
-    /// key. If the request has several `X-Request-Id` fields, the id is new: the client may have
+    /// Returns the id in the client's `X-Request-Id` if the id is valid, and riskgate finds neither
+    /// a key nor what may be an e-mail address in the id, otherwise a new id. riskgate logs and
+    /// forwards ids, and should log and forward no key and no address. If the request has several `X-Request-Id` fields, the id is new: the client may have
     /// forged the first field, and a proxy may have added the second.
     fn accept_or_generate_request_id<'r>(&self, head: impl Head<'r>) -> RequestId {
         let valid = value_if_single(head.request_id_values()).and_then(RequestId::parse);
@@ -301,7 +301,9 @@ impl Gate {
                 .authorization_values()
                 .chain(head.values(AUTHZ_KEY_FIELD))
                 .chain(self.key_header_values(head));
-            !contains_key(id, Option::as_ref(&ring)) && !contains_presented_key(id, presented)
+            !may_contain_email(id)
+                && !contains_key(id, Option::as_ref(&ring))
+                && !contains_presented_key(id, presented)
         });
         accepted.unwrap_or_else(|| self.state.request_ids.generate())
     }
@@ -316,6 +318,11 @@ pub(super) fn authorization_contains_key(value: &[u8], ring: Option<&KeyRing>) -
 fn words_of_key_length(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let words = value.split(|byte| matches!(byte, b' ' | b',' | b'\t'));
     words.filter(|word| word.len() >= MIN_KEY_LEN)
+}
+
+/// Returns true if the id has an `@`, or a character with which an encoded `@` begins.
+fn may_contain_email(id: &[u8]) -> bool {
+    id.iter().any(|byte| matches!(byte, b'@' | b'%' | b'&' | b'\\'))
 }
 
 /// Returns true if the text is a key, or if a part of the text is a key, as in `a-KEY-b`. riskgate

@@ -250,7 +250,7 @@ impl Gate {
         let trace_id = ctx.trace.map(|trace| trace.trace_id_text());
         let entry = LogEntry {
             at_ms: ctx.started_unix_ms(),
-            request_id: route::redact_id_if_email(&ctx.common_headers.request_id),
+            request_id: &ctx.common_headers.request_id,
             client: ctx.client_address.map(|address| address.to_canonical()),
             method: route::redact_if_key_length(head.method()),
             route: ctx.route.as_str(),

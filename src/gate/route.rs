@@ -237,11 +237,6 @@ pub fn redact_if_key_length(text: &str) -> &str {
     if text.len() < MIN_KEY_LEN { text } else { "…" }
 }
 
-/// Returns a request's id, or `…` if the id may contain an e-mail address.
-pub fn redact_id_if_email(id: &str) -> &str {
-    if id.contains(['@', '%', '&', '\\']) { "…" } else { id }
-}
-
 /// Returns the route of riskgate's own that has this path. `None` for any other path.
 pub(super) fn match_builtin_path(path: &[u8]) -> Option<Route<'_>> {
     if path == TOP_DOMAINS_PATH {

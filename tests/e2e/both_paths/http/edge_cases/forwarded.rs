@@ -133,6 +133,10 @@ fn forged_field_cases() -> Vec<Case> {
         dropped_field_case("an id with a space", "X-Request-Id", "mine 1"),
         dropped_field_case("an id that is empty", "X-Request-Id", ""),
         dropped_field_case("an id of 129 characters", "X-Request-Id", &"i".repeat(129)),
+        dropped_field_case("an id with an address", "X-Request-Id", "joe@gmail.com"),
+        dropped_field_case("an id with an encoded character", "X-Request-Id", "a%20b"),
+        dropped_field_case("an id with an entity", "X-Request-Id", "req&1"),
+        dropped_field_case("an id with an escape", "X-Request-Id", "req\\u0040"),
         kept_field_case("an id of 128 characters", "X-Request-Id", &"i".repeat(128))
             .expect_header("X-Request-Id", &"i".repeat(128)),
         Case::forwarded(
