@@ -103,9 +103,13 @@ impl ContentType {
 }
 
 impl Charset {
-    /// Returns the kind of the charset that this text names.
+    /// Returns the kind of the charset that this text names. An empty text names none.
     pub fn of_text(name: &[u8]) -> Charset {
-        std::str::from_utf8(name).map_or(Charset::Other, |name| Charset::of(name.trim()))
+        match std::str::from_utf8(name.trim_ascii()) {
+            Ok("") => Charset::default(),
+            Ok(name) => Charset::of(name),
+            Err(_) => Charset::Other,
+        }
     }
 
     fn of(name: &str) -> Charset {

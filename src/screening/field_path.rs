@@ -1,5 +1,6 @@
 //! The name of a field, in the spelling of the config and in the spellings of bodies.
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use super::server_parsers::without_skipped_characters;
@@ -43,20 +44,20 @@ impl FieldPath {
     /// Returns true if a server may take a JSON value for the field. `names` are the names of the
     /// members that lead to the value. A name may have several parts, as that of a form field, and
     /// an index may stand for one of several forms.
-    pub(super) fn matches_members(&self, names: &[String]) -> bool {
-        if let [name] = names {
-            return self.matches_form_name(name);
+    pub(super) fn matches_members(&self, names: &[MemberName]) -> bool {
+        match names {
+            [name] => self.matches_form_name(&name.written.text),
+            _ => self.matches_spellings(names.iter().map(|name| &name.written)),
         }
-        if names.len() > self.parts.len() + MAX_INDEXES {
-            return false;
-        }
-        if names.iter().all(|name| is_plain_name(name) && !is_index(name)) {
-            let mut pairs = self.parts.iter().zip(names);
-            return names.len() == self.parts.len()
-                && pairs.all(|(part, name)| *part == normalize_name(name));
-        }
-        let parts: Vec<String> = names.iter().flat_map(|name| form_name_parts(name)).collect();
-        parts == self.parts || parts_without_indexes(&parts) == self.parts
+    }
+
+    fn matches_spellings<'n>(
+        &self,
+        spellings: impl ExactSizeIterator<Item = &'n Spelling> + Clone,
+    ) -> bool {
+        let is_short = spellings.len() <= self.parts.len() + MAX_INDEXES;
+        let parts = || spellings.clone().flat_map(Spelling::parts);
+        is_short && (parts().eq(&self.parts) || parts().filter(|it| !is_index(it)).eq(&self.parts))
     }
 
     /// Returns true if a member of this name may be the first of the names for which
@@ -72,13 +73,14 @@ impl FieldPath {
     }
 
     /// As [`FieldPath::matches_members`], for a server that skips some characters of names.
-    pub(super) fn matches_members_without_skipped(&self, names: &[String]) -> bool {
-        let is_too_long = names.len() > self.parts.len() + MAX_INDEXES;
-        if is_too_long || names.iter().all(|name| name.is_ascii()) {
-            return false;
+    pub(super) fn matches_members_without_skipped(&self, names: &[MemberName]) -> bool {
+        match names {
+            [name] => {
+                name.without_skipped.as_ref().is_some_and(|it| self.matches_form_name(&it.text))
+            }
+            _ if names.iter().all(|name| name.without_skipped.is_none()) => false,
+            _ => self.matches_spellings(names.iter().map(MemberName::spelling_without_skipped)),
         }
-        let skip = |name: &String| without_skipped_characters(name).unwrap_or_else(|| name.clone());
-        self.matches_members(&names.iter().map(skip).collect::<Vec<String>>())
     }
 
     /// Returns true if a server may take this name of a form field for the field, or for a part of
@@ -121,6 +123,12 @@ impl FieldPath {
                     .any(|it| it.eq_ignore_ascii_case(text_in_all_spellings)))
     }
 
+    /// Returns true if the text behind some prefix of the name may be a spelling of the field. This
+    /// test is quick, and true for some further names.
+    pub(super) fn may_be_behind_prefix(&self, name: &str) -> bool {
+        name.contains(['_', ':']) && normalize_name(name).contains(&self.text_in_all_spellings)
+    }
+
     /// Returns true if riskgate must compare the name with all spellings of the field.
     pub(super) fn is_costly_to_match(&self, name: &str) -> bool {
         !is_plain_name(name) && self.may_match(name)
@@ -137,6 +145,48 @@ impl FieldPath {
         }
         let names = parts_without_indexes(&form_name_parts(name));
         names.len() > self.parts.len() && names.starts_with(&self.parts)
+    }
+}
+
+/// The longest name of a JSON member in which riskgate looks for parts, to limit its work.
+const MAX_MEMBER_NAME_BYTES: usize = 256;
+
+/// The name of a JSON member, which several members below it are compared with.
+pub(super) struct MemberName {
+    written: Spelling,
+    /// The name as a server reads it that skips some characters, if it differs.
+    without_skipped: Option<Spelling>,
+}
+
+/// A spelling of the name of a JSON member.
+struct Spelling {
+    text: String,
+    /// The parts by [`form_name_parts`], once they were needed.
+    parts: OnceCell<Vec<String>>,
+}
+
+impl MemberName {
+    pub(super) fn new(text: String) -> MemberName {
+        let without_skipped = without_skipped_characters(&text).map(Spelling::new);
+        MemberName { written: Spelling::new(text), without_skipped }
+    }
+
+    fn spelling_without_skipped(&self) -> &Spelling {
+        self.without_skipped.as_ref().unwrap_or(&self.written)
+    }
+}
+
+impl Spelling {
+    fn new(text: String) -> Spelling {
+        Spelling { text, parts: OnceCell::new() }
+    }
+
+    fn parts(&self) -> &[String] {
+        self.parts.get_or_init(|| match self.text.len() <= MAX_MEMBER_NAME_BYTES {
+            true => form_name_parts(&self.text),
+            // The empty part is that of no field.
+            false => vec![String::new()],
+        })
     }
 }
 
@@ -167,7 +217,7 @@ fn parts_without_indexes(parts: &[String]) -> Vec<String> {
 }
 
 fn is_index(part: &str) -> bool {
-    part.bytes().all(|byte| byte.is_ascii_digit())
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns the parts of the name of a form field, without empty parts. A name ends at a NUL.
@@ -175,8 +225,8 @@ fn form_name_parts(name: &str) -> Vec<String> {
     let name = name.split('\0').next().unwrap_or_default();
     // In Spring, `!` or `_` before the name of a field means the default of this field.
     let name = name.trim_start().trim_start_matches(['!', '_']);
-    let parts = name.split(['.', '[', ']', '\'', '"']).map(normalize_name);
-    parts.filter(|part| !part.is_empty()).collect()
+    let parts = name.split(['.', '[', ']', '\'', '"']).filter(|part| !part.is_empty());
+    parts.map(normalize_name).filter(|part| !part.is_empty()).collect()
 }
 
 /// Returns a name in lower case and without blanks around it, because some servers ignore both. For

@@ -5,21 +5,20 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::field_path::FieldPath;
+use super::field_path::{FieldPath, MemberName};
 use super::field_values::{FieldValues, UnreadCause};
 
 /// Reads all values of the fields, including the values of repeated members. If the value of a
 /// field is a list, each text in the list is a value. If it is an object, each address in the
-/// object is a value. An object with a name and a value, such as `{"name":"email","value":"…"}`, is
-/// a field. `name` is the name of the form field that has the JSON as its value; `None`
-/// if the JSON is a whole body. If the JSON breaks the grammar, riskgate reads the values before
-/// the break.
+/// object is a value. An object with a name and an address, such as
+/// `{"name":"email","value":"…"}`, is a field. `name` is the name of the form field that has the
+/// JSON as its value; `None` if the JSON is a whole body. If the JSON breaks the grammar, riskgate
+/// reads the values before the break.
 pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath]) -> FieldValues {
-    let is_field =
-        |name: &&str| fields.iter().any(|field| field.matches_members(&[(*name).to_owned()]));
+    let is_field = |name: &&str| fields.iter().any(|field| field.matches_form_name(name));
     let place =
         if name.as_ref().is_some_and(is_field) { ValuePlace::InField } else { ValuePlace::Outside };
-    let names = name.map(str::to_owned).into_iter().collect();
+    let names = name.map(|name| MemberName::new(name.to_owned())).into_iter().collect();
     let mut reader = JsonReaderState {
         fields,
         names,
@@ -96,7 +95,7 @@ fn parse_surrogate(body: &[u8], at: usize) -> Option<Surrogate> {
 struct JsonReaderState<'f> {
     fields: &'f [FieldPath],
     /// The names of the members that lead to the current value.
-    names: Vec<String>,
+    names: Vec<MemberName>,
     /// Whether the current value may be the name or the value of a [`PairObject`].
     is_in_pair: bool,
     /// The current value, if it may be so and is a text.
@@ -236,7 +235,7 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
         let mut pair = PairObject::default();
         while let Some(name) = members.next_key::<String>()? {
             let part_of_pair = PartOfPair::of_member(&name);
-            self.reader.names.push(name);
+            self.reader.names.push(MemberName::new(name));
             let is_named = self.reader.is_at_field();
             let place = match self.place {
                 _ if is_named => ValuePlace::InField,

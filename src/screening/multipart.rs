@@ -75,8 +75,19 @@ fn read_with_boundary(
     }
     if !context.is_inner {
         server_action::read_values(&parts, context, &mut found);
+        check_charset_of_parts(&parts, &mut found);
     }
     Some(found)
+}
+
+/// Marks the body as unread if a part names a charset in which a value may be another text.
+fn check_charset_of_parts(parts: &[Part<'_>], found: &mut FieldValues) {
+    let named = parts.iter().filter(|part| part.names().any(|name| name == NAME_OF_CHARSET));
+    let charset = named.map(|part| Charset::of_text(part.content)).max().unwrap_or_default();
+    let are_ascii = found.values.iter().all(|value| value.is_ascii());
+    if charset == Charset::Other || charset != Charset::Utf8 && !are_ascii {
+        found.mark_unread(UnreadCause::OtherCharset);
+    }
 }
 
 /// Reads a text before the first delimiter or behind the last delimiter as a part. Django does so,
@@ -199,11 +210,6 @@ fn read_part<'b>(
         header.read_inner_parts(content, PartContext { is_inner: true, ..context }, found);
     }
     let part = Part { header, content };
-    if part.names().any(|name| name == NAME_OF_CHARSET)
-        && Charset::of_text(content) != Charset::Utf8
-    {
-        found.mark_unread(UnreadCause::OtherCharset);
-    }
     if !(part.header.is_json && part.header.read_json(content, fields, found)) {
         part.read_field(&part.header.names, context, found);
     }

@@ -3,7 +3,7 @@
 use super::content_type::{BodyKind, Charset, ContentType};
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
-use super::server_parsers::may_begin_json;
+use super::server_parsers::{has_nameless_address, has_no_reference, may_begin_json};
 use super::{json, multipart, urlencoded};
 
 /// The most bytes of a body that riskgate screens.
@@ -142,10 +142,21 @@ fn has_value_in_another_kind(
         || matches!(content_type.kind, BodyKind::Json | BodyKind::PlainText))
         && memchr::memchr(b'=', body).is_some();
     let is_multipart = matches!(content_type.kind, BodyKind::Multipart { .. });
-    !boundaries.is_empty()
-        && multipart::read_values(body, boundaries, fields).values.iter().any(is_new)
+    may_be_arguments_of_action(&content_type.kind, body, found)
+        || !boundaries.is_empty()
+            && multipart::read_values(body, boundaries, fields).values.iter().any(is_new)
         || is_read_as_form && urlencoded::may_have_value(body, fields, is_new)
         || is_multipart && urlencoded::may_have_address_in_multipart(body, fields, is_new)
+}
+
+/// Returns true if React's server may read an address in a JSON list that riskgate has not read:
+/// the address stands alone, as an argument of a server action, or elsewhere in the list.
+fn may_be_arguments_of_action(kind: &BodyKind, body: &[u8], found: &FieldValues) -> bool {
+    let is_list = matches!(kind, BodyKind::Json | BodyKind::PlainText)
+        && body.trim_ascii_start().starts_with(b"[");
+    is_list
+        && !found.values.is_empty()
+        && json::parse(body).is_ok_and(|it| has_nameless_address(&it) || !has_no_reference(&it))
 }
 
 fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> FieldValues {
@@ -168,6 +179,9 @@ fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> Fiel
 
 fn read_urlencoded(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let mut found = urlencoded::read_values(body, fields);
+    if urlencoded::may_be_server_action(body, fields) {
+        found.mark_unread(UnreadCause::Broken);
+    }
     // Browsers encode the characters with which JSON begins, and `?`. Some servers remove a `?` or
     // a byte order mark before a form.
     let text = body.trim_ascii_start();

@@ -5,9 +5,14 @@
 //! `tests/e2e/one_path/browsers/form_parsers.rs` runs the parsers of PHP, Rack, Tomcat, Node,
 //! Express and Python.
 
+mod action_arguments;
 mod encoded_words;
 mod part_names;
 
+pub(super) use action_arguments::{
+    has_nameless_address, has_no_reference, is_lone_address, is_name_of_arguments,
+    may_be_arguments, may_have_reference,
+};
 pub(super) use encoded_words::{DecodedWords, decode_words_as_tomcat};
 pub(super) use part_names::{
     read_part_name_as_formidable, read_part_name_as_php, read_part_name_as_rack, search_part_names,

@@ -268,7 +268,7 @@ fn an_object_with_the_name_and_the_value_of_a_field_is_read() {
 
 #[test]
 fn a_text_below_a_field_that_is_no_address_is_not_judged() {
-    for text in ["P@ssw0rd!", "https://medium.com/@jane", "meet @ 5. Bye", "@", "@@", "a@b"] {
+    for text in ["P@ssw0rd!", "https://medium.com/@jane", "meet @ 5", "@", "@@", "a@b"] {
         let body = format!(r#"{{"email":{{"address":"a@b.com","note":"{text}"}}}}"#);
         assert_values(JSON, body, &["a@b.com"]);
         assert_values(
@@ -282,6 +282,14 @@ fn a_text_below_a_field_that_is_no_address_is_not_judged() {
     {
         let body = format!(r#"{{"email":{{"address":"a@b.com","note":"{text}"}}}}"#);
         assert_values(JSON, body, &["a@b.com", text]);
+    }
+    for text in ["c@d .com", "c@(d e)f.com", "meet @ 5. Bye"] {
+        let body = format!(r#"{{"email":{{"address":"a@b.com","note":"{text}"}}}}"#);
+        let found = read(JSON, body.as_bytes()).unwrap();
+        assert_eq!(
+            (found.values.as_slice(), found.unread),
+            (&["a@b.com".to_owned()][..], Some(UnreadCause::Broken))
+        );
     }
     for marker in ["_email=on", "!email=x"] {
         assert_values(URLENCODED, format!("email=a@b.com&{marker}"), &["a@b.com"]);

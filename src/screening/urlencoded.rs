@@ -4,10 +4,15 @@ use std::borrow::Cow;
 
 use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
-use super::server_parsers::{remove_bad_percents, without_skipped_characters};
+use super::server_parsers::{
+    is_name_of_arguments, may_be_arguments, may_have_reference, remove_bad_percents,
+    without_skipped_characters,
+};
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 use crate::model::typed_address::has_at_sign;
 
+/// The longest name that riskgate takes for that of the arguments of a server action.
+const LONGEST_NAME_OF_ARGUMENTS: usize = 64;
 /// The most names of a form that riskgate decodes.
 const MAX_DECODED_NAMES: usize = 4_096;
 /// The most names of a form that riskgate compares with all spellings of the fields.
@@ -32,6 +37,30 @@ pub(super) fn may_have_value(
 ) -> bool {
     let (found, is_complete) = read_pairs(body, fields);
     !is_complete || found.values.iter().any(is_new)
+}
+
+/// Returns true if React's server may read a field of a server action: Next.js takes a form of this
+/// type for the arguments of an action, too. No client sends an action so.
+pub(super) fn may_be_server_action(body: &[u8], fields: &[FieldPath]) -> bool {
+    let pairs = || {
+        body.split(|byte| *byte == b'&').map(|pair| {
+            let (name, value) = pair.split_at(memchr::memchr(b'=', pair).unwrap_or(pair.len()));
+            (name, value.get(1..).unwrap_or_default())
+        })
+    };
+    let are_arguments = |(name, value): (&[u8], &[u8])| {
+        if name.len() > LONGEST_NAME_OF_ARGUMENTS || !is_name_of_arguments(&to_text(&decode(name)))
+        {
+            return false;
+        }
+        let json = decode(value);
+        may_be_arguments(&json) && may_have_reference(&json)
+    };
+    let has_prefix = |(name, _): (&[u8], &[u8])| {
+        let name = decode(name);
+        fields.iter().any(|field| field.may_be_behind_prefix(&to_text(&name)))
+    };
+    pairs().any(are_arguments) && pairs().any(has_prefix)
 }
 
 /// Returns true if a server that reads a multipart body as a form may find an address that is new.

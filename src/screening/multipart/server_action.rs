@@ -13,51 +13,55 @@ use serde_json::Value;
 use super::part::{Part, PartContext};
 use crate::screening::field_values::{FieldValues, UnreadCause};
 use crate::screening::json;
-use crate::screening::server_parsers::may_begin_json;
+use crate::screening::server_parsers::{
+    has_nameless_address, has_no_reference, is_lone_address, is_name_of_arguments,
+    may_be_arguments, may_have_reference,
+};
 
 /// The prefix of the parts that name an action and its arguments in a form without a script.
 const BOUND_PREFIX: &str = "$ACTION_";
-/// The longest name of a part that riskgate compares with the fields, to limit its work.
-const MAX_NAME_BYTES: usize = 256;
 /// The most arguments that riskgate reads, to limit its work.
 const MAX_ARGUMENTS: usize = 32;
 
 /// Adds the values of the fields that React may pass to a server action. Does nothing if the parts
 /// are not those of a server action.
 pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &mut FieldValues) {
-    let lists = json_of_parts(parts, is_number_of_list);
+    let lists = json_of_parts(parts, is_name_of_arguments);
     let bound = json_of_parts(parts, |name| name.starts_with(BOUND_PREFIX));
     let forms = match lists.as_slice() {
         [] if bound.is_empty() => return,
-        [] => Forms { ids: Vec::new(), are_readable: true },
         [list] => Forms::parse(list, parts),
-        [..] => Forms { ids: Vec::new(), are_readable: false },
+        [..] => Forms::without_references_in(&lists),
     };
-    let mut of_action = FieldValues::default();
-    let mut is_readable = forms.are_readable;
+    let mut of_forms = FieldValues::default();
+    let mut is_readable = forms.are_readable && bound.iter().all(|it| is_bound_as_written(it));
+    let has_reference = lists.iter().any(|list| may_have_reference(list));
     for part in parts {
         let inner_names = part.names().filter_map(|name| forms.inner_name(name));
-        part.read_field(
-            &inner_names.map(str::to_owned).collect::<Vec<_>>(),
-            context,
-            &mut of_action,
-        );
+        let inner_names: Vec<String> = inner_names.map(str::to_owned).collect();
+        part.read_field(&inner_names, context, &mut of_forms);
         is_readable &= !part.names().any(|name| {
-            let may_be_of_action = !lists.is_empty() || name.starts_with(BOUND_PREFIX);
-            may_be_of_action && forms.inner_name(name).is_none() && may_end_in_field(name, context)
+            let may_be_of_action = has_reference || name.starts_with(BOUND_PREFIX);
+            let may_be_field = || context.fields.iter().any(|it| it.may_be_behind_prefix(name));
+            may_be_of_action && forms.inner_name(name).is_none() && may_be_field()
         });
     }
-    is_readable &=
-        bound.iter().all(|it| json::parse(it).is_ok_and(|it| !has_nameless_address(&it)));
-    found.append(of_action);
-    for json in lists.iter().chain(&bound) {
+    found.append(of_forms);
+    let may_be_form = forms.ids.is_empty() && bound.is_empty();
+    for json in lists.iter().chain(&bound).filter(|it| json::parse(it).is_ok()) {
         let of_json = json::read_values(json, None, context.fields);
         is_readable &= of_json.unread.is_none();
-        match forms.ids.is_empty() && bound.is_empty() {
+        match may_be_form {
             true => of_json.values.iter().for_each(|value| found.push_text(value)),
             // The argument before a form is mostly the last answer of the action, which may repeat
             // the former value of the field. An action that reads this argument is rare.
-            false => is_readable &= of_json.values.iter().all(|it| found.values.contains(it)),
+            false => {
+                let is_known = |text: &String| {
+                    !is_lone_address(text)
+                        || found.values.iter().any(|known| known.eq_ignore_ascii_case(text))
+                };
+                is_readable &= of_json.values.iter().all(is_known);
+            }
         }
     }
     if !is_readable {
@@ -65,25 +69,28 @@ pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &
     }
 }
 
-/// Returns the contents that may be JSON, of the parts with such a name.
+/// Returns the contents that may be arguments, of the parts with such a name. React takes no file
+/// for arguments.
 fn json_of_parts<'b>(parts: &[Part<'b>], is_named: fn(&str) -> bool) -> Vec<&'b [u8]> {
-    let named = parts.iter().filter(|part| part.names().any(is_named));
-    named.map(|part| part.content).filter(|content| may_begin_json(content)).collect()
+    let texts = parts.iter().filter(|part| !part.header.is_file && part.names().any(is_named));
+    texts.map(|part| part.content).filter(|content| may_be_arguments(content)).collect()
 }
 
-/// Returns true if React's server may take the part with this name for the list of arguments. The
-/// server compares the name with 0 as JavaScript compares a text with a number, so `00` and `0x0`
-/// are such names.
-fn is_number_of_list(name: &str) -> bool {
-    let is_of_number = |c: char| c.is_ascii_digit() || "+-.eExXoObB".contains(c);
-    name.trim().starts_with(['0', '+', '-', '.']) && name.trim().chars().all(is_of_number)
-}
-
-/// Returns true if the text behind some prefix of the name is the name of a field.
-fn may_end_in_field(name: &str, context: PartContext<'_>) -> bool {
-    let is_field = |name: &str| context.fields.iter().any(|it| it.matches_form_name(name));
-    name.len() > MAX_NAME_BYTES
-        || name.match_indices(['_', ':']).any(|(at, _)| is_field(&name[at + 1..]))
+/// Returns true if riskgate can tell what an action reads of a part of a form without a script: the
+/// action and where its arguments are, or some of the arguments.
+fn is_bound_as_written(content: &[u8]) -> bool {
+    let is_promise = |item: &Value| {
+        let id = item.as_str().and_then(|text| text.strip_prefix("$@"));
+        id.is_some_and(is_written_number)
+    };
+    match json::parse(content) {
+        Ok(Value::Object(members)) if members.contains_key("id") => true,
+        Ok(Value::Array(items)) => items
+            .iter()
+            .all(|item| is_promise(item) || has_no_reference(item) && !has_nameless_address(item)),
+        Ok(value) => has_no_reference(&value) && !has_nameless_address(&value),
+        Err(_) => false,
+    }
 }
 
 /// The forms in the arguments of an action.
@@ -96,21 +103,39 @@ struct Forms {
 }
 
 impl Forms {
+    /// No form. If one of the texts may refer to a form, riskgate can't tell what an action reads.
+    fn without_references_in(texts: &[&[u8]]) -> Forms {
+        let are_readable = texts.iter().all(|text| !may_have_reference(text));
+        Forms { ids: Vec::new(), are_readable }
+    }
+
     fn parse(list: &[u8], parts: &[Part<'_>]) -> Forms {
-        let mut forms = Forms { ids: Vec::new(), are_readable: false };
-        let Ok(Value::Array(arguments)) = json::parse(list) else { return forms };
+        let mut forms = Forms { ids: Vec::new(), are_readable: true };
+        let arguments = match json::parse(list) {
+            Ok(Value::Array(arguments)) => arguments,
+            Ok(Value::Object(members)) => {
+                let is_odd = |it: &Value| !has_no_reference(it) || has_nameless_address(it);
+                forms.are_readable = !members.values().any(is_odd);
+                return forms;
+            }
+            Ok(_) | Err(_) => return Forms::without_references_in(&[list]),
+        };
         forms.are_readable = arguments.len() <= MAX_ARGUMENTS;
-        for argument in arguments.into_iter().take(MAX_ARGUMENTS) {
+        let mut texts_elsewhere = Vec::new();
+        for argument in arguments.iter().take(MAX_ARGUMENTS) {
             let text = argument.as_str().unwrap_or_default();
             match (text.strip_prefix("$K"), text.strip_prefix("$@")) {
                 (Some(id), _) if is_written_number(id) => forms.ids.push(id.to_owned()),
-                (_, Some(id)) => forms.are_readable &= is_text_in_part(id, parts),
+                (_, Some(id)) => texts_elsewhere.push(id),
                 _ => {
                     forms.are_readable &=
-                        has_no_reference(&argument) && !has_nameless_address(&argument);
+                        has_no_reference(argument) && !has_nameless_address(argument);
                 }
             }
         }
+        texts_elsewhere.sort_unstable();
+        texts_elsewhere.dedup();
+        forms.are_readable &= texts_elsewhere.into_iter().all(|id| is_text_in_part(id, parts));
         forms
     }
 
@@ -137,28 +162,4 @@ fn is_text_in_part(id: &str, parts: &[Part<'_>]) -> bool {
         content.is_ok_and(|it| it.as_str().is_some_and(|text| !text.contains(['$', '@'])))
     };
     named.peek().is_some() && named.all(is_text)
-}
-
-/// Returns true for an address that is no member of an object. The action may take it for the
-/// field.
-fn has_nameless_address(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('@'),
-        Value::Array(items) => items.iter().any(has_nameless_address),
-        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-/// Returns true if no text in the value stands for another part, by the first characters of the
-/// text: `$$` is an escaped `$`, `$D` is a date, `$n` is a large number, `$B` is a file, and the
-/// others are `undefined`, `Infinity`, `NaN`, `-0` and `-Infinity`.
-fn has_no_reference(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text
-            .strip_prefix('$')
-            .is_none_or(|behind| behind.starts_with(['$', 'D', 'n', 'B', 'u', 'I', 'N', '-'])),
-        Value::Array(items) => items.iter().all(has_no_reference),
-        Value::Object(members) => members.values().all(has_no_reference),
-        Value::Null | Value::Bool(_) | Value::Number(_) => true,
-    }
 }

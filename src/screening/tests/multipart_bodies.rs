@@ -339,11 +339,11 @@ fn a_text_beside_the_address_is_no_second_one() {
 #[test]
 fn a_part_that_names_another_charset_than_utf8_is_reported() {
     let charset = "Content-Disposition: form-data; name=\"_charset_\"";
-    for name in ["UTF-8", "utf8", "us-ascii"] {
+    for name in ["UTF-8", "utf8", "us-ascii", "", "windows-1252", "GBK"] {
         assert_values(MULTIPART, multipart(&[(EMAIL, "a@b.com"), (charset, name)]), &["a@b.com"]);
     }
-    for name in ["utf-7", "utf-16", "", "x"] {
-        let body = multipart(&[(EMAIL, "a@b.com"), (charset, name)]);
+    for (name, address) in [("utf-7", "a@b.com"), ("utf-16", "a@b.com"), ("GBK", "é@b.com")] {
+        let body = multipart(&[(EMAIL, address), (charset, name)]);
         let unread = read(MULTIPART, body.as_bytes()).unwrap().unread;
         assert_eq!(unread, Some(UnreadCause::OtherCharset), "{name:?}");
     }

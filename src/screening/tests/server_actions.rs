@@ -30,6 +30,17 @@ fn a_form_as_the_client_of_react_writes_it_is_read() {
         &[("1", r#""c2VjcmV0""#), ("_2_email", "a@b.com"), ("0", r#"["$@1","$K2"]"#)],
         // An object beside a file.
         &[("1", "GIF89a"), ("0", r#"[{"email":"a@b.com","photo":"$B1"}]"#)],
+        // Errors that the action has answered.
+        &[("_1_email", "a@b.com"), ("0", r#"[{"email":["Invalid e-mail"]},"$K1"]"#)],
+        &[("_1_email", "a@b.com"), ("0", r#"["a@b.com is taken","$K1"]"#)],
+        &[("_1_email", "a@b.com"), ("0", r#"[{"email":"A@B.com","view":"$T"},"$K1"]"#)],
+        &[("$ACTION_1:1", r#"["Please use a@b.com"]"#), ("email", "a@b.com")],
+        &[
+            ("$ACTION_1:0", r#"{"id":"7f","bound":"$@1"}"#),
+            ("$ACTION_1:1", r#"["$@2"]"#),
+            ("$ACTION_1:2", r#""c2VjcmV0""#),
+            ("email", "a@b.com"),
+        ],
         // Without a script.
         &[("$ACTION_ID_7f", ""), ("email", "a@b.com"), ("confirm_email", "c@d.com")],
         &[
@@ -41,6 +52,10 @@ fn a_form_as_the_client_of_react_writes_it_is_read() {
         ],
         // No form of an action.
         &[("0", "x"), ("1", "[]"), ("email", "a@b.com"), ("confirm_email", "c@d.com")],
+        &[("0", r#"["a","b"]"#), ("email", "a@b.com"), ("confirm_email", "c@d.com")],
+        &[("0", r#"{"a":1}"#), ("1", r#""hello""#), ("email", "a@b.com")],
+        &[("0", "[ ] yes"), ("-", r#""x""#), ("email", "a@b.com")],
+        &[("0\"; filename=\"a.json", r#"["$K1"]"#), ("email", "a@b.com")],
     ] {
         assert_eq!(read_parts(parts), ("a@b.com".to_owned(), None), "{parts:?}");
     }
@@ -55,6 +70,7 @@ fn both_spellings_of_a_form_and_a_decoy_beside_it_are_read() {
     for parts in [
         &[("_1_email", "a@b.com"), ("1_email", "c@d.com"), ("0", r#"["$K1"]"#)][..],
         &[("_1_email", "a@b.com"), ("_2_email", "c@d.com"), ("0", r#"["$K1","$K2"]"#)],
+        &[("email", "a@b.com"), ("_1_email", "c@d.com"), ("S0", r#"["$K1"]"#)],
     ] {
         assert_eq!(read_parts(parts), ("a@b.com c@d.com".to_owned(), None), "{parts:?}");
     }
@@ -81,6 +97,10 @@ fn a_form_that_the_client_of_react_never_writes_is_reported() {
         &[("_2_email", "c@d.com"), ("0x0", r#"["$K2"]"#), ("0", r#"["$K1"]"#)],
         &[("_2_email", "c@d.com"), (" 0e7", "\u{feff}[\"$K2\"]")],
         &[("_1_email", "c@d.com"), ("0", &many)],
+        &[("_1_email", "c@d.com"), ("S 0x0", r#"["$K1"]"#), ("0", r#"["$K1"]"#)],
+        &[("_2_email", "c@d.com"), (" ", r#"["$K2"]"#), ("0", r#"["$K1"]"#)],
+        &[("_2_email", "c@d.com"), ("9e-999", r#"["$K2"]"#), ("0", r#"["$K1"]"#)],
+        &[("$ACTION_1:1", r#"["$2:k"]"#), ("$ACTION_1:2", r#"{"k":"c@d.com"}"#)],
         // An address without a name.
         &[("0", r#"["c@d.com"]"#)],
         &[("0", r#"["$@1"]"#), ("1", r#""c@d.com""#)],
@@ -94,5 +114,39 @@ fn a_form_that_the_client_of_react_never_writes_is_reported() {
         let (values, unread) = read_parts(&with_other);
         assert!(values.contains("a@b.com"), "{parts:?}: {values}");
         assert_eq!(unread, Some(UnreadCause::Broken), "{parts:?}");
+    }
+}
+
+#[test]
+fn an_action_that_a_client_sends_in_another_type_is_reported() {
+    for body in [
+        "email=a@b.com&_1_email=c@d.com&0=%5B%22%24K1%22%5D",
+        "email=a@b.com&%5f1%5femail=c@d.com&%30=[\"$K1\"]",
+        "email=a@b.com&1_email=c@d.com&=[\"\\u0024K1\"]",
+    ] {
+        let found = read(URLENCODED, body.as_bytes()).unwrap();
+        assert_eq!(found.unread, Some(UnreadCause::Broken), "{body}");
+    }
+    for body in ["email=a@b.com&confirm_email=c@d.com&0=[1]", "email=a@b.com&0=%5B%22%24K1%22%5D"] {
+        assert_values(URLENCODED, body, &["a@b.com"]);
+    }
+    for body in
+        [r#"["c@d.com",{"email":"a@b.com"}]"#, r#"["$0:1:k",{"k":"c@d.com","email":"a@b.com"}]"#]
+    {
+        for content_type in ["text/plain;charset=UTF-8", JSON] {
+            let found = read(content_type, body.as_bytes()).unwrap();
+            assert_eq!(found.unread, Some(UnreadCause::Broken), "{body}");
+        }
+    }
+    assert_values("text/plain", r#"["$undefined","x",{"email":"a@b.com"}]"#, &["a@b.com"]);
+}
+
+#[test]
+fn a_body_of_long_names_is_read_in_linear_time() {
+    let members = r#""b.":1,"#.repeat(4_000);
+    for outer in ["a".repeat(20_000), "a.".repeat(10_000), "1".repeat(20_000), "é".repeat(10_000)]
+    {
+        let body = format!(r#"{{"{outer}":{{{members}"email":"c@d.com"}},"email":"a@b.com"}}"#);
+        assert_values(JSON, body, &["a@b.com"]);
     }
 }

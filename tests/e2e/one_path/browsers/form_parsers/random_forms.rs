@@ -292,7 +292,8 @@ fn parts_of_attacker(random: &mut RandomNumbers) -> Vec<(String, String)> {
         2 => random_argument(random, 2),
         _ => list,
     };
-    parts.push((random.pick_one(&["0", "0", "0", "0", "0.0"]).to_owned(), list));
+    let names = ["0", "0", "0", "0", "0.0", "S0", "S 0", " ", "\u{feff}", "9e-999"];
+    parts.push((random.pick_one(&names).to_owned(), list));
     parts
 }
 
