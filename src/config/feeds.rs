@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::counterparts::find_in_section;
 use super::description::toml_text;
-use super::file_setting_places::hint_for_missing;
+use super::file_setting_places::hint_for_unopened;
 use super::hints::nearest_name;
 use super::raw_value::RawValue;
 use super::settings::Settings;
@@ -105,7 +105,7 @@ impl Settings {
         let hint = match near {
             Some(near) => Some(format!("did you mean {near}?")),
             None if parent_dir(path).exists() => return,
-            None => hint_for_missing(path),
+            None => hint_for_unopened(path),
         };
         let problem = "expected a file, but found none, so no override is from a file";
         let warning = self.begin_fault_at_value(OVERRIDES_SETTING).with_problem(problem);
@@ -227,7 +227,7 @@ impl Settings {
             let text = self.texts_of(key).next().unwrap_or_default();
             let hint = match is_url_without_scheme(&text) {
                 true => Some("write https:// before it, if it is a URL".to_owned()),
-                false => hint_for_missing(path),
+                false => hint_for_unopened(path),
             };
             self.warnings.push(warning.with_hint(hint));
         }

@@ -2,6 +2,8 @@
 //! reads a file then shows the line of the setting.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::description::without_indexes;
@@ -9,6 +11,7 @@ use super::fault::ConfigFault;
 use super::settings::Settings;
 use crate::store::StoreError;
 use crate::support::certificates::CertificateFault;
+use crate::support::regular_file::{ReadError, open_regular_file};
 
 const STORE_URL: &str = "store.url";
 
@@ -78,7 +81,7 @@ impl FileSettingPlaces {
         match self.places.iter().find(|it| it.path == path && it.key == setting) {
             Some(place) => place.fault(problem),
             None => ConfigFault::new(format!("config: {setting}: {problem}"))
-                .with_hint(hint_for_missing(path)),
+                .with_hint(hint_for_unopened(path)),
         }
     }
 
@@ -112,7 +115,7 @@ impl FileSettingPlaces {
 
 impl FilePlace {
     fn fault(&self, problem: &str) -> ConfigFault {
-        self.fault.clone().with_problem(problem).with_hint(hint_for_missing(&self.path))
+        self.fault.clone().with_problem(problem).with_hint(hint_for_unopened(&self.path))
     }
 }
 
@@ -132,16 +135,55 @@ fn hint_for_store_error(error: &StoreError) -> Option<&'static str> {
     }
 }
 
-/// Names the missing file or folder by its absolute path, because a relative path may start
-/// elsewhere than the shell. `None` if the file exists or can't be checked.
-pub(super) fn hint_for_missing(path: &Path) -> Option<String> {
+/// Says why a file was not opened: names the file or folder that is missing, by its absolute path
+/// because a relative path may start elsewhere than the shell, or the one whose permission is.
+/// `None` if the file can be read.
+pub(super) fn hint_for_unopened(path: &Path) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
-    if fs::exists(&path).unwrap_or(true) {
-        return None;
+    if let Some(hint) = hint_for_replaced_part(&path).filter(|_| !path.exists()) {
+        return Some(hint);
     }
-    let folder = path.parent()?;
-    Some(match folder.exists() {
-        true => format!("there is no {}", path.display()),
-        false => format!("there is no folder {}", folder.display()),
+    match open_regular_file(&path, u64::MAX) {
+        Err(ReadError::Io(error)) if error.kind() == ErrorKind::PermissionDenied => {
+            hint_for_permission(&path)
+        }
+        _ if fs::exists(&path).unwrap_or(true) => None,
+        _ => {
+            let folder = path.parent()?;
+            Some(match folder.exists() {
+                true => format!("there is no {}", path.display()),
+                false => format!("there is no folder {}", folder.display()),
+            })
+        }
+    }
+}
+
+/// Returns what to write for a part of a path that a shell or systemd would replace.
+pub(super) fn hint_for_replaced_part(path: &Path) -> Option<String> {
+    let has = |part: &str| path.components().any(|it| it.as_os_str() == part);
+    let unit =
+        "write the path from / on, such as /run/credentials/UNIT/NAME: riskgate replaces no %d";
+    let home = "write the path from / on: riskgate replaces no ~";
+    [("%d", unit), ("~", home)].iter().find(|it| has(it.0)).map(|it| it.1.to_owned())
+}
+
+/// Names the file or folder that this process may not open.
+fn hint_for_permission(path: &Path) -> Option<String> {
+    let user = fs::metadata("/proc/self").ok()?.uid();
+    let is_denied = |it: &&Path| {
+        fs::metadata(it).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    // The outermost path that can't be checked is in the folder that lets nobody in.
+    let closed = path.ancestors().filter(is_denied).last().and_then(Path::parent);
+    Some(match closed {
+        Some(folder) => format!("the user {user} may not enter the folder {}", folder.display()),
+        None => format!("the user {user} may not read {}", path.display()),
     })
+}
+
+/// Returns the last folder in a path that exists, and whether it is the folder of the file.
+pub(super) fn find_existing_folder(path: &Path) -> Option<(PathBuf, bool)> {
+    let path = std::path::absolute(path).ok()?;
+    let folder = path.ancestors().skip(1).find(|it| it.is_dir())?;
+    Some((folder.to_owned(), path.parent() == Some(folder)))
 }

@@ -18,7 +18,7 @@ use super::locations::{FormerDefault, RelativePathBases};
 use super::raw_value::{
     RawValue, is_too_long_duration, parse_duration, place_in_list, redact_urls_and_long_words,
 };
-use super::variables::{ENV_PREFIX, hint_for_variable};
+use super::variables::{ENV_PREFIX, hint_for_credential, hint_for_variable};
 
 use crate::keys::Plans;
 use crate::model::network::Networks;
@@ -235,6 +235,10 @@ impl Settings {
     }
 
     fn hint_for_variable_in(&self, key: &str) -> String {
+        let raw = self.values.get(key).map(|it| it.raw.to_redacted_string()).unwrap_or_default();
+        if key.ends_with("_file") && raw.contains("CREDENTIALS_DIRECTORY") {
+            return hint_for_credential(key);
+        }
         let is_of_entry = key.split('.').any(|part| part.parse::<usize>().is_ok());
         let is_from_file = self.values.get(key).is_some_and(|it| it.is_from_file);
         let file_key = format!("{key}_file");

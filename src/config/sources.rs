@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
+use super::file_setting_places::hint_for_unopened;
 use super::hints::nearest_name;
 use super::locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, RelativePathBases};
 use super::raw_value::RawValue;
@@ -42,7 +43,8 @@ impl Settings {
         self.files.push(path.to_owned());
         let text = read_regular_text(path, MAX_CONFIG_BYTES).map_err(|found| {
             self.has_transient_fault |= found.is_transient();
-            let hint = hint_for_missing_config(path).filter(|_| !path.exists());
+            let missing = hint_for_missing_config(path).filter(|_| !path.exists());
+            let hint = missing.or_else(|| hint_for_unopened(path));
             let problem = format!("{name}: expected a config file, but found {found}");
             vec![ConfigFault::new(problem).with_hint(hint)]
         })?;

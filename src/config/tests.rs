@@ -1717,7 +1717,63 @@ fn a_file_of_the_inbox_secret_loses_one_line_end_and_no_other_byte() {
     assert!(missing[0].contains("expected a readable file /none/secret, but found No such"));
     let secret = read_config_text("[inbox]\nsecret_file = \"0123456789\"\n").unwrap_err();
     assert!(secret[0].contains("names no file and may be the secret itself"), "{secret:?}");
-    assert!(secret[0].contains("put the secret into a file of its own"), "{secret:?}");
+    assert!(secret[0].contains("put it into a file of its own"), "{secret:?}");
+}
+
+/// What begins as a path is a path. The text of any other value is not shown.
+#[test]
+fn a_missing_file_of_a_secret_is_told_by_its_folder() {
+    let read = |section: &str, text: &str| {
+        let (section, name) = section.split_once('.').unwrap();
+        let rest = if section == "webhook" { "url = \"https://a.test/\"\n" } else { "" };
+        let text = format!("[{section}]\n{rest}{name} = {text:?}\n");
+        let faults = read_config_text(&text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        faults[0].clone()
+    };
+    const MAY_BE: &str = "may be the secret itself";
+    for setting in
+        ["admin.token_file", "store.url_file", "webhook.secret_file", "inbox.secret_file"]
+    {
+        let file = setting.split('.').nth(1).unwrap();
+        let name = file.strip_suffix("_file").unwrap();
+        for start in ["%d", "$CREDENTIALS_DIRECTORY", "${CREDENTIALS_DIRECTORY}"] {
+            let found = read(setting, &format!("{start}/x"));
+            let variable = setting.to_ascii_uppercase().replace('.', "__");
+            let unit = format!(
+                "write LoadCredential={name}:/etc/riskgate/{name} and \
+                 Environment=RISKGATE__{variable}=%d/{name} into the unit of systemd"
+            );
+            assert!(found.contains(&unit) && !found.contains(MAY_BE), "{found}");
+        }
+        for (text, hint) in [
+            ("/none@b.service/token", "of the folders in this path, / is the last that exists"),
+            ("/etc/no+such=file", "there is no such file in the folder /etc"),
+            ("/none/token", "there is no folder /none"),
+            ("~/riskgate@a/token", "write the path from / on: riskgate replaces no ~"),
+            ("~/riskgate/token", "write the path from / on: riskgate replaces no ~"),
+            ("secrets/token", "is the last that exists"),
+            ("token.txt", "there is no such file in the folder /"),
+        ] {
+            let found = read(setting, text);
+            assert!(found.contains(hint) && !found.contains(MAY_BE), "{text}: {found}");
+        }
+        let found = read(setting, name);
+        assert!(
+            found.contains("no such file in the folder /") && !found.contains(MAY_BE),
+            "{found}"
+        );
+        for text in ["hunter2", "redis://:hunter2@a.test/0", "aB3hunter2/xY9"] {
+            let found = read(setting, text);
+            assert!(found.contains("there is no such file in the folder /"), "{found}");
+            assert!(found.contains(MAY_BE) && !found.contains("hunter2"), "{found}");
+            assert_eq!(
+                found.contains(&format!("or write {name} = …")),
+                setting != "inbox.secret_file",
+                "{found}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -23,3 +23,20 @@ pub fn hint_for_variable(key: &str, can_be_set: bool, file_key: Option<&str>) ->
 pub fn variable_name(key: &str) -> String {
     format!("{ENV_PREFIX}{}", key.to_ascii_uppercase().replace('.', "__"))
 }
+
+/// Returns what to write for a secret that is a credential of systemd. `file_key` is the
+/// setting that names its file.
+pub fn hint_for_credential(file_key: &str) -> String {
+    let name = name_of_secret(file_key);
+    format!(
+        "remove this value, and write LoadCredential={name}:/etc/riskgate/{name} and \
+         Environment={}=%d/{name} into the unit of systemd: riskgate itself replaces no %d",
+        variable_name(file_key)
+    )
+}
+
+/// The last name of a setting that names the file of a secret, without `_file`.
+pub fn name_of_secret(file_key: &str) -> &str {
+    let name = file_key.rsplit('.').next().unwrap_or_default();
+    name.strip_suffix("_file").unwrap_or(name)
+}

@@ -164,6 +164,37 @@ fn check_refuses_a_store_that_run_cannot_write_and_changes_no_mode() {
     }
 }
 
+/// The fault names the user, and the folder or the file whose permission is missing.
+#[test]
+fn a_file_without_permission_is_told_by_what_refuses_it() {
+    let setup = Setup::new();
+    let folder = setup.path("closed");
+    std::fs::create_dir(&folder).unwrap();
+    let token = folder.join("token");
+    std::fs::write(&token, "0123456789abcdef").unwrap();
+    let setup = setup.set_text("admin.token_file", &token.display().to_string());
+    setup.write_config();
+    set_file_mode(&setup.path(""), 0o755);
+    let words = unprivileged_command_prefix();
+    let words = [words, &["timeout", "20", BINARY, "check", "-c"]].concat();
+    for (folder_mode, file_mode, expected) in [
+        (0o000, 0o644, format!("may not enter the folder {}", folder.display())),
+        (0o755, 0o000, format!("may not read {}", token.display())),
+    ] {
+        set_file_mode(&folder, folder_mode);
+        set_file_mode(&token, file_mode);
+        let mut command = Command::new(words[0]);
+        let ran =
+            run_command(command.args(&words[1..]).arg(setup.path("riskgate.toml"))).expect(78);
+        assert!(ran.stderr.contains("admin.token_file: "), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("^ the user ") && ran.stderr.contains(&expected),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
 #[test]
 fn a_file_left_by_a_killed_check_does_not_make_check_fail() {
     let setup = Setup::new();
