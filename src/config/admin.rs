@@ -91,7 +91,10 @@ impl Settings {
             "expected an address of loopback, or a token of 16 characters or more in admin.token, \
              but found {admin} and no token"
         );
-        let hint = format!("write \"127.0.0.1:{}\", or make a token", admin.port());
+        let hint = format!(
+            "write \"127.0.0.1:{}\", or make a token: riskgate admin-token create --name NAME --scope write",
+            admin.port()
+        );
         self.report_at_value("listen.admin", &toml_text(&admin.to_string()), &problem, Some(hint));
         // A name that is near to that of the token is the only fault then.
         let fault = self.faults.pop().map(|fault| fault.with_missing_key("admin.token"));

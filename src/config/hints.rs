@@ -11,7 +11,7 @@ use super::raw_value::{RawValue, parse_duration, redact_urls_and_long_words};
 use crate::support::url_authority::split_authority;
 
 /// Names and words that people know from other servers, each with those that riskgate uses.
-const OTHER_NAMES: [(&str, &[&str]); 149] = [
+const OTHER_NAMES: [(&str, &[&str]); 150] = [
     ("address", &["http", "url"]),
     ("bind", &["http"]),
     ("host", &["http", "url"]),
@@ -71,6 +71,7 @@ const OTHER_NAMES: [(&str, &[&str]); 149] = [
     ("tracing", &["traces"]),
     ("otel", &["traces"]),
     ("opentelemetry", &["traces"]),
+    ("telemetry", &["traces"]),
     ("nameservers", &["resolvers"]),
     ("ratelimit", &["max_per_client"]),
     ("certs", &["certificate"]),
@@ -158,7 +159,7 @@ const OTHER_NAMES: [(&str, &[&str]); 149] = [
     ("readonly", &["read"]),
     ("text", &["logfmt"]),
     ("plain", &["logfmt", "text"]),
-    ("otlp", &["http/protobuf"]),
+    ("otlp", &["http/protobuf", "traces"]),
     ("protobuf", &["http/protobuf"]),
     ("502", &["gateway"]),
     ("504", &["gateway"]),
@@ -241,7 +242,9 @@ pub struct Units {
     /// What a fraction stands for.
     fraction: Fraction,
     /// The port of an address that has none.
-    port: u16,
+    pub port: u16,
+    /// Whether an address has to be of loopback.
+    loopback_only: bool,
 }
 
 /// What a fraction between 0 and 1 stands for.
@@ -256,6 +259,15 @@ enum Fraction {
 }
 
 impl Units {
+    /// Returns an address as the setting takes it: of loopback in place of all addresses, if it has
+    /// to be.
+    pub fn own_address(self, text: String) -> String {
+        match self.loopback_only {
+            true => text.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:"),
+            false => text,
+        }
+    }
+
     /// Returns the whole number that a fraction stands for.
     fn whole_number_of(self, fraction: f64) -> Option<i64> {
         let is_share = fraction > 0.0 && fraction <= 1.0;
@@ -281,6 +293,8 @@ impl Units {
         let seconds_only = key.ends_with("hsts");
         // The shipped feeds keep names for 90 days.
         let days_only = key.ends_with(".keep");
+        // Without a token, any other address is a fault.
+        let loopback_only = key == "listen.admin";
         let port = match key.rsplit('.').next().unwrap_or_default() {
             "http" => 8080,
             "https" => 443,
@@ -288,7 +302,7 @@ impl Units {
             "resolvers" => 53,
             _ => 80,
         };
-        Units { kilo, seconds_only, days_only, fraction, port }
+        Units { kilo, seconds_only, days_only, fraction, port, loopback_only }
     }
 }
 
@@ -604,7 +618,8 @@ fn text_guesses(text: &str, units: Units) -> impl Iterator<Item = String> {
     let no_time = no_time.contains(&text.to_ascii_lowercase().as_str()).then(|| "0s".to_owned());
     let rewrites = REWRITES.iter().filter_map(move |rewrite| rewrite(text));
     let served = with_port(text, units.port);
-    time.into_iter().chain(no_time).chain(rewrites).chain(served).chain(sized)
+    let guesses = time.into_iter().chain(no_time).chain(rewrites).chain(served).chain(sized);
+    guesses.map(move |guess| units.own_address(guess))
 }
 
 /// Whether a character is a quote, as people or their programs write quotes.
@@ -758,7 +773,8 @@ fn sized_number(text: &str, kilo: u64) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-fn parse_switch_word(text: &str) -> Option<bool> {
+/// Returns what a word means as a switch: `on` and `off`, as other servers write them.
+pub fn parse_switch_word(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" | "enabled" | "enable" | "always" | "required" => Some(true),
         "false" | "no" | "off" | "0" | "disabled" | "disable" | "never" | "none" => Some(false),

@@ -177,6 +177,10 @@ impl Settings {
                 let with_tls = scheme.replacen("redis", "rediss", 1);
                 Some(format!("write url = {}", toml_text(&format!("{with_tls}://{rest}"))))
             }
+            (StoreWithSentinels, StoreUrl::Redis(_)) => Some(
+                "remove this line, or write url = \"redis+sentinel://HOST:PORT,HOST:PORT/SERVICE\""
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

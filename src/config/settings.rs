@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
-use super::hints::{Units, flat_list, nearest_name, nearest_word, suggest_value};
+use super::hints::{
+    Units, flat_list, nearest_name, nearest_word, parse_switch_word, suggest_value,
+};
 use super::locations::{FormerDefault, RelativePathBases};
 use super::raw_value::{
     RawValue, is_too_long_duration, parse_duration, place_in_list, redact_urls_and_long_words,
@@ -228,7 +230,12 @@ impl Settings {
     /// written.
     fn found_value(&self, setting: &RawSetting) -> String {
         let found = setting.raw.to_redacted_string();
-        let is_number = matches!(setting.raw, RawValue::Integer(_) | RawValue::Fraction(_));
+        let is_of_number =
+            |it: &RawValue| matches!(it, RawValue::Integer(_) | RawValue::Fraction(_));
+        let is_number = match &setting.raw {
+            RawValue::List(items) => items.iter().all(is_of_number),
+            raw => is_of_number(raw),
+        };
         let written =
             setting.span.as_ref().and_then(|it| self.file_text.text.get(it.value.clone()));
         written.filter(|_| is_number).map_or(found, str::to_owned)
@@ -744,7 +751,7 @@ impl Settings {
         let is_too_long = self.texts_of(key).any(|text| is_too_long_duration(&text));
         let expected = if is_too_long { "a duration of at most 11574d" } else { expected };
         let value = self.parse_kind(key, SettingKind::Duration, expected, parse);
-        if let Some(hint) = self.hint_for_short_time(key, default).filter(|_| value.is_none()) {
+        if let Some(hint) = self.hint_for_time(key, default).filter(|_| value.is_none()) {
             self.replace_last_hint(hint);
         }
         if value.is_none() && !shortest.is_zero() {
@@ -755,14 +762,20 @@ impl Settings {
         value.unwrap_or(default)
     }
 
-    /// Returns what to write for a number without a unit that means milliseconds: nobody waits for
-    /// so many seconds where the default is a second or less.
-    fn hint_for_short_time(&self, key: &str, default: Duration) -> Option<String> {
-        const MIN_MILLISECONDS: u64 = 50;
-        let is_short = !default.is_zero() && default <= Duration::from_secs(1);
-        let raw = self.values.get(key).map(|setting| &setting.raw).filter(|_| is_short)?;
+    /// Returns what to write for a number without a unit, in the unit of the default: nobody waits
+    /// for so many seconds where the default is a second or less, or for so few where it is days.
+    fn hint_for_time(&self, key: &str, default: Duration) -> Option<String> {
+        const DAY: Duration = Duration::from_hours(24);
+        let (unit, numbers) = match default {
+            _ if default.is_zero() => return None,
+            _ if default <= Duration::from_secs(1) => ("ms", 50..=u64::MAX),
+            _ if default >= 2 * DAY => ("d", 1..=999),
+            _ if default >= DAY / 24 => ("h", 1..=48),
+            _ => return None,
+        };
+        let raw = self.values.get(key).map(|setting| &setting.raw)?;
         let number = raw.as_integer().or_else(|| raw.as_text()?.parse().ok());
-        let time = format!("{}ms", number.filter(|it| *it >= MIN_MILLISECONDS)?);
+        let time = format!("{}{unit}", number.filter(|it| numbers.contains(it))?);
         let is_untyped = matches!(raw, RawValue::Untyped(_));
         Some(format!("write {}", if is_untyped { time } else { toml_text(&time) }))
     }
@@ -802,9 +815,9 @@ impl Settings {
 
     pub fn read_address(&mut self, key: &str, default: &str) -> SocketAddr {
         let parse = |raw: &RawValue| raw.as_text()?.parse().ok();
-        let value = self.parse_setting(key, "an address such as 127.0.0.1:8080", parse);
+        let value = self.parse_setting(key, &format!("an address such as {default}"), parse);
         if value.is_none() {
-            self.hint_at_listener(key);
+            self.hint_at_listener(key, Some(default));
         }
         self.note_default(toml_text(default));
         value
@@ -816,20 +829,29 @@ impl Settings {
         let parse = |raw: &RawValue| raw.as_text()?.parse().ok();
         let value = self.parse_setting(key, "an address such as 127.0.0.1:8443", parse);
         if value.is_none() {
-            self.hint_at_listener(key);
+            self.hint_at_listener(key, None);
         }
         value
     }
 
-    /// Gives the fault of a listener's address a hint, if it has none yet.
-    fn hint_at_listener(&mut self, key: &str) {
-        let hint = self.values.get(key).and_then(|setting| match &setting.raw {
-            RawValue::Boolean(true) => {
-                let usual = USUAL_ADDRESSES.iter().find(|(listener, _)| *listener == key)?;
-                Some(format!("write {}", usual.1))
+    /// Gives the fault of a listener's address a hint, if it has none yet. A listener with a
+    /// default can't be switched off.
+    fn hint_at_listener(&mut self, key: &str, default: Option<&str>) {
+        let hint = self.values.get(key).and_then(|setting| {
+            let word = setting.raw.as_text().map(parse_switch_word);
+            match setting.raw.as_boolean().or(word.flatten()) {
+                Some(true) => {
+                    let usual = USUAL_ADDRESSES.iter().find(|(listener, _)| *listener == key)?;
+                    Some(format!("write {}", usual.1))
+                }
+                Some(false) => Some(match default {
+                    Some(default) => {
+                        format!("remove this line: riskgate then listens at {default}, on loopback")
+                    }
+                    None => "remove this line".to_owned(),
+                }),
+                None => hint_for_listener(key, setting.raw.as_text()?),
             }
-            RawValue::Boolean(false) => Some("remove this line".to_owned()),
-            raw => hint_for_listener(raw.as_text()?),
         });
         if hint.is_some() {
             self.hint_last_fault(hint);
@@ -1024,10 +1046,11 @@ fn is_surely_missing(path: &Path) -> bool {
 }
 
 /// Returns what to write for a name in place of the address of a listener.
-fn hint_for_listener(text: &str) -> Option<String> {
+fn hint_for_listener(key: &str, text: &str) -> Option<String> {
+    let units = Units::of_setting(key);
     if text.starts_with("unix:") || text.starts_with('/') {
-        let hint = "write \"127.0.0.1:8080\": riskgate listens at no Unix socket";
-        return Some(hint.to_owned());
+        let port = units.port;
+        return Some(format!("write \"127.0.0.1:{port}\": riskgate listens at no Unix socket"));
     }
     let (name, port) = text.rsplit_once(':')?;
     let is_name =
@@ -1037,7 +1060,8 @@ fn hint_for_listener(text: &str) -> Option<String> {
     }
     let port: u16 = port.parse().ok()?;
     is_name.then(|| {
-        format!("write \"0.0.0.0:{port}\": riskgate listens at an address of this machine")
+        let address = units.own_address(format!("0.0.0.0:{port}"));
+        format!("write \"{address}\": riskgate listens at an address of this machine")
     })
 }
 

@@ -127,7 +127,7 @@ impl Settings {
             // Redis checks only ten times a second whether a WAIT has ended.
             StoreUrl::Redis(_) => Duration::from_millis(500),
         };
-        let redis = self.read_redis_options(wait_replicas);
+        let redis = self.read_redis_options(&url, wait_replicas);
         StoreOptions {
             url,
             redis,
@@ -136,7 +136,7 @@ impl Settings {
         }
     }
 
-    fn read_redis_options(&mut self, wait_replicas: usize) -> RedisOptions {
+    fn read_redis_options(&mut self, url: &StoreUrl, wait_replicas: usize) -> RedisOptions {
         let options = RedisOptions {
             wait_replicas,
             tls_ca: self.read_path("store.tls_ca"),
@@ -144,7 +144,10 @@ impl Settings {
             sentinel_user: self.read_text("store.sentinel_user"),
             sentinel_password_file: self.read_path("store.sentinel_password_file"),
         };
-        if options.sentinel_user.is_some() && options.sentinel_password_file.is_none() {
+        // Without Sentinels, the user is a fault of its own.
+        let has_sentinels = matches!(url, StoreUrl::Redis(url) if url.names_sentinels());
+        let needs_password = has_sentinels && options.sentinel_user.is_some();
+        if needs_password && options.sentinel_password_file.is_none() {
             self.report_required("store.sentinel_password_file", "the password of the user");
         }
         options

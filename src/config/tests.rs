@@ -1318,7 +1318,7 @@ fn the_address_of_a_store_is_told_by_the_form_of_its_scheme() {
         ("sqlite:", "expected sqlite:PATH, but", "write the path of a file, such as"),
         (
             "redis+sentinel://:s3cr3t@h:26379",
-            "SERVICE[/DATABASE], but found \"redis+sentinel://h:26379\"",
+            "SERVICE[/DATABASE], but found \"redis+sentinel://…@h:26379\"",
             "SERVICE is the name that the Sentinels have for the server",
         ),
     ] {
@@ -1813,4 +1813,45 @@ fn a_reload_says_what_has_changed_and_shows_no_secret() {
         "upstream.route \"/signup\": screen.mode \"shadow\" → \"block\"",
     ];
     assert_eq!(changes, expected);
+}
+
+/// Values of the admin listener, times in days, words behind servers, and what was found.
+#[test]
+fn a_hint_is_in_the_unit_of_the_default_and_on_loopback_where_it_has_to_be() {
+    let admin = |value: &str| format!("[listen]\nadmin = {value}\n");
+    let feed = |line: &str| format!("[[table.feed]]\nname = \"castle\"\n{line}\n");
+    let plain = str::to_owned;
+    assert_hints(&[
+        (admin("\":9090\""), "such as 127.0.0.1:9090, but found \":9090\""),
+        (admin("\"*:9100\""), "^ write \"127.0.0.1:9100\""),
+        (admin("\"0.0.0.0\""), "^ write \"127.0.0.1:9090\""),
+        (admin("\"[::]\""), "^ write \"[::1]:9090\""),
+        (admin("\"ops.test:9100\""), "^ write \"127.0.0.1:9100\": riskgate listens at an"),
+        (admin("\"unix:/run/a\""), "^ write \"127.0.0.1:9090\": riskgate listens at no Unix"),
+        (admin("\"off\""), "^ remove this line: riskgate then listens at 127.0.0.1:9090"),
+        (admin("false"), "^ remove this line: riskgate then listens at 127.0.0.1:9090"),
+        (admin("\"0.0.0.0:9100\""), "riskgate admin-token create --name NAME --scope write"),
+        (plain("[top]\nhalf_life = 7\n"), "^ write \"7d\""),
+        (feed("max_age = \"30\""), "^ write \"30d\""),
+        (feed("interval = 6"), "^ write \"6h\""),
+        (feed("interval = 3600"), "^ write \"1h\""),
+        (
+            plain(
+                "[upstream]\nservers = [\"10.0.0.7:9000 check weight 5\", \"a:1 check backup\"]\n",
+            ),
+            "write [\"10.0.0.7:9000\", \"a:1\"], without words behind it: riskgate has no weights",
+        ),
+        (plain("[store]\nurl = \"redis://u:s3cr3t#x@h:1/0\"\n"), "found \"redis://…@h:1/0\""),
+        (
+            plain("[store]\nurl = \"redis://h:1\"\nsentinel_user = \"a\"\n"),
+            "^ remove this line, or",
+        ),
+        (
+            plain(
+                "[webhook]\nurl = \"https://a.test\"\nsecret = \"whsec_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHH\"\n\
+                   thresholds = [0.8, 1.0]\n",
+            ),
+            "but found [0.8, 1.0]\n",
+        ),
+    ]);
 }

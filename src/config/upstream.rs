@@ -116,9 +116,9 @@ fn advise_on_servers(texts: &[String], hint: Option<String>) -> Option<String> {
     let path = |it: &String| Some(it.split_once("://")?.1.split_once('/')?.1.to_owned());
     for (is_given, words) in [
         (
-            texts.iter().any(|it| it.trim().contains(' ') && it.contains('=')),
-            "without words behind it: riskgate uses the servers in turn, and leaves one that fails \
-             out for eject_for",
+            texts.iter().any(|it| it.split(' ').skip(1).any(|word| !word.contains([':', '.']))),
+            "without words behind it: riskgate has no weights and no backup servers, uses the \
+             servers in turn, and leaves one that fails out for eject_for",
         ),
         (texts.iter().any(|it| it.starts_with("https:")), "and tls = true"),
         (

@@ -53,7 +53,7 @@ impl StoreUrl {
     /// Parses the setting.
     pub fn parse(text: &str) -> Result<StoreUrl, StoreError> {
         let url_error =
-            || StoreError::InvalidUrl { expected: expected_form(text), found: redact_url(text) };
+            || StoreError::InvalidUrl { expected: expected_form(text), found: mark_user(text) };
         if let Some(path) = text.strip_prefix("sqlite:") {
             // A path is shown in full, so URLs with passwords are refused here.
             let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
@@ -146,6 +146,15 @@ pub fn redact_url(text: &str) -> String {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     format!("{scheme}{}{}", redact_authority(authority), redact_path(path))
+}
+
+/// Like [`redact_url`], but shows that the URL has a user or a password.
+fn mark_user(text: &str) -> String {
+    let shown = redact_url(text);
+    match shown.split_once("://") {
+        Some((scheme, rest)) if text.contains('@') => format!("{scheme}://…@{rest}"),
+        _ => shown,
+    }
 }
 
 /// The scheme at the start of a text, with its `://`; `None` if the text starts with no scheme.
