@@ -35,13 +35,16 @@ const fn counterpart_anywhere(names: &'static [&'static str], hint: &'static str
     counterpart_in("", names, hint)
 }
 
+/// What to write in place of a middleware.
+pub const NO_MIDDLEWARE_HINT: &str = "remove this section: riskgate has no middlewares; \
+                                  [[upstream.route]] has max_per_client, origins, cors and screen";
 const NO_REWRITE_HINT: &str = "riskgate forwards each path as it is; let your service, or a proxy \
                           behind riskgate, rewrite paths, and remove this line";
 /// What to write in place of the files of a certificate in another form.
 pub const CERTIFICATE_HINT: &str = "write [[listen.certificate]], and below it chain = \"…\" and \
                                  key = \"…\", with the paths of PEM files";
 
-const COUNTERPARTS: [Counterpart; 76] = [
+const COUNTERPARTS: [Counterpart; 85] = [
     counterpart_in(
         "upstream.route",
         &["servers", "server", "upstream", "backend", "proxy_pass", "target", "url", "to"],
@@ -322,6 +325,36 @@ const COUNTERPARTS: [Counterpart; 76] = [
         &["frontend", "frontends", "entrypoints", "listeners", "listener", "http"],
         "write [listen], and below it http = \"0.0.0.0:8080\"",
     ),
+    counterpart_in(SECTION_NAMES, &["middlewares", "middleware"], NO_MIDDLEWARE_HINT),
+    counterpart_in(
+        SECTION_NAMES,
+        &["providers", "provider"],
+        "riskgate finds no servers by itself; write [upstream] and servers = [\"10.0.0.7:9000\"]: \
+         a name or an SRV record may stand there",
+    ),
+    counterpart_in(
+        SECTION_NAMES,
+        &["api", "dashboard"],
+        "the admin API and the operator's page are at listen.admin; write admin = \
+         \"127.0.0.1:9090\" below [listen]",
+    ),
+    counterpart_in(
+        SECTION_NAMES,
+        &["sentinel", "sentinels"],
+        "write [store], and below it url = \"redis+sentinel://HOST:PORT,HOST:PORT/SERVICE\"",
+    ),
+    counterpart_in(
+        SECTION_NAMES,
+        &["authz.screen"],
+        "write \"screen\" into check below [authz], and email = \"header:X-Email\"",
+    ),
+    counterpart_in(
+        SECTION_NAMES,
+        &["upstream.health", "upstream.healthcheck", "upstream.health_check"],
+        "write health_path = \"/healthz\" below [upstream]",
+    ),
+    counterpart_in(SECTION_NAMES, &["log.file"], "write path = \"access.log\" below [log]"),
+    counterpart_in(SECTION_NAMES, &["admin.metrics"], "write metrics_public = true below [admin]"),
     counterpart_in(
         SECTION_NAMES,
         &["routes", "route", "locations", "location", "routers", "paths"],
@@ -331,6 +364,7 @@ const COUNTERPARTS: [Counterpart; 76] = [
         SECTION_NAMES,
         &[
             "upstreams",
+            "servers",
             "services",
             "service",
             "clusters",
@@ -359,7 +393,17 @@ const COUNTERPARTS: [Counterpart; 76] = [
     ),
     // Names of settings or of sections, anywhere.
     counterpart_anywhere(
-        &["acme", "letsencrypt", "autohttps", "autocert", "autotls", "certbot", "certresolver"],
+        &[
+            "acme",
+            "certificatesresolvers",
+            "certificatesresolver",
+            "letsencrypt",
+            "autohttps",
+            "autocert",
+            "autotls",
+            "certbot",
+            "certresolver",
+        ],
         "riskgate fetches no certificates; let certbot write them, and name its files: \
          [[listen.certificate]], and below it chain = \"…\" and key = \"…\"",
     ),
@@ -450,7 +494,15 @@ const COUNTERPARTS: [Counterpart; 76] = [
          \"_check._tcp.internal\"; remove this line",
     ),
     counterpart_anywhere(
-        &["healthcheck", "healthchecks", "healthuri", "checkinterval", "probe", "livenessprobe"],
+        &[
+            "health",
+            "healthcheck",
+            "healthchecks",
+            "healthuri",
+            "checkinterval",
+            "probe",
+            "livenessprobe",
+        ],
         "write health_path = \"/health\", and health_interval if needed, below [upstream]",
     ),
     counterpart_anywhere(
@@ -498,6 +550,10 @@ const COUNTERPARTS: [Counterpart; 76] = [
         &["websocket", "websockets", "upgrade"],
         "riskgate forwards no WebSockets; let a proxy in front serve their paths, and remove this \
          line",
+    ),
+    counterpart_anywhere(
+        &["cache", "caching"],
+        "riskgate caches no answers; let your service, or a proxy in front, and remove this",
     ),
     counterpart_anywhere(
         &["jwt", "oauth", "oauth2", "oidc", "basicauth", "htpasswd"],

@@ -685,7 +685,7 @@ fn a_hint_for_a_value_needs_no_second_hint() {
         (plain("[traces]\nheaders = { authorization = \"a\" }\n"), "to the collector"),
         (plain("[store]\nhost = \"redis\"\n"), "write it into url"),
         (plain("[store]\ntype = \"redis\"\n"), "url = \"redis://HOST:6379\""),
-        (plain("[entryPoints.web]\naddress = \":80\"\n"), "and below it http = \"0.0.0.0:8080\""),
+        (plain("[entryPoints.web]\naddress = \":80\"\n"), "and below it http = \"0.0.0.0:80\""),
         (
             plain("[[listen]]\nthreads = 1\n[[listen]]\nthreads = 2\n"),
             "write one [listen], with all its settings in it",
@@ -1815,6 +1815,99 @@ fn a_reload_says_what_has_changed_and_shows_no_secret() {
     assert_eq!(changes, expected);
 }
 
+/// Sections of other programs with a dot in their names, each with what riskgate has.
+#[test]
+fn dotted_sections_of_other_programs_lead_to_what_riskgate_has() {
+    let server = "[upstream]\nservers = [\"10.0.0.7:9000\"]\n";
+    let listen = |rest: &str| format!("[listen]\nthreads = 1\n{rest}\n");
+    let route = "write [[upstream.route]], and below it prefix = \"/signup\"";
+    assert_hints(&[
+        (listen("[http.routers.signup]\nrule = \"PathPrefix(`/signup`)\""), route),
+        (listen("[tcp.routers.a]\nrule = \"HostSNI(`*`)\""), route),
+        (listen("[location]\npath = \"/signup\""), route),
+        (
+            listen("[[http.services.a.loadBalancer.servers]]\nurl = \"10.0.0.7:9000\""),
+            "write [upstream] and servers = [\"10.0.0.7:9000\"]",
+        ),
+        (listen("[http.middlewares.a.rateLimit]\naverage = 10"), "write max_per_client = "),
+        (listen("[http.middlewares.a.redirectScheme]\nscheme = \"https\""), "has no middlewares"),
+        (listen("[certificatesResolvers.le.acme]\nemail = \"a\""), "fetches no certificates"),
+        (listen("[providers.docker]\nendpoint = \"a\""), "riskgate finds no servers by itself"),
+        (listen("[api.dashboard]\nenabled = true"), "write admin = \"127.0.0.1:9090\" below [lis"),
+        (
+            listen("[servers.web1]\naddress = \"10.0.0.7:9000\""),
+            "write [upstream] and servers = [\"10.0.0.7:9000\"]",
+        ),
+        (
+            listen("[entryPoints.web]\naddress = \":80\""),
+            "write http = \"0.0.0.0:80\" below [listen], in line 1",
+        ),
+        (listen("[http]\nport = 8081"), "write http = \"0.0.0.0:8081\" below [listen], in line 1"),
+        (
+            "[listen]\nhttp = \"127.0.0.1:1\"\n[http]\nport = 8081\n".to_owned(),
+            "^ remove this section: http stands in line 2, below [listen]; change it there",
+        ),
+        (
+            format!("{server}[services.a]\nurl = \"10.0.0.8:9000\"\n"),
+            "^ remove this section: servers stands in line 2, below [upstream]",
+        ),
+        (
+            "[listen]\nhttp = \"127.0.0.1:1\"\nport = 8081\n".to_owned(),
+            "^ remove this line: http stands in line 2; change it there",
+        ),
+        (listen("[server]\nport = 8081"), "^ write its settings below [listen], in line 1"),
+        (listen("[metrics]\nport = 9100"), "write admin = \"127.0.0.1:9100\" below [listen]"),
+        (
+            listen("[route.screen]\nfields = [\"email\"]"),
+            "methods = [\"GET\", \"POST\"], and below them [upstream.route.screen]",
+        ),
+        (
+            listen("[upstream.screen]\nfields = [\"email\"]"),
+            "methods = [\"GET\", \"POST\"], and below them [upstream.route.screen]",
+        ),
+        (
+            listen("[upstream.route.screen]\nfields = [\"email\"]"),
+            "expected [[upstream.route]] above its inner sections, but found none",
+        ),
+    ]);
+}
+
+/// A section is meant by its settings as much as by its name.
+#[test]
+fn sections_lead_to_the_place_of_their_settings() {
+    let plain = str::to_owned;
+    assert_hints(&[
+        (plain("[auth]\ntoken = \"abcdefghijklmnop\"\n"), "^ write [admin]"),
+        (plain("[cache]\nttl = \"1m\"\n"), "riskgate caches no answers"),
+        (plain("[cache]\nurl = \"redis://h\"\n"), "^ did you mean [store]?"),
+        (
+            plain("[authz.screen]\nfields = [\"email\"]\n"),
+            "write \"screen\" into check below [authz]",
+        ),
+        (
+            plain("[upstream.health]\npath = \"/hz\"\n"),
+            "^ write health_path = \"/hz\" below [upstream]",
+        ),
+        (plain("[health]\npath = \"/hz\"\n"), "write health_path = \"/hz\", and"),
+        (plain("[log.file]\npath = \"a.log\"\n"), "^ write path = \"a.log\" below [log]"),
+        (
+            plain("[table.castle]\nenabled = true\n"),
+            "write [[table.feed]], and below it name = \"castle\"",
+        ),
+        (
+            plain("[sentinel]\nmaster = \"main\"\n"),
+            "write [store], and below it url = \"redis+sentinel://",
+        ),
+        (plain("[telemetry]\nendpoint = \"http://127.0.0.1:4317\"\n"), "did you mean [traces]?"),
+        (plain("[[keys]]\nid = \"a\"\naccount = \"b\"\n"), "write [[key]] into a file of its own"),
+        (
+            plain("[[plans]]\nname = \"gold\"\nlimit = 5\n[[plans]]\nname = \"pro\"\nlimit = 7\n"),
+            "^ write gold = 5 and pro = 7 below [plans]",
+        ),
+        (plain("[admin.metrics]\npublic = true\n"), "^ write metrics_public = true below [admin]"),
+    ]);
+}
+
 /// Values of the admin listener, times in days, words behind servers, and what was found.
 #[test]
 fn a_hint_is_in_the_unit_of_the_default_and_on_loopback_where_it_has_to_be() {
@@ -1854,4 +1947,20 @@ fn a_hint_is_in_the_unit_of_the_default_and_on_loopback_where_it_has_to_be() {
             "but found [0.8, 1.0]\n",
         ),
     ]);
+}
+
+#[test]
+fn a_variable_of_an_array_leads_to_the_whole_name() {
+    let known = unknown_keys::known_keys();
+    for (key, meant) in [
+        ("route.0.prefix", "upstream.route.0.prefix"),
+        ("routes.1.prefix", "upstream.route.1.prefix"),
+        ("upstream.routes.0.prefix", "upstream.route.0.prefix"),
+        ("feed.0.name", "table.feed.0.name"),
+        ("table.feed.name", "table.feed.0.name"),
+        ("rule.name", "rule.0.name"),
+        ("store_url", "store.url"),
+    ] {
+        assert_eq!(unknown_keys::meant_setting(key, &known).as_deref(), Some(meant), "{key}");
+    }
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use super::Config;
 use super::counterparts::{
-    CERTIFICATE_HINT, NAMES_OF_CORS_ORIGINS, SECTION_NAMES, find_counterpart, find_in_section,
+    CERTIFICATE_HINT, NAMES_OF_CORS_ORIGINS, NO_MIDDLEWARE_HINT, SECTION_NAMES, find_counterpart,
+    find_in_section,
 };
 use super::description::{is_index, toml_list, toml_text, without_indexes};
 use super::fault::SettingSpan;
 use super::hints::nearest_name;
 use super::judged_value::judge_value;
-use super::raw_value::RawValue;
+use super::raw_value::{RawValue, redact_urls_and_long_words};
 use super::settings::Settings;
 use super::variables::{ENV_PREFIX, variable_name};
 use crate::model::origin::OriginPattern;
@@ -18,6 +19,16 @@ use crate::model::origin::OriginPattern;
 /// Sections of which a config may have several.
 pub(super) const TABLE_ARRAYS: [&str; 5] =
     ["admin.token", "listen.certificate", "rule", "table.feed", "upstream.route"];
+
+/// The end of the hint for an inner section without an entry around it.
+const ABOVE_INNER_SECTION: &str =
+    " above it, and below that prefix = \"/signup\" and methods = [\"GET\", \"POST\"]";
+
+/// The hint for a section that is a route in another program.
+const WRITE_ROUTE: &str = "write [[upstream.route]]";
+
+/// The addresses in hints whose ports may be replaced.
+const EXAMPLES_OF_ADDRESSES: [(&str, &str); 2] = [("0.0.0.0", "8080"), ("127.0.0.1", "9090")];
 
 /// If a name names only a section, it stands for the first of these settings that the section has.
 const MAIN_SETTINGS: [&str; 6] = ["http", "servers", "url", "token", "level", "path"];
@@ -100,6 +111,14 @@ impl Settings {
     /// Returns the hint for a setting whose name is near to `near`: that name, and a value if the
     /// setting `near` does not take the present value.
     fn hint_for_near_name(&self, key: &str, near: &str) -> String {
+        let present = key.rsplit_once('.').map(|(section, _)| format!("{section}.{near}"));
+        if let Some(line) =
+            present.and_then(|it| self.line_of(self.values.get(&it)?.span.as_ref()?))
+        {
+            return format!(
+                "remove this line: {near} stands in line {line}; change it there if needed"
+            );
+        }
         let meant = without_indexes(key);
         let meant = meant.rsplit_once('.').map(|(section, _)| format!("{section}.{near}"));
         let raw = self.values.get(key).map(|setting| &setting.raw);
@@ -135,10 +154,11 @@ impl Settings {
         let name = without_indexes(section);
         let named = self.hint_for_named_entry(section, known);
         let named = named.or_else(|| self.hint_for_setting_as_section(section, known));
+        let named = named.or_else(|| self.hint_for_foreign_entries(section, known));
         let hint = match (self.is_only_implied(section), self.is_without_header(section)) {
             _ if named.is_some() => named.unwrap_or_default(),
-            (true, _) if find_in_section(SECTION_NAMES, &name).is_none() => {
-                format!("write {} above it", header(&name))
+            (true, _) if header_of_known(&name).is_some() => {
+                format!("write {}{ABOVE_INNER_SECTION}", header(&name))
             }
             (false, true) if known.contains(&name) => {
                 let last = name.rsplit('.').next().unwrap_or_default();
@@ -157,12 +177,170 @@ impl Settings {
                     if name == "upstream" { ": servers = [\"10.0.0.7:9000\"]" } else { "" };
                 format!("write one {}, with all its settings in it{servers}", header(&name))
             }
-            _ => hint_for_section(section, known),
+            _ => self.hint_for_foreign_section(section, known),
         };
         let hint = self.fill_in_files(&self.fill_in_servers(&hint, section), section);
+        let hint = self.fill_in_value(&fill_in_port(&hint, self.port_below(section)), section);
+        let hint = self.fit_to_file(&self.fill_in_prefix(&hint, &name), &name, "section");
         let of_variable = self.hint_of_environment(section, known);
         let dotted = || self.hint_for_dotted_name(section, known);
         of_variable.or_else(dotted).unwrap_or(hint)
+    }
+
+    /// Returns the hint for a section of another program: for what its name stands for, or else
+    /// what an inner section stands for, such as `routers` in `[http.routers.signup]`.
+    fn hint_for_foreign_section(&self, section: &str, known: &BTreeSet<String>) -> String {
+        let of_name = |word: &str| find_in_section(SECTION_NAMES, word);
+        let prefix = format!("{section}.");
+        let mut inner = self.section_spans.keys().filter_map(|it| it.strip_prefix(&prefix));
+        if self.is_only_implied(section) && (section == "http" || of_name(section).is_none()) {
+            let words = inner.clone().flat_map(|it| it.split('.'));
+            let found = words.filter_map(|it| of_name(it).or_else(|| find_counterpart("", it)));
+            let mut hints = found.map(|it| it.hint);
+            match hints.next() {
+                // The last name of a middleware says what it does.
+                Some(NO_MIDDLEWARE_HINT) => {
+                    let other = hints.find(|hint| *hint != NO_MIDDLEWARE_HINT);
+                    return other.unwrap_or(NO_MIDDLEWARE_HINT).to_owned();
+                }
+                Some(hint) => return hint.to_owned(),
+                None => {}
+            }
+        }
+        let own: Vec<&str> = self.values_below(section).map(|(name, _)| name).collect();
+        let hint = hint_for_section(section, &own, known);
+        let of_route = inner.find(|it| header_of_known(&format!("upstream.route.{it}")).is_some());
+        match of_route.filter(|_| hint == WRITE_ROUTE) {
+            Some(inner) => format!("write [upstream.route.{inner}]"),
+            None => hint,
+        }
+    }
+
+    /// Returns the hint for an array with the name of a section whose entries are something else:
+    /// keys, or plans with their names.
+    fn hint_for_foreign_entries(&self, section: &str, known: &BTreeSet<String>) -> Option<String> {
+        self.section_spans.get(&format!("{section}.0"))?;
+        let entries = self.list_table_array_keys(section);
+        let plan = |entry: &String| {
+            let name = self.values.get(&format!("{entry}.name"))?.raw.as_text()?;
+            let limit = self.values_below(entry).find_map(|(_, raw)| raw.as_integer())?;
+            shown_entry(name).map(|_| format!("{name} = {limit}"))
+        };
+        let is_of_keys = |name: &str| known.contains(&format!("keys.{name}"));
+        let mut names = entries.iter().flat_map(|it| self.values_below(it)).map(|it| it.0);
+        match section {
+            "plans" => {
+                let plans: Vec<String> = entries.iter().map(plan).collect::<Option<_>>()?;
+                Some(format!("write {} below [plans]", plans.join(" and ")))
+            }
+            "keys" if names.next().is_some_and(|it| !is_of_keys(it)) => {
+                Some(find_in_section(SECTION_NAMES, "key")?.hint.to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the port that a setting below an unknown section names.
+    fn port_below(&self, section: &str) -> Option<u16> {
+        let is_address = |name: &str| {
+            let last = name.rsplit('.').next().unwrap_or_default();
+            nearest_name(last, ["http"].into_iter()).is_some()
+        };
+        self.values_below(section).filter(|it| is_address(it.0)).find_map(|it| port_of(it.1))
+    }
+
+    /// Replaces the value in a hint `write NAME = VALUE below [SECTION]` by that of a setting with
+    /// a near name in an unknown section.
+    fn fill_in_value(&self, hint: &str, section: &str) -> String {
+        let filled = || {
+            let (before, setting) = hint.split_once("write ")?;
+            let (name, rest) = setting.split_once(" = ")?;
+            let below = rest.split_once("below [")?.1.split_once(']')?.0;
+            let end = match rest.strip_prefix('"') {
+                Some(text) => text.find('"')? + 2,
+                None => rest.find([' ', ','])?,
+            };
+            let key = format!("{below}.{name}");
+            let is_meant = |it: &(&str, &RawValue)| {
+                nearest_name(it.0, [name].into_iter()).is_some()
+                    && judge_value(&key, it.1).is_none()
+            };
+            let value = self.values_below(section).find(is_meant)?.1;
+            Some(format!("{before}write {name} = {}{}", shown_value(value)?, &rest[end..]))
+        };
+        filled().unwrap_or_else(|| hint.to_owned())
+    }
+
+    /// Adds to the hint to write a route the path that an unknown section names, perhaps within a
+    /// rule such as ``PathPrefix(`/signup`)``.
+    fn fill_in_prefix(&self, hint: &str, section: &str) -> String {
+        let has_prefix = self.values_below(section).any(|it| it.0.ends_with("prefix"));
+        if hint != WRITE_ROUTE || has_prefix || header_of_known(section).is_some() {
+            return hint.to_owned();
+        }
+        let is_of_path = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
+        let texts = self.values_below(section).filter_map(|(_, raw)| raw.as_text());
+        let mut paths = texts.flat_map(|it| it.split(|c| !is_of_path(c)));
+        let is_meant = |it: &&str| {
+            let raw = RawValue::Text((*it).to_owned());
+            it.starts_with('/') && judge_value("upstream.route.prefix", &raw).is_none()
+        };
+        let path = paths.find(is_meant).unwrap_or("/signup");
+        format!("{hint}, and below it prefix = {}", toml_text(&redact_urls_and_long_words(path)))
+    }
+
+    /// The number of the line of a setting or a section.
+    fn line_of(&self, span: &SettingSpan) -> Option<String> {
+        self.file_text.file_and_line(span.key.start).rsplit(':').next().map(str::to_owned)
+    }
+
+    /// Fits a hint to what the file has: nobody writes a section or a setting twice. `own` is the
+    /// section with the fault, and `part` is what has to go: a `section` or a `line`.
+    fn fit_to_file(&self, hint: &str, own: &str, part: &str) -> String {
+        let inner = hint.strip_prefix("write [upstream.route.").is_some_and(|it| it.ends_with(']'));
+        if inner && self.list_table_array_keys("upstream.route").is_empty() {
+            let section = hint.trim_start_matches("write ");
+            return format!(
+                "write [[upstream.route]], prefix = \"/signup\" and methods = [\"GET\", \"POST\"], \
+                 and below them {section}"
+            );
+        }
+        let header_line = |section: &str| {
+            let span = self.section_spans.get(section).filter(|_| section != own)?;
+            let has_header = !self.is_only_implied(section) && !self.is_without_header(section);
+            self.line_of(span).filter(|_| has_header)
+        };
+        let setting_line = |key: &str| self.line_of(self.values.get(key)?.span.as_ref()?);
+        let whole = hint.strip_prefix("did you mean ").and_then(|it| it.strip_suffix('?'));
+        let whole = whole.or_else(|| hint.strip_prefix("write "));
+        let whole = whole.and_then(|it| it.strip_prefix('[')?.strip_suffix(']'));
+        if let Some((section, line)) = whole.and_then(|it| Some((it, header_line(it)?))) {
+            return format!("write its settings below [{section}], in line {line}");
+        }
+        let fitted = || {
+            let (before, rest) = hint.split_once("write ")?;
+            let (section, setting, is_told) = match rest.trim_start_matches("a section, ") {
+                rest if rest.starts_with('[') => {
+                    let (section, rest) = rest[1..].split_once(']')?;
+                    let setting =
+                        rest.strip_prefix(", and below it ").or(rest.strip_prefix(" and "))?;
+                    (section, setting, false)
+                }
+                rest => (rest.split_once("below [")?.1.split_once(']')?.0, rest, true),
+            };
+            let (name, _) = setting.split_once(" = ")?;
+            if let Some(line) = setting_line(&format!("{section}.{name}")) {
+                return Some(format!(
+                    "{before}remove this {part}: {name} stands in line {line}, below [{section}]; \
+                     change it there if needed"
+                ));
+            }
+            let line = header_line(section).filter(|_| !is_told)?;
+            let (setting, reason) = setting.split_once(": ").unwrap_or((setting, ""));
+            let gap = if reason.is_empty() { "" } else { ": " };
+            Some(format!("{before}write {setting} below [{section}], in line {line}{gap}{reason}"))
+        };
+        fitted().unwrap_or_else(|| hint.to_owned())
     }
 
     /// Returns a hint for a setting whose name is near to none of its section.
@@ -375,6 +553,10 @@ impl Settings {
             _ if known.contains(&name) => {
                 "expected a setting, but found a section or braces".to_owned()
             }
+            Some(header) if hint.ends_with(ABOVE_INNER_SECTION) => {
+                format!("expected {header} above its inner sections, but found none")
+            }
+            Some(header) => format!("expected {header}, but found something else of this name"),
             _ => "expected a known section, but found an unknown one".to_owned(),
         };
         self.drop_faults_that_a_hint_mends(&hint);
@@ -407,7 +589,9 @@ impl Settings {
                     })
                     .or_else(|| self.hint_for_setting(&key, known)),
             });
-            let hint = hint.map(|hint| self.fill_in_files(&hint, section));
+            let port = self.values.get(&key).and_then(|setting| port_of(&setting.raw));
+            let hint = hint.map(|hint| fill_in_port(&self.fill_in_files(&hint, section), port));
+            let hint = hint.map(|hint| self.fit_to_file(&hint, section, "line"));
             self.drop_faults_that_a_hint_mends(hint.as_deref().unwrap_or_default());
             // Two settings may be parts of one section that is missing.
             let names_section = hint.as_ref().is_some_and(|it| it.starts_with("write [["));
@@ -525,7 +709,8 @@ fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
     array.map_or(unknown, |(array, _)| array).to_owned()
 }
 
-fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
+/// Returns the hint for an unknown section, which has these settings.
+fn hint_for_section(section: &str, own: &[&str], known: &BTreeSet<String>) -> String {
     let name = without_indexes(section);
     if let Some(counterpart) = find_in_section(SECTION_NAMES, &name) {
         return counterpart.hint.to_owned();
@@ -545,10 +730,14 @@ fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
         None => parent.is_empty().then_some(*it),
     });
     if let Some(near) = nearest_name(last, beside) {
-        return match parent {
-            "" => format!("did you mean {}?", header(near)),
-            _ => format!("did you mean {}?", header(&format!("{parent}.{near}"))),
-        };
+        let near = if parent.is_empty() { near.to_owned() } else { format!("{parent}.{near}") };
+        let is_in = |name: &&str| nearest_name(name, names_in(&near, known)).is_some();
+        // The settings tell what a name was meant for that other programs have for something else.
+        let is_near = own.is_empty() || own.iter().any(is_in);
+        let other = section_with(own, &sections, known).map(|it| format!("write {}", header(it)));
+        let other = other.or_else(|| Some(find_counterpart(parent, last)?.hint.to_owned()));
+        let other = other.filter(|_| !is_near);
+        return other.unwrap_or_else(|| format!("did you mean {}?", header(&near)));
     }
     if let Some(counterpart) = find_counterpart(parent, last) {
         return counterpart.hint.to_owned();
@@ -557,12 +746,38 @@ fn hint_for_section(section: &str, known: &BTreeSet<String>) -> String {
     match nearest_last_name(last, known) {
         Some(elsewhere) if elsewhere == "listen.certificate" => CERTIFICATE_HINT.to_owned(),
         Some(elsewhere) => format!("write {}", header(&elsewhere)),
+        None if parent == "table" => {
+            format!("write [[table.feed]], and below it name = {}", toml_text(last))
+        }
         None => {
             let top: BTreeSet<&str> =
                 sections.iter().filter_map(|it| it.split('.').next()).collect();
             let top: Vec<&str> = top.into_iter().collect();
             format!("the sections are {}", top.join(", "))
         }
+    }
+}
+
+/// Returns the only section that has all these settings.
+fn section_with<'s>(
+    names: &[&str],
+    sections: &BTreeSet<&'s str>,
+    known: &BTreeSet<String>,
+) -> Option<&'s str> {
+    let has = |section: &str| names.iter().all(|name| known.contains(&format!("{section}.{name}")));
+    let mut with = sections.iter().filter(|it| has(it));
+    with.next().copied().filter(|_| with.next().is_none())
+}
+
+/// Replaces the port of the example in a hint by the one that a person wrote.
+fn fill_in_port(hint: &str, port: Option<u16>) -> String {
+    let Some(port) = port else { return hint.to_owned() };
+    let is_example = |(address, own): &&(&str, &str)| hint.contains(&format!("{address}:{own}\""));
+    match EXAMPLES_OF_ADDRESSES.iter().find(is_example) {
+        Some((address, own)) => {
+            hint.replace(&format!("{address}:{own}"), &format!("{address}:{port}"))
+        }
+        None => hint.to_owned(),
     }
 }
 
@@ -580,7 +795,7 @@ fn nearest_last_name(name: &str, known: &BTreeSet<String>) -> Option<String> {
 fn port_of(raw: &RawValue) -> Option<u16> {
     match raw {
         RawValue::Integer(number) => u16::try_from(*number).ok(),
-        raw => raw.as_text()?.parse().ok(),
+        raw => raw.as_text()?.rsplit(':').next()?.parse().ok(),
     }
 }
 
@@ -684,20 +899,28 @@ pub(super) fn meant_setting(words: &str, known: &BTreeSet<String>) -> Option<Str
         .or_else(|| in_section("listen", first))
 }
 
-/// Returns the setting of an array that a key with an index, such as `upstream.routes.0.prefix`,
-/// stands for, with this index.
+/// Returns the setting of an array that a key stands for, with its index or 0:
+/// `upstream.route.0.key` for `upstream.routes.0.key`, for `route.0.key` and for `route.key`.
 fn meant_in_array(key: &str, known: &BTreeSet<String>) -> Option<String> {
     let parts: Vec<&str> = key.split('.').collect();
-    let at = parts.iter().position(|it| is_index(it))?;
+    let at = parts.iter().position(|it| is_index(it));
     let is_near = |(one, other): (&&str, &&str)| {
-        one == other || nearest_name(one, [*other].into_iter()).is_some()
+        one == other || at.is_some() && nearest_name(one, [*other].into_iter()).is_some()
     };
     known.iter().find_map(|own| {
-        let mut own: Vec<&str> = own.split('.').collect();
-        if own.len() + 1 != parts.len() || !TABLE_ARRAYS.contains(&own[..at].join(".").as_str()) {
-            return None;
-        }
-        own.insert(at, parts[at]);
-        parts.iter().zip(&own).all(is_near).then(|| own.join("."))
+        let array = TABLE_ARRAYS
+            .iter()
+            .find(|it| own.strip_prefix(**it).is_some_and(|rest| rest.starts_with('.')))?;
+        let rest: Vec<&str> = own[array.len() + 1..].split('.').collect();
+        let outer_count = at.or_else(|| parts.len().checked_sub(rest.len()))?;
+        let (outer, inner) = parts.split_at(outer_count);
+        let (index, inner) = if at.is_some() { inner.split_first()? } else { (&"0", inner) };
+        let last: Vec<&str> = array.split('.').rev().take(outer.len()).collect();
+        let is_meant = !outer.is_empty()
+            && last.len() == outer.len()
+            && inner.len() == rest.len()
+            && outer.iter().rev().zip(&last).all(is_near)
+            && inner.iter().zip(&rest).all(is_near);
+        is_meant.then(|| format!("{array}.{index}.{}", rest.join(".")))
     })
 }
