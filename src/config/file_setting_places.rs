@@ -128,6 +128,13 @@ fn hint_for_store_error(error: &StoreError) -> Option<&'static str> {
              the environment, or name a file with this address in url_file",
         ),
         "WRONGPASS" => Some("write the user and the password that the server knows"),
+        _ if found.contains("speaks no Redis") => {
+            Some("write the address of the Redis or Valkey server")
+        }
+        _ if found.contains("unknown command 'SENTINEL'") => Some(
+            "a server answers there: write redis:// for it, or the port of the Sentinels, which is \
+             often 26379",
+        ),
         _ if found.contains("Connection refused") => {
             Some("start the server, or write the address at which it listens")
         }

@@ -1964,3 +1964,19 @@ fn a_variable_of_an_array_leads_to_the_whole_name() {
         assert_eq!(unknown_keys::meant_setting(key, &known).as_deref(), Some(meant), "{key}");
     }
 }
+
+/// A server of another protocol, or one that is no Sentinel.
+#[test]
+fn a_wrong_server_at_the_address_of_a_store_is_told() {
+    let settings = file_setting_places::FileSettingPlaces::default();
+    let place = |found: &str| {
+        let (location, found) = ("redis://h:1".to_owned(), found.to_owned());
+        let error =
+            crate::store::StoreError::Unavailable { location, operation: "connecting", found };
+        settings.place_store_error(&error)
+    };
+    let found = place("what answers there speaks no Redis");
+    assert!(found.ends_with("; write the address of the Redis or Valkey server"), "{found}");
+    let found = place("no Sentinel names a primary: h:1: ERR unknown command 'SENTINEL', with");
+    assert!(found.contains("; a server answers there: write redis:// for it"), "{found}");
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
-use crate::config::{Config, ReloadableConfig};
+use crate::config::{Config, ReloadableConfig, guess_text};
 use crate::keys::{
     AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, MIN_KEY_LEN, Token, collect_accounts,
     is_valid_id_or_account, read_key_file, sha256,
@@ -370,8 +370,10 @@ fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
         return Err(ManagementFault::invalid("origin", expected, found));
     }
     for origin in &new.origins {
-        OriginPattern::parse(origin)
-            .map_err(|error| ManagementFault::of_parse_error("origin", &error, origin))?;
+        OriginPattern::parse(origin).map_err(|error| {
+            let meant = guess_text(origin, |it| OriginPattern::parse(it).is_ok());
+            ManagementFault::of_parse_error("origin", &error, origin).with_meant(meant)
+        })?;
     }
     Ok(())
 }

@@ -226,6 +226,11 @@ pub fn read_pem_certificates(
             "DER or PKCS#12; write it as PEM: openssl x509 -inform der -in OLD -out NEW, or \
              openssl pkcs12 -nodes -in OLD -out NEW",
         )),
+        Ok(_) if contains_pem(&text, "CERTIFICATE REQUEST") => Err(CertificateFault::new(
+            path,
+            expected,
+            "a request for a certificate; write the certificate that the authority made of it",
+        )),
         Ok(_) => Err(CertificateFault::new(path, expected, "none")),
         Err(error) => Err(CertificateFault::new(path, expected, error)),
     }

@@ -54,11 +54,24 @@ fn check_header(
     if required == required_columns && (optional.is_empty() || has_optional_columns) {
         return Ok(fields.len());
     }
+    let is_override = context.list_kind == ListKind::Override && required == required_columns;
+    // The two optional columns stand together.
+    let completed = match optional.iter().map(|it| &**it).collect::<Vec<_>>()[..] {
+        ["note"] if is_override => {
+            Some("note,until at the end of the header, and a comma at the end of each row")
+        }
+        ["until"] if is_override => {
+            Some("note,until at the end of the header, and a comma before the last day of each row")
+        }
+        _ => None,
+    };
+    if let Some(expected) = completed {
+        let found = format!("…,{} alone", optional.join(","));
+        return Err(TableFault::expected(context.format_location(""), expected, found));
+    }
     let separator = match fields {
         [field] if field.contains(';') => ", with commas between the names",
-        _ if context.list_kind == ListKind::Override && required == required_columns => {
-            ", perhaps with note,until behind it"
-        }
+        _ if is_override => ", perhaps with note,until behind it",
         _ => "",
     };
     let expected = format!("the header {}{separator}", required_columns.join(","));
@@ -77,23 +90,31 @@ impl<'a> ParsedLists<'a> {
     ) -> Result<(), TableFault> {
         let HeaderState::Read(header_column_count) = *header_state else {
             let checked = check_header(context, required_columns, &fields);
-            // After a faulty header, the lines below it are checked against the required columns.
-            let column_count = checked.as_ref().copied().unwrap_or(required_columns.len());
+            // After a faulty header, the lines below it are checked against the required columns,
+            // or against those of a header that lacks one of the optional columns.
+            let column_count = match context.list_kind {
+                ListKind::Override => {
+                    fields.len().clamp(required_columns.len(), OVERRIDE_COLUMNS.len())
+                }
+                _ => required_columns.len(),
+            };
+            let column_count = checked.as_ref().copied().unwrap_or(column_count);
             *header_state = HeaderState::Read(column_count);
             return checked.map(drop);
         };
         if fields.len() != header_column_count {
             let columns = if header_column_count > required_columns.len() {
-                &OVERRIDE_COLUMNS
+                &OVERRIDE_COLUMNS[..header_column_count]
             } else {
                 required_columns
             };
             let expected = format!("{header_column_count} fields ({})", columns.join(","));
-            return Err(TableFault::expected(
-                context.format_location(""),
-                expected,
-                fields.len().to_string(),
-            ));
+            let quotes = match fields.len() > header_column_count {
+                true => "; write a text with a comma between double quotes",
+                false => "",
+            };
+            let found = format!("{}{quotes}", fields.len());
+            return Err(TableFault::expected(context.format_location(""), expected, found));
         }
         if context.list_kind == ListKind::MxAddress {
             return self.parse_and_add_mx_address(context, required_columns, &fields);

@@ -4,10 +4,14 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Connection, Pipeline, RedisError, RedisResult, Value};
 
-/// Says why an exchange failed. For a timeout, the text of the system says nothing useful.
+/// Says why an exchange failed. For a timeout, the text of the system says nothing useful, and for
+/// an answer of another protocol, that of the redis crate.
 pub(super) fn describe_error(error: &RedisError, timeout: Duration) -> String {
     match error.is_timeout() {
         true => format!("no answer within {} ms", timeout.as_millis()),
+        false if error.kind() == redis::ErrorKind::Parse => {
+            "what answers there speaks no Redis".to_owned()
+        }
         false => error.to_string(),
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Client, Connection, Value};
 
+use super::exchange::describe_error;
 use super::options::RedisOptions;
 use super::reply::error_reply_text;
 use crate::store::finding::Finding;
@@ -268,7 +269,7 @@ impl Sentinel {
             }
             None => self.ask_on(None, service, timeout),
         };
-        let (connection, reply) = answered.map_err(|error| error.to_string())?;
+        let (connection, reply) = answered.map_err(|error| describe_error(&error, timeout))?;
         if let Ok(mut kept) = self.connection.try_lock() {
             *kept = Some(connection);
         }

@@ -1,7 +1,7 @@
 //! Which lists are rejected, and the texts of the faults.
 
-use super::support::{assert_answers, load_faults, load_lists, try_load_lists};
-use crate::table::{Table, TableLocation};
+use super::support::{OVERRIDE_HEADER, assert_answers, load_faults, load_lists, try_load_lists};
+use crate::table::{Table, TableLocation, parse_override_rows};
 
 #[test]
 fn flagging_a_protected_name_is_a_fault_unless_the_manifest_allows_it() {
@@ -90,6 +90,29 @@ fn each_fault_of_an_override_says_where_and_what_was_expected() {
         "\na.com,exact,safe,0,,,\nA.com,exact,safe,1,,,\n",
         "overrides.csv:4: domain: expected \"a.com\" once, but found it again (first in line 3)",
     );
+}
+
+/// A header of overrides with one of the two optional columns is one fault.
+#[test]
+fn an_optional_column_without_the_other_is_told_once() {
+    let required = OVERRIDE_HEADER.trim_end();
+    let row = "a.com,exact,safe,0,,,";
+    for (column, value, expected) in [
+        ("note", "seen", "a comma at the end of each row, but found …,note alone"),
+        ("until", "2030-01-01", "a comma before the last day of each row, but found …,until alone"),
+    ] {
+        let expected = format!(
+            "overrides.csv:1: expected note,until at the end of the header, and {expected}"
+        );
+        let text = format!("{required},{column}\n{row},{value}\n");
+        let faults = parse_override_rows("overrides.csv", &text).unwrap_err();
+        let faults: Vec<String> = faults.faults().iter().map(ToString::to_string).collect();
+        assert_eq!(faults, [expected]);
+    }
+    let text = format!("{required},note,until\n{row},seen twice, again,2030-01-01\n");
+    let faults = parse_override_rows("overrides.csv", &text).unwrap_err();
+    let hint = "but found 10; write a text with a comma between double quotes";
+    assert!(faults.faults()[0].to_string().ends_with(hint), "{faults}");
 }
 
 #[test]

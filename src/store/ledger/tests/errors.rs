@@ -92,6 +92,27 @@ fn an_unreachable_server_passes_check_usable() {
     assert!(error.to_string().starts_with(&expected), "{error}");
 }
 
+/// The text of the redis crate would quote the answer byte by byte.
+#[test]
+fn an_answer_of_another_protocol_is_told_as_such() {
+    for scheme in ["redis", "redis+cluster", "redis+sentinel"] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let service = if scheme.ends_with("sentinel") { "/main" } else { "" };
+        let url = format!("{scheme}://{}{service}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for client in listener.incoming().take(8) {
+                let _ = std::io::Write::write_all(&mut client.unwrap(), b"<!DOCTYPE HTML>\r\n");
+            }
+        });
+        let options = RedisOptions::default();
+        let error = open_without_connecting(&url, &options, SHORT_TIMEOUT)
+            .probe(test_month(), None)
+            .unwrap_err()
+            .to_string();
+        assert!(error.ends_with("what answers there speaks no Redis"), "{error}");
+    }
+}
+
 #[test]
 fn a_login_error_hides_user_and_password() {
     let server = RedisServer::start();

@@ -200,7 +200,11 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
     std::fs::write(&der, [0x30, 0x82, 0x01, 0x0a, 0x02, 0x82]).unwrap();
     let block = "ENCRYPTED PRIVATE KEY-----";
     std::fs::write(&locked, format!("-----BEGIN {block}\nMIIB\n-----END {block}\n")).unwrap();
+    let request = setup.path("first.csr");
+    let block = "CERTIFICATE REQUEST-----";
+    std::fs::write(&request, format!("-----BEGIN {block}\nMIIB\n-----END {block}\n")).unwrap();
     for (files, expected) in [
+        ((request, key.clone()), "but found a request for a certificate; write the certificate"),
         ((der, key.clone()), "but found DER or PKCS#12; write it as PEM: openssl x509"),
         ((chain.clone(), locked), "a key with a passphrase; write it without: openssl pkey"),
         (
