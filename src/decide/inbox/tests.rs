@@ -27,6 +27,9 @@ fn addresses_of_one_mailbox_have_one_inbox() {
         ("janedoe@proton.me", &["jane_doe+x@pm.me", "jane-doe@protonmail.com"]),
         ("jane@icloud.com", &["jane@me.com", "jane+x@mac.com"]),
         ("jane@fastmail.com", &["anything@jane.fastmail.com", "jane+x@fastmail.com"]),
+        ("jane@33mail.com", &["shop@jane.33mail.com", "x@jane.33mail.com"]),
+        ("jane-doe@yandex.com.tr", &["jane.doe+x@yandex.com.tr"]),
+        ("jane@zohomail.eu", &["jane+x@zohomail.eu"]),
         ("base-@yahoo.com", &["base-shop@yahoo.com", "base-a-b@yahoo.com"]),
     ] {
         for address in addresses {
@@ -41,6 +44,8 @@ fn mailboxes_that_may_be_of_two_people_stay_apart() {
         ("jane.doe@outlook.com", "janedoe@outlook.com"),
         ("jane@outlook.com", "jane@hotmail.com"),
         ("jane@fastmail.com", "jane@fastmail.fm"),
+        ("jane@yandex.com.tr", "jane@yandex.ru"),
+        ("x@jane.33mail.com", "x@john.33mail.com"),
         ("jane.doe@example.com", "janedoe@example.com"),
         ("jane+x@example.com", "jane@example.com"),
         ("base-shop@yahoo.com", "base@yahoo.com"),
