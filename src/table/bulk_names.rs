@@ -6,6 +6,17 @@ use serde::{Deserialize, Serialize};
 
 /// The lengths of the names that generators make below `short_name_suffixes`.
 const SHORT_NAME_LENGTHS: std::ops::RangeInclusive<usize> = 4..=5;
+/// The pairs of consonants that are common in words and names. A name with another pair, or without
+/// a vowel, is a random one.
+const COMMON_CONSONANT_PAIRS: [&str; 101] = [
+    "bb", "bl", "br", "bs", "ch", "ck", "cl", "cr", "cs", "ct", "dd", "dg", "dl", "dr", "ds", "ff",
+    "fl", "fr", "fs", "ft", "gg", "gh", "gl", "gn", "gr", "gs", "hn", "ht", "kl", "kn", "kr", "ks",
+    "kt", "ld", "lf", "lk", "ll", "lm", "ln", "lp", "ls", "lt", "lv", "mb", "mm", "mn", "mp", "ms",
+    "nc", "nd", "ng", "nk", "nn", "ns", "nt", "nz", "ph", "pl", "pp", "pr", "ps", "pt", "rb", "rc",
+    "rd", "rf", "rg", "rk", "rl", "rm", "rn", "rp", "rr", "rs", "rt", "rv", "rw", "sc", "sh", "sk",
+    "sl", "sm", "sn", "sp", "ss", "st", "sw", "tc", "th", "tl", "tr", "ts", "tt", "tw", "wh", "wl",
+    "wn", "wr", "ws", "xt", "zz",
+];
 /// The longest label that counts as a short label.
 const MAX_SHORT_LABEL_LEN: usize = 2;
 
@@ -18,7 +29,7 @@ pub(super) struct BulkNameSettings {
     /// Suffixes with registrable names below which abusers make names by the hundred.
     #[serde(default)]
     pub subdomain_suffixes: Vec<String>,
-    /// Suffixes below which generators register names of four or five letters.
+    /// Suffixes below which generators register names of four or five random letters.
     pub short_name_suffixes: Vec<String>,
     /// Suffixes with registrable names below which abusers make labels such as `0d` and `7x`.
     pub short_label_suffixes: Vec<String>,
@@ -52,7 +63,8 @@ impl BulkNameRecognizer {
         if labels_below.is_empty() {
             let is_number = label.bytes().all(|b| b.is_ascii_digit());
             let is_short_name = SHORT_NAME_LENGTHS.contains(&label.len())
-                && label.bytes().all(|b| b.is_ascii_lowercase());
+                && label.bytes().all(|b| b.is_ascii_lowercase())
+                && !is_pronounceable(label);
             (is_number || has_mail_word) && has_suffix(&settings.suffixes)
                 || is_short_name && has_suffix(&settings.short_name_suffixes)
         } else {
@@ -62,6 +74,16 @@ impl BulkNameRecognizer {
                     && has_suffix(&settings.short_label_suffixes)
         }
     }
+}
+
+/// Whether letters can be a word or the name of a person: they have a vowel and no rare pair of
+/// consonants.
+fn is_pronounceable(letters: &str) -> bool {
+    let is_vowel = |letter: char| "aeiouy".contains(letter);
+    let is_common_pair =
+        |pair: &str| pair.contains(is_vowel) || COMMON_CONSONANT_PAIRS.binary_search(&pair).is_ok();
+    letters.contains(is_vowel)
+        && (2..=letters.len()).all(|end| is_common_pair(&letters[end - 2..end]))
 }
 
 /// Whether a part of the labels begins or ends with this word. Parts are separated by dots, hyphens

@@ -152,9 +152,13 @@ fn a_name_spelled_like_a_bulk_registration_has_a_raised_score() {
             ("quickmail.com.ua", "safe 60"),
             ("any.quick.ua", "safe 10"),
             ("quick.cc", "safe 10"),
-            // Four or five letters.
+            // Four or five letters that make no word.
             ("abcd.org", "safe 60"),
             ("abcde.org", "safe 60"),
+            ("brgh.org", "safe 60"),
+            ("craft.org", "safe 10"),
+            ("salon.org", "safe 10"),
+            ("smith.org", "safe 10"),
             ("abc.org", "safe 10"),
             ("abcdef.org", "safe 10"),
             ("abc4.org", "safe 10"),
