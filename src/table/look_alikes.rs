@@ -19,19 +19,36 @@ static ASCII_OF_LETTERS: LazyLock<Vec<(char, char)>> = LazyLock::new(|| {
     ascii_of_letters
 });
 
+/// Stands in an apparent name for the one letter that looks like no ASCII character.
+pub(super) const UNREADABLE: char = '?';
+/// The fewest other letters of a label with an unreadable letter.
+const MIN_READABLE_LETTERS: usize = 4;
+
 /// A name with look-alikes, as a person reads it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LookAlike {
     /// The name in ASCII, as a person reads it.
     pub apparent_name: String,
-    /// Whether a label has ASCII letters and letters of a script other than Latin.
+    /// Whether all letters are readable, and a label has ASCII letters and letters of a script
+    /// other than Latin.
     pub is_mixed: bool,
 }
 
-/// Reads a name in Unicode as a person would. `None` if the name is ASCII, or if one of its
-/// characters looks like no ASCII character: then the name does not pretend to be Latin.
+/// Reads a name in Unicode as a person would. `None` if the name is ASCII, or if it does not
+/// pretend to be Latin, because its characters look like no ASCII characters. One such letter may
+/// stand in the first label, among ASCII letters: `gмail.com`.
 pub(super) fn read_look_alike(name: &str) -> Option<LookAlike> {
-    let apparent_name = name.chars().map(apparent_character).collect::<Option<String>>()?;
+    let read = |c| apparent_character(c).unwrap_or(UNREADABLE);
+    let apparent_name: String = name.chars().map(read).collect();
+    if apparent_name.contains(UNREADABLE) {
+        let has_ascii_letters = name.split('.').next()?.contains(|c: char| c.is_ascii_alphabetic());
+        let label = apparent_name.split('.').next()?;
+        let is_one_in_label = apparent_name.matches(UNREADABLE).count() == 1
+            && label.contains(UNREADABLE)
+            && label.len() > MIN_READABLE_LETTERS;
+        let is_read = is_one_in_label && has_ascii_letters;
+        return is_read.then_some(LookAlike { apparent_name, is_mixed: false });
+    }
     let is_mixed = name.split('.').any(|label| {
         label.contains(|c: char| c.is_ascii_alphabetic())
             && label.contains(|c: char| !c.is_ascii() && !is_latin(c))
@@ -78,6 +95,16 @@ mod tests {
         ] {
             let expected = LookAlike { apparent_name: apparent_name.to_owned(), is_mixed };
             assert_eq!(read_look_alike(name), Some(expected), "{name}");
+        }
+        for (name, apparent_name) in [
+            ("g\u{43c}ail.com", "g?ail.com"),
+            ("\u{43e}utl\u{43e}\u{43e}\u{3ba}.com", "outloo?.com"),
+        ] {
+            let expected = LookAlike { apparent_name: apparent_name.to_owned(), is_mixed: false };
+            assert_eq!(read_look_alike(name), Some(expected), "{name}");
+        }
+        for name in ["\u{43c}ai.com", "gmai.\u{43c}om", "\u{43c}\u{43c}ail.com"] {
+            assert_eq!(read_look_alike(name), None, "{name}");
         }
         for name in
             ["gmail.com", "\u{43f}\u{43e}\u{447}\u{442}\u{430}.\u{440}\u{444}", "例え.jp", ""]

@@ -165,7 +165,8 @@ impl Table {
         let has_tld_list = self.decoded_table.meta.tlds_date.is_some();
         let is_tld = !has_tld_list || self.tld_flags.flags_of(tld) & TLD_EXISTS != 0;
         let suffix_state = match registrable_start? {
-            0 if is_tld => SuffixState::Exists,
+            _ if !is_tld => SuffixState::HasNoTld,
+            0 => SuffixState::Exists,
             _ => SuffixState::IsNoSuffix,
         };
         TypedName::new(name, suffix_state)
@@ -175,12 +176,11 @@ impl Table {
     /// that it looks like, or that slips of the finger lead from.
     pub(super) fn find_similar_provider(&self, domain: &Domain) -> Option<&str> {
         let apparent = read_domain_as_look_alike(domain).map(|it| it.apparent_name);
-        let apparent = apparent.and_then(|name| Domain::parse(&name).ok());
-        if let Some(apparent) = &apparent
-            && let Some(provider) = self.unlisted_rules.find_provider(apparent.as_str())
-        {
+        let looks_like = |name: &str| self.unlisted_rules.find_provider(name);
+        if let Some(provider) = apparent.as_deref().and_then(looks_like) {
             return Some(provider);
         }
+        let apparent = apparent.and_then(|name| Domain::parse(&name).ok());
         let domain = apparent.as_ref().unwrap_or(domain);
         let provider = self.unlisted_rules.find_provider_with_repeated_suffix(domain.as_str());
         if provider.is_some() {

@@ -28,8 +28,10 @@ const MAX_COMPARED_BYTES: usize = 20;
 pub(super) enum SuffixState {
     /// The text is a public suffix, and its top-level domain exists.
     Exists,
-    /// The text is no public suffix, or its top-level domain does not exist.
+    /// The text is no public suffix, but its top-level domain exists.
     IsNoSuffix,
+    /// The top-level domain does not exist.
+    HasNoTld,
 }
 
 /// A name as a person typed it.
@@ -142,7 +144,7 @@ impl MistypedProviderFinder {
                 || name.strip_prefix(&label.label).is_some_and(is_slip_of_com)
         };
         let label = self.large_labels.iter().find(means)?;
-        let is_com = |it: &&Provider| it.name[it.suffix_start..] == *COM;
+        let is_com = |it: &&Provider| it.suffix() == COM;
         Some(&label.providers.iter().find(is_com)?.name)
     }
 
@@ -246,15 +248,16 @@ impl ProviderLabel {
             (0, _) if self.is_large || length > 5 => OTHER_SLIP_COST,
             (0, _) if is_too_short => SWAP_COST,
             (0, _) => NEAR_SLIP_COST,
-            (_, SuffixState::IsNoSuffix) if self.is_large => OTHER_SLIP_COST,
-            (_, SuffixState::IsNoSuffix) if length > 4 => NEAR_SLIP_COST,
             (_, SuffixState::Exists) if self.is_large => NEAR_SLIP_COST,
+            (_, SuffixState::Exists) => 0,
+            _ if self.is_large => OTHER_SLIP_COST,
+            _ if length > 4 => NEAR_SLIP_COST,
             _ => 0,
         }
     }
 
     fn has_com_provider(&self) -> bool {
-        self.providers.iter().any(|provider| provider.name[provider.suffix_start..] == *"com")
+        self.providers.iter().any(|provider| provider.suffix() == "com")
     }
 
     /// Finds the cost of the slips in the suffix. `None` if the user probably meant the typed
@@ -265,7 +268,7 @@ impl ProviderLabel {
         is_same_label: bool,
         typed: &TypedName<'_>,
     ) -> Option<u8> {
-        let suffix = &provider.name[provider.suffix_start..];
+        let suffix = provider.suffix();
         if typed.suffix == suffix {
             return Some(0);
         }
@@ -275,7 +278,13 @@ impl ProviderLabel {
             let is_meant = suffix == "com" || self.label.len() > 5 && !self.has_com_provider();
             return (is_meant && suffix.starts_with('c')).then_some(NEAR_SLIP_COST);
         }
-        if typed.suffix_state == SuffixState::IsNoSuffix {
+        if is_same_label && self.label.len() > 2 && provider.is_meant_by_doubled_country(typed) {
+            return Some(OTHER_SLIP_COST);
+        }
+        if self.changes_country(provider, typed) {
+            return None;
+        }
+        if typed.suffix_state != SuffixState::Exists {
             let cost = edit_cost(typed.suffix.as_bytes(), suffix.as_bytes());
             let limit = if suffix.len() <= 2 {
                 NEAR_SLIP_COST + FIRST_MISSING_EXTRA_COST
@@ -296,9 +305,43 @@ impl ProviderLabel {
         let is_slip = matches!(missing, "co." | "com.") || is_generic || provider.is_sole_domain;
         (is_same_label && is_slip).then_some(OTHER_SLIP_COST)
     }
+
+    /// Whether the provider has a compound suffix of another country than the typed one (`co.in`
+    /// for `co.un`), and the typed country may be meant: it exists, or a slip in it leads from
+    /// several providers of the label.
+    fn changes_country(&self, provider: &Provider, typed: &TypedName<'_>) -> bool {
+        let (Some((typed_second, typed_country)), Some((_, country))) =
+            (typed.suffix.rsplit_once('.'), provider.suffix().rsplit_once('.'))
+        else {
+            return false;
+        };
+        if typed_country == country {
+            return false;
+        }
+        let is_slip_of = |it: &Provider| {
+            it.suffix().rsplit_once('.').is_some_and(|(second, _)| second == typed_second)
+                && edit_cost(typed.suffix.as_bytes(), it.suffix().as_bytes()) <= OTHER_SLIP_COST
+        };
+        let is_only_one = self.providers.iter().filter(|it| is_slip_of(it)).count() == 1;
+        typed.suffix_state != SuffixState::HasNoTld || !is_slip_of(provider) || !is_only_one
+    }
 }
 
 impl Provider {
+    fn suffix(&self) -> &str {
+        &self.name[self.suffix_start..]
+    }
+
+    /// Whether the typed suffix is `com` or `co` before a country, and the provider is the one of
+    /// this country, or the only one with its label: `yahoo.com.fr` for `yahoo.fr`.
+    fn is_meant_by_doubled_country(&self, typed: &TypedName<'_>) -> bool {
+        let country = typed.suffix.strip_prefix("com.").or(typed.suffix.strip_prefix("co."));
+        let is_country = |it: &&str| it.len() == 2 && typed.suffix_state != SuffixState::HasNoTld;
+        let Some(country) = country.filter(is_country) else { return false };
+        let before = self.suffix().strip_suffix(country);
+        self.is_sole_domain || matches!(before, Some("" | "co." | "com."))
+    }
+
     /// Whether the names differ only in their dots: a dot is at a wrong place (`gmailc.om`),
     /// missing or needless.
     fn differs_only_in_dots(&self, name: &str) -> bool {

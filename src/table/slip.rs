@@ -11,9 +11,9 @@ const ENCLOSING_CHARACTERS: [char; 14] =
 
 impl Table {
     /// Returns the provider that the user of an address clearly meant, such as `gmail.com` for
-    /// `jane@gmail,com`, `jane@gmail..com`, `jane@gmailcom`, `jane@gmial`, `jane@@gmail.com` and
-    /// `<jane@gmail.com>`. `text` is the text behind the first `@`. `None` for a text that needs no
-    /// repair, and for a text that riskgate can't repair.
+    /// `jane@gmail,com`, `jane@gmail..com`, `jane@gmailcom`, `jane@gmail-com`, `jane@gmial`,
+    /// `jane@@gmail.com` and `<jane@gmail.com>`. `text` is the text behind the first `@`. `None`
+    /// for a text that needs no repair, and for a text that riskgate can't repair.
     pub fn suggest_provider_for_slip(&self, text: &str, unix_now: i64) -> Option<String> {
         if text.len() > MAX_SLIP_BYTES {
             return None;
@@ -32,7 +32,11 @@ impl Table {
     /// Finds the provider of a name without dots: `gmailcom`, `gmailcon`, `gmail`, `gmial`.
     fn find_provider_in_one_word(&self, name: &str, unix_now: i64) -> Option<String> {
         let compared = self.unlisted_rules.find_provider_without_dots(name);
-        compared.map(str::to_owned).or_else(|| {
+        let hyphen_as_dot = || {
+            let (start, end) = name.rsplit_once('-')?;
+            self.find_free_provider(&format!("{start}.{end}"), unix_now)
+        };
+        compared.map(str::to_owned).or_else(hyphen_as_dot).or_else(|| {
             let ends = (1..name.len()).filter(|at| name.is_char_boundary(*at));
             let with_dot = |at| format!("{}.{}", &name[..at], &name[at..]);
             ends.map(with_dot).find_map(|name| self.find_free_provider(&name, unix_now))
@@ -60,8 +64,9 @@ impl Table {
 /// Replaces characters that people type in place of a dot, and removes blanks, needless dots, and
 /// brackets and quotes around the text.
 fn repair_dots(text: &str) -> String {
-    let to_dot =
-        |c: char| if matches!(c, ',' | ';' | ':' | '/' | '。' | '，' | '．') { '.' } else { c };
+    let to_dot = |c: char| {
+        if matches!(c, ',' | ';' | ':' | '/' | '_' | '。' | '，' | '．') { '.' } else { c }
+    };
     let bare = text.trim_matches(|c: char| c.is_whitespace() || ENCLOSING_CHARACTERS.contains(&c));
     let dotted: String = bare.chars().filter(|c| !c.is_whitespace()).map(to_dot).collect();
     let labels: Vec<&str> = dotted.split('.').filter(|label| !label.is_empty()).collect();

@@ -7,7 +7,7 @@ use aho_corasick::AhoCorasick;
 use serde::{Deserialize, Serialize};
 
 use super::bulk_names::{BulkNameRecognizer, BulkNameSettings};
-use super::look_alikes::LookAlike;
+use super::look_alikes::{LookAlike, UNREADABLE};
 use super::similar_names::{MistypedProviderFinder, TypedName};
 use super::source_packages::vote_bit;
 
@@ -129,18 +129,28 @@ impl UnlistedRules {
         self.similar_names.find_meant_provider(typed)
     }
 
-    /// Finds the provider whose suffix, or a part of it, stands twice: `gmail.com.com`.
+    /// Finds the provider whose suffix, or a part of it, stands twice: `gmail.com.com`. The largest
+    /// providers are found without the dot between as well: `gmailcom.com`.
     pub(super) fn find_provider_with_repeated_suffix(&self, name: &str) -> Option<&str> {
-        name.rmatch_indices('.').find_map(|(dot, _)| {
+        let repeated = name.rmatch_indices('.').find_map(|(dot, _)| {
             let (before, end) = (&name[..dot], &name[dot + 1..]);
             let is_repeated = before.strip_suffix(end).is_some_and(|start| start.ends_with('.'));
             if is_repeated { self.find_provider(before) } else { None }
+        });
+        repeated.or_else(|| {
+            let (label_and_end, end) = name.split_once('.')?;
+            let label = label_and_end.strip_suffix(end)?;
+            let is_meant = |provider: &&str| provider.split_once('.') == Some((label, end));
+            self.settings.typos_of.iter().map(String::as_str).find(is_meant)
         })
     }
 
     /// Finds the provider with this name, among those that names are compared with. Returns the
-    /// name as the table has it.
+    /// name as the table has it. An [`UNREADABLE`] character may stand for any letter.
     pub(super) fn find_provider(&self, name: &str) -> Option<&str> {
-        self.similar_names.providers().find(|provider| *provider == name)
+        let is_meant = |(typed, meant)| typed == meant || typed == UNREADABLE as u8;
+        self.similar_names.providers().find(|provider| {
+            provider.len() == name.len() && name.bytes().zip(provider.bytes()).all(is_meant)
+        })
     }
 }

@@ -34,7 +34,7 @@ proptest::proptest! {
     fn no_name_is_a_slip_of_itself_and_none_panics(label in "[a-z0-9-]{0,25}", suffix in "[a-z.]{0,25}") {
         let name = format!("{label}.{suffix}");
         let others = ["gmail.com", "sfr.fr", "yahoo.co.uk"].map(str::to_owned);
-        for state in [SuffixState::Exists, SuffixState::IsNoSuffix] {
+        for state in [SuffixState::Exists, SuffixState::IsNoSuffix, SuffixState::HasNoTld] {
             let Some(typed) = TypedName::new(&name, state) else { continue };
             let own = std::slice::from_ref(&name);
             let own = MistypedProviderFinder::new(own, &[], own);

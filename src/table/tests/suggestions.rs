@@ -82,6 +82,40 @@ fn each_kind_of_slip_leads_to_the_provider() {
         ("rogers.c", "rogers.com"),
         ("sbcglobal.com", "sbcglobal.net"),
         ("btinternet.co.uk", "btinternet.com"),
+        // A provider of the same country, with `com` or `co` before the country.
+        ("yahoo.com.fr", "yahoo.fr"),
+        ("yahoo.com.de", "yahoo.de"),
+        ("yahoo.com.es", "yahoo.es"),
+        ("yahoo.com.it", "yahoo.it"),
+        ("yahoo.com.in", "yahoo.co.in"),
+        ("yahoo.com.uk", "yahoo.co.uk"),
+        ("yahoo.co.br", "yahoo.com.br"),
+        ("yahoo.co.fr", "yahoo.fr"),
+        ("hotmail.com.fr", "hotmail.fr"),
+        ("hotmail.com.it", "hotmail.it"),
+        ("live.com.uk", "live.co.uk"),
+        ("gmail.com.uk", "gmail.com"),
+        // A country that does not exist, near one provider of the label.
+        ("yahoo.com.v", "yahoo.com.vn"),
+        ("yahoo.co.ul", "yahoo.co.uk"),
+        ("hotmail.com.rb", "hotmail.com.br"),
+        ("yahoo.co.jpp", "yahoo.co.jp"),
+        // Providers in China, Korea, Turkey and Vietnam.
+        ("163.con", "163.com"),
+        ("126.cmo", "126.com"),
+        ("163.co", "163.com"),
+        ("foxmail.con", "foxmail.com"),
+        ("sina.cmo", "sina.com"),
+        ("sohu.con", "sohu.com"),
+        ("nate.con", "nate.com"),
+        ("kakao.con", "kakao.com"),
+        ("mynet.cmo", "mynet.com"),
+        ("yahoo.con.vn", "yahoo.com.vn"),
+        ("hotmail.con.tr", "hotmail.com.tr"),
+        ("hotmail.com.t", "hotmail.com.tr"),
+        // The end of one of the largest providers twice, without a dot between.
+        ("gmailcom.com", "gmail.com"),
+        ("hotmailcom.com", "hotmail.com"),
     ] {
         assert_eq!(suggest(&BUNDLED_TABLE, name).as_deref(), Some(provider), "{name}");
     }
@@ -117,7 +151,15 @@ fn real_names_near_a_provider_get_no_suggestion() {
         "example.com.com",
         "gmail.com.mail.com",
         "gmail.com.example.com",
+        // The country of a compound suffix is meant, or may be one of several.
+        "yahoo.com.pl",
+        "hotmail.com.pt",
+        "yahoo.co.un",
+        "yahoo.co.i",
+        "yahoo.com.t",
+        "skycom.com",
         "qq.co",
+        "1633.com",
         "me.co",
         "aq.com",
     ] {
@@ -143,6 +185,8 @@ fn letters_of_other_scripts_suggest_the_provider_and_raise_the_score() {
         ("h\u{3bf}tmail.com", Some("hotmail.com")),
         ("\u{443}\u{430}\u{4bb}\u{43e}\u{43e}.com", Some("yahoo.com")),
         ("\u{261}mail.com", Some("gmail.com")),
+        ("\u{262}mail.com", Some("gmail.com")),
+        ("gmai\u{29f}.com", Some("gmail.com")),
         ("gm\u{e1}il.com", Some("gmail.com")),
         ("\u{43e}range.fr", Some("orange.fr")),
         ("p\u{430}ypal.com", None),
@@ -150,6 +194,13 @@ fn letters_of_other_scripts_suggest_the_provider_and_raise_the_score() {
         assert_eq!(describe_answer(&BUNDLED_TABLE, name), "undeliverable 75", "{name}");
         assert_eq!(suggest(&BUNDLED_TABLE, name).as_deref(), provider, "{name}");
         assert_eq!(look_up(&BUNDLED_TABLE, name).verdict.rule.as_str(), "look_alike");
+    }
+    // One letter that looks like no Latin one, in the name of a provider.
+    for (name, provider) in
+        [("g\u{43c}ail.com", "gmail.com"), ("\u{43e}utl\u{43e}\u{43e}\u{3ba}.com", "outlook.com")]
+    {
+        assert_eq!(describe_answer(&BUNDLED_TABLE, name), "undeliverable 75", "{name}");
+        assert_eq!(suggest(&BUNDLED_TABLE, name).as_deref(), Some(provider), "{name}");
     }
     // A slip, and a letter of another script.
     assert_eq!(suggest(&BUNDLED_TABLE, "gm\u{430}il.con").as_deref(), Some("gmail.com"));
@@ -160,6 +211,8 @@ fn letters_of_other_scripts_suggest_the_provider_and_raise_the_score() {
         "\u{441}\u{43e}\u{441}\u{430}.com",
         "\u{4f8b}\u{3048}x.jp",
         "\u{442}\u{430}\u{43a}\u{441}\u{438}vip.com",
+        "vip\u{43c}.com",
+        "\u{43c}ail.com",
     ] {
         assert_eq!(describe_answer(&BUNDLED_TABLE, name), "safe 10", "{name}");
         assert_eq!(suggest(&BUNDLED_TABLE, name), None, "{name}");
