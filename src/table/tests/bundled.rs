@@ -59,8 +59,24 @@ fn the_bundled_table_knows_providers_agents_dynamic_dns_and_bulk_names() {
         ("qwrtz.makeup", Rule::BulkName),
         ("edu.any-name.online", Rule::BulkName),
         ("mail.any-name.cloud", Rule::Unknown),
+        ("craft.beer", Rule::Unknown),
+        ("outlook.any-name.com", Rule::Unknown),
+        ("grok.x.ai", Rule::Protected),
+        ("pec.it", Rule::Protected),
+        ("restmail.net", Rule::DisposableC),
     ] {
         assert_eq!(look_up(&BUNDLED_TABLE, name).verdict.rule, rule, "{name}");
+    }
+}
+
+#[test]
+fn no_name_that_is_known_as_real_is_disposable() {
+    for file in ["known.txt", "real-names.txt"] {
+        let text = std::fs::read_to_string(format!("{}/data/{file}", env!("CARGO_MANIFEST_DIR")));
+        for name in text.unwrap().lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
+            assert_ne!(look_up(&BUNDLED_TABLE, name).verdict.reason, Reason::Disposable, "{name}");
+        }
     }
 }
 
