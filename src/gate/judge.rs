@@ -527,7 +527,7 @@ fn record_route<'r>(
             let route = &ctx.rules.upstream_routes[index];
             let path = route::split_path_and_query(request.target).0;
             let routes = &ctx.rules.upstream_routes;
-            ctx.screen_rules = route::find_screen_rules(routes, index, path);
+            ctx.screen_rules = route::find_screen_rules(routes, index, request.target);
             ctx.upstream_route = Some(index);
             ctx.has_gateway_statuses = route.has_gateway_statuses;
             ctx.time_limit = Some(TimeLimit::EachPart(route.deadline));

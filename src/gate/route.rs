@@ -15,7 +15,7 @@ use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 
-pub use path_reading::PathReadings;
+pub use path_reading::{PathReadings, query_of, split_path_and_query};
 pub use upstream_route::find_screen_rules;
 use upstream_route::find_upstream_route_index;
 pub use upstream_route::{RouteCors, RouteMethods, UpstreamRoute};
@@ -102,7 +102,7 @@ pub fn match_route<'a>(
         }
         Some(route) => (route, BUILTIN_METHODS),
         None => {
-            let index = find_upstream_route_index(upstream_routes, authz_path, path);
+            let index = find_upstream_route_index(upstream_routes, authz_path, target);
             return match_upstream_method(method, upstream_routes, index.ok_or(Refusal::NotFound)?);
         }
     };
@@ -123,10 +123,9 @@ pub(super) fn find_upstream_route(
     upstream_routes: &[UpstreamRoute],
     authz_path: Option<&PathPrefix>,
 ) -> Option<usize> {
-    let path = split_path_and_query(target).0;
-    match match_builtin_path(path) {
+    match match_builtin_path(split_path_and_query(target).0) {
         Some(_) => None,
-        None => find_upstream_route_index(upstream_routes, authz_path, path),
+        None => find_upstream_route_index(upstream_routes, authz_path, target),
     }
 }
 
@@ -147,20 +146,6 @@ fn match_upstream_method<'a>(
         (false, "OPTIONS") => Ok(Route::Options { allow: allow(), upstream_route: Some(index) }),
         (false, _) => Err(Refusal::MethodNotAllowed { allow: allow() }),
     }
-}
-
-/// Splits a target into the path and the query. The query starts with `?`, or is empty.
-pub fn split_path_and_query(target: &[u8]) -> (&[u8], &[u8]) {
-    let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
-    target.split_at(end)
-}
-
-/// Returns the query of a target, without the question marks at its start.
-pub fn query_of(target: &[u8]) -> &[u8] {
-    let query = split_path_and_query(target).1;
-    // Some servers, such as PHP's built-in server, ignore further question marks before a name.
-    let start = query.iter().position(|byte| *byte != b'?').unwrap_or(query.len());
-    &query[start..]
 }
 
 /// Returns the text that a check is about: an e-mail address, a domain, or another text that only

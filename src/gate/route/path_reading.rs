@@ -1,4 +1,4 @@
-//! A path as upstream servers may read it.
+//! The path of a target as upstream servers may read it.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -29,14 +29,19 @@ const MAX_SCRIPTS: usize = 8;
 /// The most segments in a path that servers may read in several ways.
 const MAX_SEGMENTS: usize = 512;
 
-/// The ways in which upstream servers may read one path.
+/// The ways in which upstream servers may read the path of one target.
 pub struct PathReadings<'p> {
-    /// The path as it is, decoded once, and decoded twice, and each of these without session ids.
-    /// A reading that is the same as an earlier one is missing.
-    readings: ArrayVec<Reading<'p>, 6>,
-    /// Whether all servers read the path alike: see [`is_plain_path`].
+    /// The path without the query.
+    readings: ReadingsOfText<'p>,
+    /// The path with the query as its last segments: see [`continue_path_with_query`].
+    readings_with_query: Vec<Reading<'p>>,
+    /// Whether all servers read the target's path alike: see [`is_plain_path`].
     is_plain: bool,
 }
+
+/// The readings of one text: the text as it is, decoded once, and decoded twice, and each of these
+/// without session ids. A reading that is the same as an earlier one is missing.
+type ReadingsOfText<'p> = ArrayVec<Reading<'p>, 6>;
 
 /// One reading of a path.
 struct Reading<'p> {
@@ -60,50 +65,49 @@ pub struct PossiblePath<'r> {
 }
 
 impl<'p> PathReadings<'p> {
-    /// Reads a path. Returns `None` in these cases, because servers disagree about such a path, or
-    /// because reading it would take long:
+    /// Reads the path of a target. Returns `None` in these cases, because servers disagree about
+    /// such a path, or because reading it would take long:
     /// - The path does not begin with `/`.
     /// - One of the readings has a dot segment, a `\`, an ASCII control character, too many
     ///   segments, or too many beginnings of session ids.
-    pub fn of(path: &'p [u8]) -> Option<PathReadings<'p>> {
+    pub fn of(target: &'p [u8]) -> Option<PathReadings<'p>> {
+        let (path, query) = split_path_and_query(target);
         if path.first() != Some(&b'/') {
             return None;
         }
-        let mut readings = ArrayVec::new();
-        if is_plain_path(path) {
+        let mut readings_with_query = Vec::new();
+        for text in continue_path_with_query(path, query) {
+            readings_with_query.extend(read_text(Cow::Owned(text))?);
+        }
+        if readings_with_query.is_empty() && is_plain_path(path) {
             let path = Cow::Borrowed(path);
-            readings.push(Reading { path, may_have_host: false, scripts: Vec::new() });
-            return Some(PathReadings { readings, is_plain: true });
+            let plain = Reading { path, may_have_host: false, scripts: Vec::new() };
+            let readings = ReadingsOfText::from_iter([plain]);
+            return Some(PathReadings { readings, readings_with_query, is_plain: true });
         }
-        let once = decode_if_encoded(path);
-        let twice = once.as_deref().and_then(decode_if_encoded);
-        let all = [Some(path), once.as_deref(), twice.as_deref()];
-        if all.iter().flatten().any(|reading| has_too_many_session_id_beginnings(reading)) {
-            return None;
-        }
-        let without_ids = all.map(|it| it.and_then(remove_session_ids));
-        let decoded = [once, twice].into_iter().chain(without_ids).flatten().map(Cow::Owned);
-        for reading in iter::once(Cow::Borrowed(path)).chain(decoded) {
-            readings.push(Reading::of(reading)?);
-        }
-        Some(PathReadings { readings, is_plain: false })
+        let readings = read_text(Cow::Borrowed(path))?;
+        Some(PathReadings { readings, readings_with_query, is_plain: false })
     }
 
-    /// Returns true if some servers may read another path in this one: a path that is decoded, or
-    /// that lacks some of the segments, or session ids.
+    /// Returns true if some servers may read another path in this one: a path that is decoded, that
+    /// lacks some of the segments, or session ids, or that goes on in the query.
     pub fn may_hide_path(&self) -> bool {
         let may_lack_segments = |it: &Reading| it.may_have_host || !it.scripts.is_empty();
-        self.readings.len() > 1 || self.readings.iter().any(may_lack_segments)
+        !self.readings_with_query.is_empty()
+            || self.readings.len() > 1
+            || self.readings.iter().any(may_lack_segments)
     }
 
     /// The paths that some server may read.
     pub fn paths(&self) -> impl Iterator<Item = PossiblePath<'_>> {
+        let with_query = self.readings_with_query.iter().flat_map(Reading::paths_without_host);
         let behind_hosts = self.readings.iter().filter_map(Reading::behind_host);
-        self.paths_without_hosts().chain(behind_hosts)
+        self.paths_without_hosts_and_query().chain(with_query).chain(behind_hosts)
     }
 
-    /// The paths that a server may read that never takes a segment for a host.
-    fn paths_without_hosts(&self) -> impl Iterator<Item = PossiblePath<'_>> {
+    /// The paths that a server may read that ignores the query, and never takes a segment for a
+    /// host.
+    fn paths_without_hosts_and_query(&self) -> impl Iterator<Item = PossiblePath<'_>> {
         self.readings.iter().flat_map(Reading::paths_without_host)
     }
 
@@ -114,10 +118,12 @@ impl<'p> PathReadings<'p> {
             .unwrap_or_else(|| self.paths().any(|path| path.is_at_or_below(prefix)))
     }
 
-    /// Like [`PathReadings::is_at_or_below`], for servers that never take a segment for a host.
-    pub fn is_at_or_below_without_host(&self, prefix: &str) -> bool {
-        self.is_plain_at_or_below(prefix)
-            .unwrap_or_else(|| self.paths_without_hosts().any(|path| path.is_at_or_below(prefix)))
+    /// Like [`PathReadings::is_at_or_below`], for servers that ignore the query, and never take a
+    /// segment for a host.
+    pub fn is_at_or_below_without_host_and_query(&self, prefix: &str) -> bool {
+        self.is_plain_at_or_below(prefix).unwrap_or_else(|| {
+            self.paths_without_hosts_and_query().any(|path| path.is_at_or_below(prefix))
+        })
     }
 
     /// The answer for a path that all servers read alike; `None` for other paths.
@@ -194,6 +200,53 @@ impl PossiblePath<'_> {
             start.eq_ignore_ascii_case(name.as_bytes())
         })
     }
+}
+
+/// Splits a target into the path and the query. The query starts with `?`, or is empty.
+pub fn split_path_and_query(target: &[u8]) -> (&[u8], &[u8]) {
+    let end = memchr(b'?', target).unwrap_or(target.len());
+    target.split_at(end)
+}
+
+/// Returns the query of a target, without the question marks at its start.
+pub fn query_of(target: &[u8]) -> &[u8] {
+    let query = split_path_and_query(target).1;
+    // Some servers, such as PHP's built-in server, ignore further question marks before a name.
+    let start = query.iter().position(|byte| *byte != b'?').unwrap_or(query.len());
+    &query[start..]
+}
+
+/// Returns the paths in which a query that begins with `/` follows the path. CodeIgniter takes
+/// `/?/signup` and `/index.php?/signup` for `/index.php/signup`, and ends this path at a second
+/// `?`. Another program may end the path at `&`, where parameters end. Nothing is returned for any
+/// other query.
+fn continue_path_with_query(path: &[u8], query: &[u8]) -> ArrayVec<Vec<u8>, 2> {
+    let rest = match query_of(query) {
+        [b'/', rest @ ..] | [b'%', b'2', b'F' | b'f', rest @ ..] => rest,
+        _ => return ArrayVec::new(),
+    };
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    let continue_with = |rest: &[u8]| [&path[..end], b"/", rest].concat();
+    let before_mark = rest.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let before_both = before_mark.split(|byte| *byte == b'&').next().unwrap_or_default();
+    let mut paths = ArrayVec::from_iter([continue_with(before_mark)]);
+    if before_both.len() < before_mark.len() {
+        paths.push(continue_with(before_both));
+    }
+    paths
+}
+
+/// `None` if servers disagree about where this path leads, or if reading it would take long.
+fn read_text(path: Cow<'_, [u8]>) -> Option<ReadingsOfText<'_>> {
+    let once = decode_if_encoded(&path);
+    let twice = once.as_deref().and_then(decode_if_encoded);
+    let all = [Some(path.as_ref()), once.as_deref(), twice.as_deref()];
+    if all.iter().flatten().any(|reading| has_too_many_session_id_beginnings(reading)) {
+        return None;
+    }
+    let without_ids = all.map(|it| it.and_then(remove_session_ids));
+    let decoded = [once, twice].into_iter().chain(without_ids).flatten().map(Cow::Owned);
+    iter::once(path).chain(decoded).map(Reading::of).collect()
 }
 
 /// Returns true for a path that all servers read alike, apart from the case of letters. Such a path

@@ -96,27 +96,29 @@ impl RouteMethods {
     }
 }
 
-/// Returns the index of the route with the longest prefix that an upstream server may read in this
-/// path. For this choice, no segment counts as a host. Returns `None` in each of these cases:
+/// Returns the index of the route with the longest prefix that an upstream server may read in the
+/// path of this target. For this choice, no segment counts as a host, and the query does not count.
+/// Returns `None` in each of these cases:
 /// - No route has such a prefix.
 /// - Servers disagree about where the path leads: see [`PathReadings::of`].
 /// - A server may read one of riskgate's own paths in this path.
-/// - The route needs no key, but a server that ignores a part of the path may read a path of a
-///   route that needs a key.
+/// - The route needs no key, but a server that ignores a part of the path, or that reads the query
+///   as a path, may read a path of a route that needs a key.
 pub(super) fn find_upstream_route_index(
     routes: &[UpstreamRoute],
     authz_path: Option<&PathPrefix>,
-    path: &[u8],
+    target: &[u8],
 ) -> Option<usize> {
     if routes.is_empty() {
         return None;
     }
-    let readings = PathReadings::of(path)?;
+    let readings = PathReadings::of(target)?;
     let mut own = OWN_PATHS.into_iter().chain(authz_path.map(PathPrefix::as_str));
     if own.any(|own| readings.is_at_or_below(own)) {
         return None;
     }
-    let found = find_longest(routes, |prefix| readings.is_at_or_below_without_host(prefix))?;
+    let is_found = |prefix: &str| readings.is_at_or_below_without_host_and_query(prefix);
+    let found = find_longest(routes, is_found)?;
     // A request must not reach a route that needs a key through a route that needs none.
     let avoids_key = !routes[found].needs_key
         && readings.may_hide_path()
@@ -133,17 +135,18 @@ fn find_longest(routes: &[UpstreamRoute], matches: impl Fn(&str) -> bool) -> Opt
     indexes.max_by_key(|index| routes[*index].path_prefix.len())
 }
 
-/// Returns how riskgate screens a request for this path, whose route has this index; `None` if
-/// riskgate does not screen it. Some servers may ignore a part of the path and read the path of
-/// another route. riskgate then applies the strictest rules of all these routes.
+/// Returns how riskgate screens a request for this target, whose route has this index; `None` if
+/// riskgate does not screen it. Some servers may ignore a part of the path, or read the query as a
+/// path, and so read the path of another route. riskgate then applies the strictest rules of all
+/// these routes.
 pub fn find_screen_rules(
     routes: &[UpstreamRoute],
     index: usize,
-    path: &[u8],
+    target: &[u8],
 ) -> Option<Arc<ScreenRules>> {
-    let rules = routes[index].screen_rules_for(path);
+    let rules = routes[index].screen_rules_for(target);
     let may_have_others = routes.len() > 1;
-    let readings = may_have_others.then(|| PathReadings::of(path)).flatten();
+    let readings = may_have_others.then(|| PathReadings::of(target)).flatten();
     let Some(readings) = readings.filter(PathReadings::may_hide_path) else {
         return rules.cloned();
     };
@@ -167,10 +170,10 @@ impl UpstreamRoute {
         !self.needs_key && self.cors.is_none()
     }
 
-    /// Returns how this route screens a request for this path; `None` if it does not.
-    fn screen_rules_for(&self, path: &[u8]) -> Option<&Arc<ScreenRules>> {
+    /// Returns how this route screens a request for this target; `None` if it does not.
+    fn screen_rules_for(&self, target: &[u8]) -> Option<&Arc<ScreenRules>> {
         let rules = self.screen.as_ref()?;
-        let readings = || PathReadings::of(path);
+        let readings = || PathReadings::of(target);
         let is_screened = rules.paths.is_empty()
             || readings().is_none_or(|it| rules.paths.iter().any(|path| it.is_at_or_below(path)));
         is_screened.then_some(rules)
@@ -289,6 +292,10 @@ mod tests {
             ("/assets/app.js", false),
             ("/index.php/assets", false),
             ("/assets/admin.php", false),
+            ("/?/signup", true),
+            ("/assets/?/signup", false),
+            ("/assets/index.php?/signup", true),
+            ("/?/assets", false),
         ] {
             let index = find_upstream_route_index(&routes, None, path.as_bytes()).unwrap();
             let found = find_screen_rules(&routes, index, path.as_bytes());
@@ -379,9 +386,41 @@ mod tests {
             ("/public-api/x.php/admin", None),
             ("//public-api/admin", None),
             ("//admin/public-api", Some(0)),
+            ("/public-api?/x", Some(1)),
+            ("/public-api/x.php?/admin", None),
+            ("/public-api/x.php?/x?/admin", Some(1)),
+            ("/admin?/public-api", Some(0)),
         ] {
             let found = find_upstream_route_index(&routes, None, path.as_bytes());
             assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_query_opens_no_route() {
+        for (target, expected) in [
+            ("/?/open", None),
+            ("/x?/open", None),
+            ("/open?/admin", Some("/open")),
+            ("/open?/v1/usage", Some("/open")),
+            ("/open/i.php?/v1/usage", None),
+            ("/open/i.php?/authz", None),
+            ("/open?/../x", None),
+        ] {
+            let found = matched_prefix(&["/open", "/open/admin"], target);
+            assert_eq!(found.as_deref(), expected, "{target}");
+        }
+        let site = UpstreamRoute { needs_key: false, ..upstream_route("/") };
+        let routes = [site, upstream_route("/api")];
+        for (target, expected) in [
+            ("/?/api", None),
+            ("/index.php?/api/x", None),
+            ("/?%2fapi/x", None),
+            ("/?next=/api/x", Some(0)),
+            ("/?/x", Some(0)),
+        ] {
+            let found = find_upstream_route_index(&routes, None, target.as_bytes());
+            assert_eq!(found, expected, "{target}");
         }
     }
 

@@ -96,6 +96,46 @@ fn every_character_and_session_id_that_a_server_decodes_leads_to_the_prefix() {
 }
 
 #[test]
+fn a_query_that_begins_with_a_slash_may_be_the_rest_of_the_path() {
+    for (target, expected) in [
+        ("/?/open", true),
+        ("/?/Open/", true),
+        ("/?/%6fpen/x", true),
+        ("/?%2Fopen", true),
+        ("/?%2fopen", true),
+        ("/??/open", true),
+        ("//?//open", true),
+        ("/?/open?x=1", true),
+        ("/?/open&x=1", true),
+        ("/?/open&x?/y", true),
+        ("/index.php?/open", true),
+        ("/Index%2Ephp?/open", true),
+        ("/index.php/?/open", true),
+        ("/app/index.php?/open", true),
+        ("/?/index.php/open", true),
+        ("/?open", false),
+        ("/?x=/open", false),
+        ("/?x/open", false),
+        ("/?/x?/open", false),
+        ("/?/x&/open", false),
+        ("/app?/open", false),
+        ("/?", false),
+        ("/?/", false),
+    ] {
+        let readings = PathReadings::of(target.as_bytes()).unwrap_or_else(|| panic!("{target}"));
+        assert_eq!(readings.is_at_or_below("/open"), expected, "{target}");
+        assert!(!readings.is_at_or_below_without_host_and_query("/open"), "{target}");
+    }
+    for target in ["/app?/open", "/app/?/open", "/app/index.php?/open"] {
+        let readings = PathReadings::of(target.as_bytes()).unwrap();
+        assert!(readings.is_at_or_below("/app/open"), "{target}");
+    }
+    for target in ["/?/../open", "/?/%2e%2e/open", "/?/op%00en", "/?/a\\open"] {
+        assert!(PathReadings::of(target.as_bytes()).is_none(), "{target}");
+    }
+}
+
+#[test]
 fn a_plain_path_is_read_as_by_the_full_rules() {
     let names = ["open", "Open", "admin", "a", "v1", "php", "PHP7x", "pl", "x_y-1", "openadmin"];
     let prefixes = ["/", "/open", "/open/admin", "/v1/public", "/a", "/php", "/x_y-1"];
@@ -111,7 +151,7 @@ fn a_plain_path_is_read_as_by_the_full_rules() {
             for prefix in prefixes {
                 let by_full_rules = Reading::of(Cow::Borrowed(path.as_bytes()))
                     .is_some_and(|it| it.paths_without_host().any(|it| it.is_at_or_below(prefix)));
-                let found = readings.is_at_or_below_without_host(prefix);
+                let found = readings.is_at_or_below_without_host_and_query(prefix);
                 assert_eq!(found, by_full_rules, "{path} {prefix}");
             }
         }

@@ -169,6 +169,10 @@ fn only_the_paths_of_the_form_are_screened_in_every_spelling() {
     }
     gateway.send_request(&form("/signup", "email=jane%40gmail.com")).expect(200);
     assert_eq!(upstream.last_request().header("X-Riskgate-Action"), "pass");
+        "/?/signup",
+        "/index.php?/signup",
+        "/index.php?/signup&x=1",
+        "/?%2Fsignup",
 }
 
 #[test]
