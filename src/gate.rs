@@ -12,6 +12,7 @@ mod assess;
 mod authz;
 pub mod authz_rules;
 mod beginning;
+mod body_reading;
 mod body_to_forward;
 mod client_address;
 mod client_limit;

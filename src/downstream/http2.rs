@@ -373,7 +373,7 @@ where
             session.set_total_drain_timeout(Some(context.options.header_timeout));
             let has_body = !session.is_body_done();
             let header = session.req_header();
-            match check_http2_request(header, has_body, &context.options.request_limits) {
+            match check_http2_request(header, &context.options.request_limits) {
                 Ok(_) if has_body => {
                     let head = header.clone();
                     let served = async {

@@ -6,18 +6,13 @@ use std::time::Duration;
 use http::Method;
 use pingora::Result;
 use pingora_proxy::Session;
-use tokio::time::timeout;
 
-use crate::exchange::BodyFault;
 use crate::model::refusal::Refusal;
 
 use super::admission::OriginHeader;
-use super::held_bytes::{
-    HeldBytesGuard, NO_MEMORY_REFUSAL, PINGORA_TASK_BYTES, waiting_request_bytes,
-};
+use super::body_reading::{BodyBounds, read_whole_body};
 use super::request_context::RequestContext;
 use super::route::{Route, match_builtin_path, split_path_and_query};
-use super::session::send_continue_if_awaited;
 use super::state::Gate;
 use super::{assess, domain_batch};
 
@@ -32,12 +27,13 @@ pub(super) enum AnsweredPost {
 }
 
 impl AnsweredPost {
-    /// The longest body, in bytes.
-    fn max_body_bytes(self) -> usize {
-        match self {
+    fn body_bounds(self) -> BodyBounds {
+        let max_bytes = match self {
             AnsweredPost::DomainBatch => domain_batch::MAX_BODY_BYTES,
             AnsweredPost::Assessment => assess::MAX_BODY_BYTES,
-        }
+        };
+        let too_long = self.refusal(format!("expected at most {max_bytes} bytes"));
+        BodyBounds { max_bytes, timeout: POST_BODY_TIMEOUT, too_long }
     }
 
     /// The refusal of a body in which riskgate did not find what it expected.
@@ -80,7 +76,7 @@ impl Gate {
         let names_origin = !matches!(request.origin, OriginHeader::Absent);
         let answered = match &admitted {
             Err(refusal) => Err(refusal.clone()),
-            Ok(()) => match self.read_post_body(post, session, &mut held).await? {
+            Ok(()) => match read_whole_body(session, post.body_bounds(), &mut held).await? {
                 Err(refusal) => Err(refusal),
                 Ok(body) => match post {
                     AnsweredPost::DomainBatch => {
@@ -98,49 +94,5 @@ impl Gate {
             Err(refusal) => self.finish_with_refusal(&refusal, ctx),
         };
         ctx.send_reply(&reply, session).await
-    }
-
-    /// Reads the whole body. Returns a refusal if the body is too long, too late or malformed, or
-    /// if the memory for bodies is used up.
-    async fn read_post_body(
-        &self,
-        post: AnsweredPost,
-        session: &mut Session,
-        held: &mut HeldBytesGuard,
-    ) -> Result<Result<Vec<u8>, Refusal>> {
-        send_continue_if_awaited(session).await?;
-        let client = session.as_downstream_mut();
-        let max_bytes = post.max_body_bytes();
-        let request_bytes = waiting_request_bytes(client.req_header(), PINGORA_TASK_BYTES);
-        let read_to_end = async {
-            let mut body = Vec::new();
-            loop {
-                let read = client.read_request_body();
-                let waiting_bytes = body.len().max(request_bytes);
-                let Some(read) = held.count_during(read, waiting_bytes).await else {
-                    return Ok(Err(NO_MEMORY_REFUSAL));
-                };
-                let Some(bytes) = read? else { return Ok(Ok(body)) };
-                if body.len() + bytes.len() > max_bytes {
-                    return Ok(Err(post.refusal(format!("expected at most {max_bytes} bytes"))));
-                }
-                if !held.grow_to(body.len() + bytes.len()) {
-                    return Ok(Err(NO_MEMORY_REFUSAL));
-                }
-                body.extend_from_slice(&bytes);
-            }
-        };
-        let read: std::result::Result<Result<_>, _> = timeout(POST_BODY_TIMEOUT, read_to_end).await;
-        match read {
-            Ok(Ok(read)) => {
-                held.shrink_to(read.as_ref().map_or(0, Vec::len));
-                Ok(read)
-            }
-            Ok(Err(error)) => match BodyFault::find_in(&error) {
-                Some(fault) => Ok(Err(fault.refusal())),
-                None => Err(error.into_down()),
-            },
-            Err(_) => Ok(Err(Refusal::RequestTimeout)),
-        }
     }
 }

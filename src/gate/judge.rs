@@ -16,6 +16,7 @@ use crate::support::time_limit::TimeLimit;
 use super::admission::{self, OriginHeader, Permit, PresentedKey};
 use super::answers::{self, GateDecision};
 use super::beginning::{RequestParts, authorization_contains_key};
+use super::body_reading::{BodyBounds, read_whole_body};
 use super::client_limit::check_client_rates;
 use super::held_bytes::{BodyOptions, HeldBytesGuard};
 use super::request_context::{ConnectionFacts, RequestContext};
@@ -170,10 +171,8 @@ impl Gate {
             return Ok(if is_answered { AfterGates::Answered } else { AfterGates::AskedByProxy });
         }
         let method_takes_body = takes_body(header.method.as_str().as_bytes());
-        if !method_takes_body && !session.as_downstream_mut().is_body_done() {
-            // Servers read the body of such a request in different ways. `riskgate run` refuses the
-            // request before the gates, a mounted gate refuses it here.
-            self.refuse(&Refusal::BadRequest, session, ctx).await?;
+        if !method_takes_body && let Some(refusal) = self.refuse_body(session, ctx).await? {
+            self.refuse(&refusal, session, ctx).await?;
             return Ok(AfterGates::Answered);
         }
         if let Some(post) = self.find_answered_post(session) {
@@ -204,6 +203,30 @@ impl Gate {
         }
         ctx.send_reply(&reply, session).await?;
         Ok(next)
+    }
+
+    /// Returns the refusal of a request with a body whose method takes none, because servers read
+    /// such a body in different ways. Over HTTP/2, a client may end its stream only behind the
+    /// header (RFC 9113 section 8.1), so riskgate waits for the end there, at most
+    /// `listen.body_timeout`. Over HTTP/1.1, the header announces the body, even an empty one.
+    async fn refuse_body(
+        &self,
+        session: &mut Session,
+        ctx: &RequestContext,
+    ) -> Result<Option<Refusal>> {
+        let client = session.as_downstream_mut();
+        if client.is_body_done() {
+            return Ok(None);
+        }
+        if !client.is_http2() {
+            return Ok(Some(Refusal::BadRequest));
+        }
+        let timeout = self.body_options().timeout;
+        let bounds = BodyBounds { max_bytes: 0, timeout, too_long: Refusal::BadRequest };
+        let read = read_whole_body(session, bounds, &mut self.begin_held_body(ctx)).await?;
+        // Behind trailers, the stream is not read to its end.
+        let has_ended = session.as_downstream_mut().is_body_done();
+        Ok(read.err().or_else(|| (!has_ended).then_some(Refusal::BadRequest)))
     }
 
     /// Judges a request in the order of the gates. Waits for the store if the request has to wait.
@@ -525,7 +548,6 @@ fn record_route<'r>(
         Route::Usage => (true, false),
         Route::Upstream(index) => {
             let route = &ctx.rules.upstream_routes[index];
-            let path = route::split_path_and_query(request.target).0;
             let routes = &ctx.rules.upstream_routes;
             ctx.screen_rules = route::find_screen_rules(routes, index, request.target);
             ctx.upstream_route = Some(index);

@@ -178,11 +178,10 @@ fn http1_size(request: &RequestHeader) -> usize {
 }
 
 /// Checks an HTTP/2 request by riskgate's rules for HTTP/1.1 requests. The h2 crate has checked the
-/// framing and the grammar of the fields, and the caller has joined `Cookie`. `has_body` says
-/// whether a body follows the header. Returns the fields that riskgate reads.
+/// framing and the grammar of the fields, and the caller has joined `Cookie`. The header does not
+/// tell whether a body follows. Returns the fields that riskgate reads.
 pub fn check_http2_request<'r>(
     request: &'r RequestHeader,
-    has_body: bool,
     limits: &RequestLimits,
 ) -> Result<RequestFields<'r>, Refusal> {
     let (method, target) = (request.method.as_str().as_bytes(), request.raw_path());
@@ -209,14 +208,8 @@ pub fn check_http2_request<'r>(
         return Err(Refusal::BadRequest);
     }
     fields.check_host_framing_and_expect(&line, limits)?;
-    let framing = fields.parse_body_framing(&line, limits)?;
-    let may_have_body = takes_body(method) || limits.is_authz_target(target);
-    // A body without a length ends with its stream. If a body has another length than announced,
-    // the h2 crate resets the stream.
-    let may_follow = may_have_body || !fields.has_no_content_length();
-    if has_body && framing == RequestBodyFraming::Length(0) && !may_follow {
-        return Err(Refusal::BadRequest);
-    }
+    // If a body has another length than announced, the h2 crate resets the stream.
+    fields.parse_body_framing(&line, limits)?;
     Ok(fields)
 }
 

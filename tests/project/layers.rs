@@ -167,7 +167,7 @@ const CRATES: [(&str, &[&str]); 42] = [
             "support",
             "quota",
             "dns",
-            "gate/answered_post",
+            "gate/body_reading",
             "gate/unsent_response",
             "proxy",
             "downstream",

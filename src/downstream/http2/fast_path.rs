@@ -84,7 +84,7 @@ fn read_fields_for_fast_path<'s>(
     {
         return None;
     }
-    let fields = check_http2_request(header, has_body, &context.options.request_limits).ok()?;
+    let fields = check_http2_request(header, &context.options.request_limits).ok()?;
     fields.may_take_fast_path(method).then_some(fields)
 }
 

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, PING, PREFACE, RST_STREAM,
-    SETTINGS, encode_field, encode_frame, encode_header_frames, encode_request_fields,
+    SETTINGS, encode_field, encode_fields, encode_frame, encode_header_frames,
+    encode_request_fields,
 };
 use crate::harness::{
     CertificateAuthority, Gateway, MockUpstream, Setup, get, response_bytes, run_command,
@@ -137,6 +138,51 @@ fn with_listen_h2c_http2_requests_are_checked_as_strictly_as_http_1_1() {
     let block = encode_request_fields("GET", DOMAIN, &key, &[("Upper", "case")]);
     assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
     assert!(frames.read_goaway_error_code().is_some());
+}
+
+#[test]
+fn a_get_may_end_its_stream_behind_the_header() {
+    let upstream = MockUpstream::start();
+    let setup = Setup::new().set("listen.h2c", "true").with_upstreams(&[upstream.address]);
+    let route =
+        "[[upstream.route]]\nprefix = \"/shop\"\nmethods = [\"GET\", \"HEAD\"]\nkey = false\n";
+    let gateway = setup.append_toml(route).set_text("listen.body_timeout", "1s").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let trailer = encode_fields(&[("x-end", "1")]);
+    let mut frames = FrameClient::open(gateway.http);
+    let data = |stream, flags, bytes: &[u8]| encode_frame(DATA, flags, stream, bytes);
+    for (stream, method, path, status) in [
+        (1, "GET", "/shop", 200),
+        (3, "HEAD", "/shop", 200),
+        (5, "GET", DOMAIN, 200),
+        (7, "GET", "/nowhere", 404),
+    ] {
+        let block = encode_request_fields(method, path, &key, &[]);
+        assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, stream, &block)));
+        assert!(frames.try_send(&data(stream, 0, b"")));
+        assert!(frames.try_send(&data(stream, END_STREAM, b"")));
+        assert_eq!(frames.read_status(stream), status, "{method} {path}");
+    }
+    assert_eq!(upstream.request_count(), 2);
+    for seen in upstream.received_requests() {
+        for framing in ["Content-Length", "Transfer-Encoding"] {
+            assert!(seen.header_values(framing).is_empty(), "{}", seen.head);
+        }
+    }
+    // A body with a byte, trailers, and a stream that does not end.
+    let head = |stream| {
+        let block = encode_request_fields("GET", "/shop", &key, &[]);
+        encode_frame(HEADERS, END_HEADERS, stream, &block)
+    };
+    for (stream, status, behind) in [
+        (11, 400, [data(11, 0, b""), data(11, END_STREAM, b"a")].concat()),
+        (13, 400, encode_frame(HEADERS, END_HEADERS | END_STREAM, 13, &trailer)),
+        (15, 408, data(15, 0, b"")),
+    ] {
+        assert!(frames.try_send(&[head(stream), behind].concat()));
+        assert_eq!(frames.read_status(stream), status);
+    }
+    assert_eq!(upstream.request_count(), 2);
 }
 
 #[test]
