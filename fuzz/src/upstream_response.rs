@@ -80,7 +80,7 @@ fn forward_response_in_parts<H: ClientResponseHeader + Default>(
         if let Some(answer) = head {
             break answer;
         }
-        arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);
+        arrived.extend_from_slice(parts.next().ok_or(MalformedResponse::Incomplete)?);
     };
     let mut body = response.body;
     let is_chunked = body.has_chunks();

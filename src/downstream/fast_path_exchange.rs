@@ -133,6 +133,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
         }
         Err(failure) => (failure, false),
     };
+    servers.log_if_broken(failure, ctx);
     let is_past_deadline = !has_response_started && deadline.has_passed();
     match attempts.attempts().end_after(failure, is_past_deadline, has_response_started) {
         FailedEnd::Abort => {
@@ -265,7 +266,8 @@ impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
                     Ok(0) | Err(_) => return Err(failure),
                 }
             }
-            (has_new_bytes, failure) = (false, Failure::BrokenResponse);
+            has_new_bytes = false;
+            failure = Failure::BrokenResponse(MalformedResponse::Incomplete);
             let context = ResponseContext {
                 common_headers: &self.ctx.common_headers,
                 is_head_method: method == "HEAD",
@@ -273,7 +275,7 @@ impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
             };
             let (arrived, header) = (&mut connection.arrived, &mut self.response_header);
             let head = forward_response_head(arrived, &context, &mut informational, header);
-            if let Some(head) = head.map_err(|MalformedResponse| Failure::BrokenResponse)? {
+            if let Some(head) = head.map_err(Failure::BrokenResponse)? {
                 return Ok(head);
             }
         }

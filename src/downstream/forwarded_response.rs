@@ -113,7 +113,7 @@ impl<'c> ForwardedResponse<'c> {
                     }
                 }
                 Ok(Ok(1..)) => {}
-                Ok(Err(_)) => return Err(Failure::BrokenResponse),
+                Ok(Err(_)) => return Err(Failure::BrokenResponse(MalformedResponse::Incomplete)),
                 Err(DeadlinePassed) => return Err(Failure::TimedOut),
             }
         }
@@ -192,7 +192,7 @@ impl<'c> ForwardedResponse<'c> {
             match read {
                 Ok(0) => self.finish_at_eof(&mut read_ahead),
                 Ok(1..) => self.forward_arrived_bytes(&mut read_ahead),
-                Err(_) => self.failure = Some(Failure::BrokenResponse),
+                Err(_) => self.note_if_malformed(Err(MalformedResponse::Incomplete)),
             }
             self.read_ahead = read_ahead;
         }
@@ -240,8 +240,8 @@ impl<'c> ForwardedResponse<'c> {
     }
 
     fn note_if_malformed(&mut self, result: Result<(), MalformedResponse>) {
-        if let Err(MalformedResponse) = result {
-            self.failure = Some(Failure::BrokenResponse);
+        if let Err(malformed) = result {
+            self.failure = Some(Failure::BrokenResponse(malformed));
         }
     }
 

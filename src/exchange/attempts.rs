@@ -1,6 +1,7 @@
 //! The attempts of an exchange: when riskgate tries again, and what follows a failure.
 
 use super::body_fault::BodyFault;
+use super::response::MalformedResponse;
 use crate::model::refusal::Refusal;
 
 /// The most attempts of an exchange: one, and one retry.
@@ -25,7 +26,7 @@ pub enum Failure {
     /// The server was too slow.
     TimedOut,
     /// The connection ended within a response, or the bytes that arrived were no valid response.
-    BrokenResponse,
+    BrokenResponse(MalformedResponse),
     /// The client left, or did not read the response.
     Client,
     /// The rest of the client's body can't be forwarded.
@@ -85,7 +86,7 @@ impl Attempts {
             Failure::ClosedEarly { is_reused, is_repeatable } => is_reused && is_repeatable,
             Failure::NotStarted
             | Failure::TimedOut
-            | Failure::BrokenResponse
+            | Failure::BrokenResponse(_)
             | Failure::Client
             | Failure::RequestBody(_)
             | Failure::Internal => false,

@@ -240,7 +240,9 @@ pub fn prepare_client_response(
     }
     match content_length {
         Some(length) => {
-            response.insert_header(CONTENT_LENGTH, length).map_err(|_| MalformedResponse)?;
+            response
+                .insert_header(CONTENT_LENGTH, length)
+                .map_err(|_| MalformedResponse::Header)?;
         }
         None => drop(response.remove_header(&CONTENT_LENGTH)),
     }
@@ -252,7 +254,7 @@ pub fn prepare_client_response(
         keeps_cache_control,
         &mut |field, value| {
             if response.insert_header(field.h1_name(), value).is_err() {
-                result = Err(MalformedResponse);
+                result = Err(MalformedResponse::Header);
             }
         },
     );

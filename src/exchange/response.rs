@@ -3,13 +3,75 @@
 use http::HeaderValue;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora::http::ResponseHeader;
+use pingora::{Error, ErrorType};
 
 use crate::message::request_head::{MAX_CONNECTION_OPTIONS, members_of_list, parse_content_length};
 use crate::message::response::Reply;
 
-/// The error if the bytes from an upstream server are no response that riskgate can forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MalformedResponse;
+/// Why riskgate can't forward what an upstream server sends. The text follows "found".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum MalformedResponse {
+    /// The header is malformed, or the server speaks another protocol.
+    #[error("bytes that are no response header of HTTP/1.1")]
+    Header,
+    /// The header has too many fields.
+    #[error("more than 256 fields in the header")]
+    TooManyFields,
+    /// The header is too long.
+    #[error("a header of more than 1 MiB")]
+    TooLongHeader,
+    /// [`StatusKind::Invalid`].
+    #[error("the status 101 or a number that is no status")]
+    Status,
+    /// The server has sent more than [`MAX_INFORMATIONAL_RESPONSES`].
+    #[error("more than 64 informational responses (1xx)")]
+    TooManyInformational,
+    /// `Connection` lists more than [`MAX_CONNECTION_OPTIONS`].
+    #[error("more than 64 options in Connection")]
+    ConnectionOptions,
+    /// `Transfer-Encoding` has another value than one `chunked`.
+    #[error("another Transfer-Encoding than one \"chunked\"")]
+    TransferEncoding,
+    /// `Content-Length` is no number, or has different values.
+    #[error("a Content-Length that is no number or has different values")]
+    ContentLength,
+    /// Pingora does not say which of the two it found.
+    #[error("a Content-Length that is no number, or a header of more than 1 MiB")]
+    ContentLengthOrTooLongHeader,
+    /// A chunk of the body is malformed.
+    #[error("a malformed chunk in the body")]
+    Chunk,
+    /// The connection ended within the response.
+    #[error("the end of the connection within the response")]
+    Incomplete,
+}
+
+/// The types of Pingora's errors for a malformed chunk.
+const CHUNK_ERRORS: [ErrorType; 2] =
+    [ErrorType::new("InvalidChunk"), ErrorType::new("InvalidTrailerEnd")];
+
+impl MalformedResponse {
+    /// Returns what is wrong with a response, by Pingora's error on the connection to the server.
+    pub fn of_error(error: &Error) -> MalformedResponse {
+        let cause = error.root_cause();
+        if let Some(malformed) = cause.downcast_ref::<MalformedResponse>() {
+            return *malformed;
+        }
+        match (error.etype(), cause.downcast_ref::<httparse::Error>()) {
+            (_, Some(httparse::Error::TooManyHeaders)) => MalformedResponse::TooManyFields,
+            (_, Some(_)) => MalformedResponse::Header,
+            (ErrorType::InvalidHTTPHeader, None) => MalformedResponse::ContentLengthOrTooLongHeader,
+            (kind, None) if CHUNK_ERRORS.contains(kind) => MalformedResponse::Chunk,
+            _ => MalformedResponse::Incomplete,
+        }
+    }
+
+    /// Makes Pingora's error about this response.
+    pub fn into_error(self) -> Box<Error> {
+        let error = Error::because(ErrorType::InvalidHTTPHeader, "a malformed response", self);
+        error.into_up()
+    }
+}
 
 /// What riskgate does with a response that has this status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +109,10 @@ impl InformationalResponseCounter {
     /// If the server has sent more than [`MAX_INFORMATIONAL_RESPONSES`].
     pub fn count_next(&mut self) -> Result<(), MalformedResponse> {
         self.0 = self.0.saturating_add(1);
-        if self.0 > MAX_INFORMATIONAL_RESPONSES { Err(MalformedResponse) } else { Ok(()) }
+        if self.0 > MAX_INFORMATIONAL_RESPONSES {
+            return Err(MalformedResponse::TooManyInformational);
+        }
+        Ok(())
     }
 }
 
@@ -89,8 +154,10 @@ impl<'r> ResponseFraming<'r> {
         codings: impl Iterator<Item = &'r [u8]>,
         lengths: impl Iterator<Item = &'r [u8]>,
     ) -> Result<ResponseFraming<'r>, MalformedResponse> {
-        let connection_options = parse_connection_options(connection).ok_or(MalformedResponse)?;
-        let is_chunked = is_chunked_if_supported(codings).ok_or(MalformedResponse)?;
+        let connection_options =
+            parse_connection_options(connection).ok_or(MalformedResponse::ConnectionOptions)?;
+        let is_chunked =
+            is_chunked_if_supported(codings).ok_or(MalformedResponse::TransferEncoding)?;
         let content_length = if is_chunked { None } else { parse_single_length(lengths)? };
         Ok(ResponseFraming { connection_options, is_chunked, content_length })
     }
@@ -142,9 +209,10 @@ fn parse_single_length<'v>(
 ) -> Result<Option<u64>, MalformedResponse> {
     let mut length = None;
     for digits in values.flat_map(|value| value.split(|byte| *byte == b',')) {
-        let number = parse_content_length(digits.trim_ascii()).ok_or(MalformedResponse)? as u64;
+        let number = parse_content_length(digits.trim_ascii());
+        let number = number.ok_or(MalformedResponse::ContentLength)? as u64;
         if *length.get_or_insert(number) != number {
-            return Err(MalformedResponse);
+            return Err(MalformedResponse::ContentLength);
         }
     }
     Ok(length)

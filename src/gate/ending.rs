@@ -87,6 +87,11 @@ impl EarlyAnswer<'_> {
 }
 
 impl RequestContext {
+    /// The id of the request, which the answer, the server and the logs get.
+    pub(crate) fn request_id(&self) -> &str {
+        &self.common_headers.request_id
+    }
+
     /// Appends a reply to `out` as HTTP/1.1 bytes, and notes the length of its body for the log.
     /// `date` is the value of `Date`.
     pub(crate) fn append_as_http1(
@@ -250,7 +255,7 @@ impl Gate {
         let trace_id = ctx.trace.map(|trace| trace.trace_id_text());
         let entry = LogEntry {
             at_ms: ctx.started_unix_ms(),
-            request_id: &ctx.common_headers.request_id,
+            request_id: ctx.request_id(),
             client: ctx.client_address.map(|address| address.to_canonical()),
             method: route::redact_if_key_length(head.method()),
             route: ctx.route.as_str(),

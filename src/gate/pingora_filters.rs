@@ -135,15 +135,17 @@ impl Gate {
         response: &mut ResponseHeader,
         ctx: &mut RequestContext,
     ) -> Result<()> {
-        let malformed = |MalformedResponse| Error::new_up(ErrorType::InvalidHTTPHeader);
         match StatusKind::from(response.status.as_u16()) {
             // Pingora drops an informational response.
-            StatusKind::Informational => return ctx.informational.count_next().map_err(malformed),
-            StatusKind::Invalid => return Err(malformed(MalformedResponse)),
+            StatusKind::Informational => {
+                return ctx.informational.count_next().map_err(MalformedResponse::into_error);
+            }
+            StatusKind::Invalid => return Err(MalformedResponse::Status.into_error()),
             StatusKind::Final => {}
         }
         close_if_process_ends(session);
-        prepare_client_response(response, ctx.allowed_response_fields()).map_err(malformed)?;
+        prepare_client_response(response, ctx.allowed_response_fields())
+            .map_err(MalformedResponse::into_error)?;
         // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;
@@ -244,7 +246,7 @@ pub(crate) fn classify_error(error: &Error) -> Failure {
         (ErrorSource::Upstream, ErrorType::ReadTimedout | ErrorType::WriteTimedout) => {
             Failure::TimedOut
         }
-        (ErrorSource::Upstream, _) => Failure::BrokenResponse,
+        (ErrorSource::Upstream, _) => Failure::BrokenResponse(MalformedResponse::of_error(error)),
         (ErrorSource::Downstream, _) => match BodyFault::find_in(error) {
             Some(fault) => Failure::RequestBody(fault),
             None => Failure::Client,

@@ -356,7 +356,7 @@ impl ProxyHttp for Gateway {
         let failure = match classify_error(&error) {
             _ if upload_watch::is_upload_too_slow() => Failure::RequestBody(BodyFault::TooSlow),
             _ if ctx.has_guard_ended_exchange() => Failure::TimedOut,
-            Failure::BrokenResponse if !has_response_begun => Failure::ClosedEarly {
+            Failure::BrokenResponse(_) if !has_response_begun => Failure::ClosedEarly {
                 is_reused: reused,
                 is_repeatable: is_idempotent && is_body_kept,
             },
@@ -389,10 +389,6 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let is_final = StatusKind::from(response.status.as_u16()) == StatusKind::Final;
-        if is_final {
-            let metrics = &self.gate.state().metrics.upstream;
-            ctx.attempts.end_with_response(metrics, &mut ctx.request_context.attempts);
-        }
         if is_final && let Some(deadline) = &mut ctx.deadline {
             deadline.restart_after_response_part();
             ctx.move_deadline_of_guard();
@@ -404,6 +400,10 @@ impl ProxyHttp for Gateway {
         ctx.is_upstream_response_complete = is_final && framing == BodyFraming::Empty;
         ctx.end_exchange_if_complete(session, &self.gate);
         self.gate.response_filter(session, response, &mut ctx.request_context)?;
+        if is_final {
+            let metrics = &self.gate.state().metrics.upstream;
+            ctx.attempts.end_with_response(metrics, &mut ctx.request_context.attempts);
+        }
         if ctx.is_upstream_response_complete
             && let Some(unsent) = UnsentResponse::of_request(session.req_header())
         {
@@ -489,6 +489,7 @@ impl ProxyHttp for Gateway {
     ) -> FailToProxy {
         ctx.connection_guard = None;
         let failure = ctx.failure.unwrap_or_else(|| classify_error(error));
+        self.upstreams.log_if_broken(failure, &ctx.request_context);
         let failed = FailedExchange {
             failure,
             attempts: ctx.attempts.attempts(),

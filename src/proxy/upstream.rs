@@ -4,6 +4,7 @@
 //! Owns the set of servers with their active and passive health checks, and the limits on
 //! concurrent exchanges. The callers have the permit of the gates for each request.
 
+mod broken_responses;
 mod connection;
 mod connection_guard;
 mod counted_attempts;
@@ -30,11 +31,14 @@ use pingora::server::ShutdownWatch;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::exchange::Failure;
+use crate::gate::RequestContext;
 use crate::observe::metrics::{UpstreamMetrics, UpstreamSnapshot};
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 use crate::support::test_fault::{TestFault, is_injected};
 use crate::support::time_limit::TimeLimit;
 
+use broken_responses::BrokenResponseLog;
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use connection_guard::{ConnectionGuard, GuardedSocket};
@@ -102,6 +106,7 @@ pub struct Upstreams {
     /// how long its body takes.
     upload_permits: Arc<Semaphore>,
     uploads_per_client: Arc<PerClientLimit>,
+    broken_responses: BrokenResponseLog,
     /// Makes the group key of each retry unique, so that Pingora opens a new connection for it.
     retry_group_counter: AtomicU64,
 }
@@ -140,6 +145,7 @@ impl Upstreams {
                 .then(|| TransportConnector::new(Some(connector_options.clone()))),
             health_client: HealthClient::new(connector_options),
             options,
+            broken_responses: BrokenResponseLog::default(),
             retry_group_counter: AtomicU64::new(0),
         })
     }
@@ -301,6 +307,14 @@ impl Upstreams {
     /// Records that the server accepted a connection, which a request began to open at `began_at`.
     pub fn record_connection(&self, server: SocketAddr, began_at: Instant) {
         self.servers.record_connection(server, began_at);
+    }
+
+    /// If the failure of an exchange is a response that riskgate can't forward, says so in the log.
+    /// `ctx` has the attempts of the exchange.
+    pub(crate) fn log_if_broken(&self, failure: Failure, ctx: &RequestContext) {
+        if let (Failure::BrokenResponse(found), Some(attempt)) = (failure, ctx.attempts.last()) {
+            self.broken_responses.log(attempt.server, found, ctx.request_id());
+        }
     }
 
     /// Returns the deadline of an exchange whose request was complete at `since`. `since` is `None`

@@ -8,7 +8,7 @@ const ALL_FAILURES: [Failure; 9] = [
     Failure::ClosedEarly { is_reused: true, is_repeatable: true },
     Failure::ClosedEarly { is_reused: false, is_repeatable: false },
     Failure::TimedOut,
-    Failure::BrokenResponse,
+    Failure::BrokenResponse(MalformedResponse::Header),
     Failure::Client,
     Failure::RequestBody(BodyFault::TooSlow),
     Failure::Internal,
@@ -38,8 +38,14 @@ fn only_a_connected_attempt_gets_upstream_timeout() {
     attempts.start_attempt();
     assert_eq!(attempts.end_after(Failure::TimedOut, true, false), UNAVAILABLE);
     attempts.mark_connected();
-    assert_eq!(attempts.end_after(Failure::BrokenResponse, false, false), UNAVAILABLE);
-    assert_eq!(attempts.end_after(Failure::BrokenResponse, true, false), TIMEOUT);
+    assert_eq!(
+        attempts.end_after(Failure::BrokenResponse(MalformedResponse::Header), false, false),
+        UNAVAILABLE
+    );
+    assert_eq!(
+        attempts.end_after(Failure::BrokenResponse(MalformedResponse::Header), true, false),
+        TIMEOUT
+    );
     assert_eq!(attempts.end_after(Failure::TimedOut, false, false), TIMEOUT);
     attempts.start_attempt();
     assert_eq!(attempts.end_after(Failure::Connect, true, false), UNAVAILABLE);

@@ -64,7 +64,7 @@ impl CountedAttempts {
             Failure::Connect => Some(AttemptOutcome::ConnectFailed),
             Failure::ClosedEarly { .. } => Some(AttemptOutcome::ClosedEarly),
             Failure::TimedOut => Some(AttemptOutcome::TimedOut),
-            Failure::BrokenResponse => Some(AttemptOutcome::BrokenResponse),
+            Failure::BrokenResponse(_) => Some(AttemptOutcome::BrokenResponse),
             Failure::Client | Failure::RequestBody(_) => Some(AttemptOutcome::ClientFailed),
             Failure::Internal => Some(AttemptOutcome::InternalError),
             Failure::NotStarted => None,

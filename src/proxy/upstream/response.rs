@@ -73,9 +73,11 @@ pub fn forward_response_head<H: ClientResponseHeader>(
         let length = match parsed {
             Ok(Status::Complete(length)) => length,
             Ok(Status::Partial) if arrived.len() <= MAX_RESPONSE_HEADER_BYTES => return Ok(None),
-            Ok(Status::Partial) | Err(_) => return Err(MalformedResponse),
+            Ok(Status::Partial) => return Err(MalformedResponse::TooLongHeader),
+            Err(httparse::Error::TooManyHeaders) => return Err(MalformedResponse::TooManyFields),
+            Err(_) => return Err(MalformedResponse::Header),
         };
-        let status = response.code.ok_or(MalformedResponse)?;
+        let status = response.code.ok_or(MalformedResponse::Header)?;
         match StatusKind::from(status) {
             StatusKind::Informational => {
                 informational.count_next()?;
@@ -86,7 +88,7 @@ pub fn forward_response_head<H: ClientResponseHeader>(
                 arrived.advance(length);
                 return Ok(Some(head));
             }
-            StatusKind::Invalid => return Err(MalformedResponse),
+            StatusKind::Invalid => return Err(MalformedResponse::Status),
         }
     }
 }

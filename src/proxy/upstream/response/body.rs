@@ -86,7 +86,7 @@ impl ResponseBody {
                 }
                 RestOfBody::Chunks(mut chunks) => {
                     let decoded = chunks.decode(arrived, |data| self.write_part(data, out));
-                    decoded.map_err(|MalformedChunks| MalformedResponse)?;
+                    decoded.map_err(|MalformedChunks| MalformedResponse::Chunk)?;
                     if !chunks.is_complete() {
                         self.rest = RestOfBody::Chunks(chunks);
                         return Ok(());
@@ -109,7 +109,7 @@ impl ResponseBody {
                 self.end(out);
                 Ok(())
             }
-            RestOfBody::Bytes(_) | RestOfBody::Chunks(_) => Err(MalformedResponse),
+            RestOfBody::Bytes(_) | RestOfBody::Chunks(_) => Err(MalformedResponse::Incomplete),
         }
     }
 

@@ -73,8 +73,8 @@ impl Http2Header {
     }
 
     fn append(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), MalformedResponse> {
-        let header = self.0.as_mut().ok_or(MalformedResponse)?;
-        header.append_header(name, value).map(drop).map_err(|_| MalformedResponse)
+        let header = self.0.as_mut().ok_or(MalformedResponse::Header)?;
+        header.append_header(name, value).map(drop).map_err(|_| MalformedResponse::Header)
     }
 }
 
@@ -83,13 +83,13 @@ impl ClientResponseHeader for Http2Header {
 
     fn set_status(&mut self, status: u16) -> Result<(), MalformedResponse> {
         let header = ResponseHeader::build_no_case(status, Some(EXPECTED_FIELDS));
-        self.0 = Some(Box::new(header.map_err(|_| MalformedResponse)?));
+        self.0 = Some(Box::new(header.map_err(|_| MalformedResponse::Header)?));
         Ok(())
     }
 
     fn add_server_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), MalformedResponse> {
-        let name = HeaderName::from_bytes(name).map_err(|_| MalformedResponse)?;
-        self.append(name, HeaderValue::from_bytes(value).map_err(|_| MalformedResponse)?)
+        let name = HeaderName::from_bytes(name).map_err(|_| MalformedResponse::Header)?;
+        self.append(name, HeaderValue::from_bytes(value).map_err(|_| MalformedResponse::Header)?)
     }
 
     fn add_own_field(&mut self, field: &FieldName, value: &[u8]) {

@@ -31,7 +31,7 @@ fn forward_to_client<H: ClientResponseHeader + Default>(
         if let Some(answer) = head {
             break answer;
         }
-        arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);
+        arrived.extend_from_slice(parts.next().ok_or(MalformedResponse::Incomplete)?);
     };
     answer.body.forward_arrived_bytes(&mut arrived, &mut out)?;
     for part in parts {
@@ -108,23 +108,29 @@ fn a_folded_field_is_unfolded() {
 
 #[test]
 fn ambiguous_responses_are_malformed() {
-    for answer in [
-        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
-        "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
-        "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nhello",
-        "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nhello",
-        "HTTP/1.1 200 OK\r\nContent-Length: 00000000000000000005\r\n\r\nhello",
-        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nhello\r\n0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrail: er\n\r\n",
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
-        "no answer\r\n\r\n",
+    use MalformedResponse::{
+        Chunk, ContentLength, Header, Incomplete, Status, TooManyFields, TransferEncoding,
+    };
+    let fields = "a: b\r\n".repeat(257);
+    for (expected, behind_version) in [
+        (ContentLength, "200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"),
+        (ContentLength, "200 OK\r\nContent-Length: +5\r\n\r\nhello"),
+        (ContentLength, "200 OK\r\nContent-Length:\r\n\r\nhello"),
+        (ContentLength, "200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nhello"),
+        (ContentLength, "200 OK\r\nContent-Length: 00000000000000000005\r\n\r\nhello"),
+        (Incomplete, "200 OK\r\nContent-Length: 9\r\n\r\nhello"),
+        (TransferEncoding, "200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+        (Chunk, "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello0\r\n\r\n"),
+        (Chunk, "200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nhello\r\n0\r\n\r\n"),
+        (Incomplete, "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+        (Chunk, "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrail: er\n\r\n"),
+        (Status, "101 Switching Protocols\r\nUpgrade: x\r\n\r\n"),
+        (Header, "200 OK\r\nno colon\r\n\r\n"),
+        (Header, "no answer\r\n\r\n"),
+        (TooManyFields, &format!("200 OK\r\n{fields}\r\n")),
     ] {
-        assert_eq!(forward_in_parts(answer, false, 7).err(), Some(MalformedResponse), "{answer}");
+        let answer = format!("HTTP/1.1 {behind_version}");
+        assert_eq!(forward_in_parts(&answer, false, 7).err(), Some(expected), "{answer}");
     }
 }
 
@@ -154,5 +160,8 @@ fn server_date_and_hop_by_hop_fields_are_not_forwarded() {
     assert_eq!((answer.status, answer.is_connection_reusable), (503, true));
     assert!(answer.body.is_complete());
     let many = format!("HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n", "a,".repeat(65));
-    assert_eq!(forward_in_parts(&many, false, 1_000).err(), Some(MalformedResponse));
+    assert_eq!(
+        forward_in_parts(&many, false, 1_000).err(),
+        Some(MalformedResponse::ConnectionOptions)
+    );
 }

@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use crate::both_paths::proxies::proxying::gateway_with_script;
-use crate::harness::{MockUpstream, Response, Setup, Step, free_address, get, response_bytes};
+use crate::harness::{
+    MockUpstream, Response, Setup, Step, free_address, get, response_bytes, wait_until,
+};
 
 fn send_200_step(body: &str) -> Step {
     Step::Send(response_bytes(200, "", body))
@@ -74,6 +76,55 @@ fn a_response_that_the_upstream_resets_never_looks_complete() {
             200 => assert!(!answer.is_complete && connection.ends_without_more_bytes(), "{part:?}"),
             _ => assert_eq!(answer.status, 500, "{part:?}"),
         }
+    }
+}
+
+#[test]
+fn the_log_says_why_a_response_cannot_be_forwarded() {
+    let many_fields = "a: b\r\n".repeat(257);
+    for (behind_status, is_header_refused, expected) in [
+        (
+            "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            true,
+            "found another Transfer-Encoding than one \"chunked\" (request first)",
+        ),
+        ("Content-Length: five\r\n\r\nhello", true, "found a Content-Length that is no number"),
+        ("no colon\r\n\r\n", true, "found bytes that are no response header of HTTP/1.1 (req"),
+        (&format!("{many_fields}\r\n"), true, "found more than 256 fields in the header (req"),
+        (
+            "Transfer-Encoding: chunked\r\n\r\nx\r\nabc\r\n",
+            false,
+            "found a malformed chunk in the body (request first)",
+        ),
+        (
+            "Content-Length: 9\r\n\r\nabc",
+            false,
+            "found the end of the connection within the response (request first)",
+        ),
+    ] {
+        let sent = format!("HTTP/1.1 200 OK\r\n{behind_status}").into_bytes();
+        let (upstream, gateway, key) =
+            gateway_with_script(move |_| vec![Step::Send(sent.clone()), Step::Close]);
+        for id in ["first", "second"] {
+            let request = get("/v1/check/a@b.com").key(&key).with_header("X-Request-Id", id);
+            let answer = gateway.connect().try_send_request(&request);
+            match answer {
+                Some(answer) if is_header_refused => assert_own_500(&answer, UNAVAILABLE_BODY),
+                other => {
+                    let looks_complete = other.is_some_and(|it| it.is_complete);
+                    assert!(!is_header_refused && !looks_complete, "{expected}");
+                }
+            }
+        }
+        let line = format!(
+            "upstream server {}: expected a response that riskgate can forward, but {expected}",
+            upstream.address
+        );
+        wait_until("the line", || gateway.stderr().contains(&line));
+        assert_eq!(gateway.stderr().matches("can forward, but").count(), 1);
+        let refused = gateway
+            .sum_of_samples("riskgate_upstream_requests_total", &["outcome=\"broken_response\""]);
+        assert_eq!(refused, if is_header_refused { 2.0 } else { 0.0 }, "{expected}");
     }
 }
 
