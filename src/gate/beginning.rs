@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use http::HeaderValue;
 use http::header::{
     ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST,
@@ -22,6 +24,14 @@ use super::admission::{OriginHeader, PresentedKey};
 use super::authz_rules::AUTHZ_KEY_FIELD;
 use super::request_context::{ConnectionFacts, RequestContext, StartTime};
 use super::state::Gate;
+
+/// Base64 without `=`, whose last digit may have bits that mean nothing.
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
 
 /// The header fields of a request, after riskgate has parsed them.
 pub(crate) trait HeaderFields<'r>: Copy {
@@ -309,9 +319,32 @@ impl Gate {
     }
 }
 
-/// Returns true if a word of this value of `Authorization` contains a key: see [`contains_key`].
+/// Returns true if a word of this value of `Authorization` contains a key, or the name or the
+/// password of `Basic`: see [`contains_key`].
 pub(super) fn authorization_contains_key(value: &[u8], ring: Option<&KeyRing>) -> bool {
     words_of_key_length(value).any(|word| contains_key(word, ring))
+        || decode_basic_credentials(value).is_some_and(|text| {
+            let mut parts = text.splitn(2, |byte| *byte == b':');
+            contains_key(&text, ring) || parts.any(|part| contains_key(part, ring))
+        })
+}
+
+/// Returns the text of `Authorization: Basic …` (RFC 7617 section 2). Reads Base64 as servers do
+/// that ignore other bytes, and need no `=` at the end.
+fn decode_basic_credentials(value: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, encoded) = value.split_at_checked(6)?;
+    let encoded = Some(encoded).filter(|_| scheme.eq_ignore_ascii_case(b"basic "))?;
+    let digits = encoded.iter().filter_map(|byte| match byte {
+        b'-' => Some(b'+'),
+        b'_' => Some(b'/'),
+        b'+' | b'/' => Some(*byte),
+        _ => byte.is_ascii_alphanumeric().then_some(*byte),
+    });
+    let mut digits: Vec<u8> = digits.collect();
+    if digits.len() % 4 == 1 {
+        digits.pop();
+    }
+    LENIENT_BASE64.decode(digits).ok()
 }
 
 /// Returns the words of a header value that are long enough to be a key.
