@@ -26,6 +26,8 @@ pub struct ShownCertificate {
     pub expires_at: Option<i64>,
     /// Why a client of these authorities does not trust the certificate; `None` if it does.
     pub distrust: Option<String>,
+    /// Whether the certificate is itself one of these authorities.
+    pub is_trusted_authority: bool,
 }
 
 /// Returns true if a certificate can be valid for this name: a name of the DNS in ASCII, or an IP
@@ -43,13 +45,14 @@ pub fn probe_certificate(
     server_name: &str,
     authorities: &[CertificateDer<'static>],
 ) -> io::Result<ShownCertificate> {
+    let authorities: Arc<[CertificateDer<'static>]> = authorities.into();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(authorities.iter().cloned());
     let provider = Arc::new(default_provider());
     let builder =
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
     let inner = builder.build().map_err(io::Error::other)?;
-    let verifier = Arc::new(CertificateRecorder { inner, shown: Mutex::new(None) });
+    let verifier = Arc::new(CertificateRecorder { inner, authorities, shown: Mutex::new(None) });
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
@@ -69,6 +72,7 @@ pub fn probe_certificate(
 #[derive(Debug)]
 struct CertificateRecorder {
     inner: Arc<WebPkiServerVerifier>,
+    authorities: Arc<[CertificateDer<'static>]>,
     shown: Mutex<Option<ShownCertificate>>,
 }
 
@@ -89,9 +93,11 @@ impl ServerCertVerifier for CertificateRecorder {
             now,
         );
         let expires_at = read_expiry(end_entity);
-        let distrust = verified.err().map(|error| describe_distrust(&error, end_entity));
+        let is_trusted_authority = self.authorities.contains(end_entity);
+        let distrust =
+            verified.err().map(|error| describe_distrust(&error, end_entity, is_trusted_authority));
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        *shown = Some(ShownCertificate { expires_at, distrust });
+        *shown = Some(ShownCertificate { expires_at, distrust, is_trusted_authority });
         Ok(ServerCertVerified::assertion())
     }
 
@@ -118,7 +124,11 @@ impl ServerCertVerifier for CertificateRecorder {
     }
 }
 
-fn describe_distrust(error: &Error, certificate: &CertificateDer<'_>) -> String {
+fn describe_distrust(
+    error: &Error,
+    certificate: &CertificateDer<'_>,
+    is_trusted_authority: bool,
+) -> String {
     use CertificateError::{
         Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
         NotValidYetContext, UnknownIssuer,
@@ -128,6 +138,7 @@ fn describe_distrust(error: &Error, certificate: &CertificateDer<'_>) -> String 
         Expired | ExpiredContext { .. } => "it has expired",
         NotValidYet | NotValidYetContext { .. } => "it is not valid yet",
         NotValidForName | NotValidForNameContext { .. } => "it is for another name",
+        _ if is_trusted_authority => "it is the certificate of an authority, and not of a server",
         _ if is_self_signed(certificate) => "it has signed itself, so no authority vouches for it",
         UnknownIssuer => {
             "no authority that this machine trusts has signed it, or an intermediate certificate \

@@ -60,9 +60,17 @@ fn check_tls(tls: &UpstreamTls, server: SocketAddr, stream: TcpStream) -> Findin
             let found = format!("{server}: {}", describe_failed_handshake(&error));
             Finding::fault(SUBJECT, found, advice)
         }
-        Ok(ShownCertificate { distrust: Some(why), .. }) if tls.verify_certificate => {
+        Ok(ShownCertificate { distrust: Some(why), is_trusted_authority, .. })
+            if tls.verify_certificate =>
+        {
             let found = format!("{server}: riskgate refuses its certificate for {name}: {why}");
-            let advice = "name its authority by upstream.tls_ca, and its name by upstream.tls_name";
+            let advice = match is_trusted_authority {
+                true => {
+                    "make one with openssl req -x509 -addext basicConstraints=CA:FALSE …, or let \
+                     this authority sign one"
+                }
+                false => "name its authority by upstream.tls_ca, and its name by upstream.tls_name",
+            };
             Finding::fault(SUBJECT, found, advice)
         }
         Ok(_) => Finding::good(SUBJECT, format!("{server} speaks TLS")),

@@ -227,13 +227,26 @@ fn doctor_says_that_a_certificate_has_signed_itself() {
     ]);
     command.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
     run_command(command.args(["-keyout", key, "-out", certificate])).expect(0);
-    let gateway = setup.with_certificates(&[files.into()]).start();
+    let gateway = setup.with_certificates(&[files.clone().into()]).start();
     let url = format!("https://localhost:{}/", gateway.https_address().port());
     let checked = gateway.cli(&["doctor", "--url", &url]);
     let refused = "fault    tls: clients refuse the certificate of localhost: it has signed itself";
     assert!(has_line(&checked, refused), "{}", checked.stdout);
     // That it lasts for long is no good news.
     assert!(!has_line(&checked, "good     tls"), "{}", checked.stdout);
+    // openssl has made the certificate of an authority, so naming it changes nothing.
+    let server = gateway.https_address();
+    let asking = setup_of_site(server)
+        .set("upstream.tls", "true")
+        .set_text("upstream.tls_name", "localhost")
+        .set_text("upstream.tls_ca", certificate);
+    let refused = format!(
+        "fault    upstream: {server}: riskgate refuses its certificate for localhost: it is the \
+         certificate of an authority, and not of a server; make one with openssl req -x509 -addext \
+         basicConstraints=CA:FALSE "
+    );
+    let found = asking.cli(&["doctor"]).stdout;
+    assert!(found.contains(&refused), "{found}");
 }
 
 #[test]
