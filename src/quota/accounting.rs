@@ -80,6 +80,8 @@ pub(super) struct PastMonthTotals {
     pub(super) month: Month,
     pub(super) spent: u64,
     pub(super) unsettled_calls: u64,
+    /// What the node knew of the month when it ended.
+    pub(super) known: KnownState,
 }
 
 /// The report in flight: the values that were current when it was built.
@@ -228,6 +230,7 @@ impl LeaseAccounting {
                 month: past,
                 spent,
                 unsettled_calls: self.unsettled_calls,
+                known: self.known,
             });
         }
         *self = LeaseAccounting {

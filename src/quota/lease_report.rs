@@ -176,6 +176,7 @@ impl LeaseAccounting {
             limit: self.limit,
         });
         self.reported_spent = Some(spent);
+        let known = self.note_report(floor, spent);
         Some(LeaseReport {
             account: account.to_owned(),
             month,
@@ -184,14 +185,22 @@ impl LeaseAccounting {
             floor,
             spent,
             limit: self.limit,
-            // Totals over all nodes, plus the calls that this node admitted since the last grant.
-            known: KnownState {
-                leased_by_all: floor.saturating_add(self.others_leased),
-                spent_by_all: spent.saturating_add(self.others_spent),
-                ..self.known
-            },
+            known,
             usage: Vec::new(),
         })
+    }
+
+    /// Returns what this node knows, for a report of these totals, and notes that they are
+    /// reported.
+    fn note_report(&mut self, floor: u64, spent: u64) -> KnownState {
+        // Totals over all nodes, plus the calls that this node admitted since the last grant.
+        let known = KnownState {
+            leased_by_all: floor.saturating_add(self.others_leased),
+            spent_by_all: spent.saturating_add(self.others_spent),
+            ..self.known
+        };
+        (self.known.reported_leased, self.known.reported_spent) = (floor, spent);
+        known
     }
 
     /// Returns how many calls to request. A full lease lasts [`LEASE_SUPPLY_SECONDS`] at the
@@ -223,7 +232,7 @@ impl LeaseAccounting {
     /// report returns the unspent calls of its month to the store.
     fn build_past_month_reports(&mut self, account: &str) -> Vec<LeaseReport> {
         let (limit, sequence) = (self.limit, &mut self.last_report_sequence);
-        let to_report = |&PastMonthTotals { month, spent, .. }: &PastMonthTotals| {
+        let to_report = |&PastMonthTotals { month, spent, known, .. }: &PastMonthTotals| {
             *sequence += 1;
             LeaseReport {
                 account: account.to_owned(),
@@ -233,7 +242,12 @@ impl LeaseAccounting {
                 floor: spent,
                 spent,
                 limit,
-                known: KnownState::default(),
+                // Without what the store acknowledged: a final report starts no recovery.
+                known: KnownState {
+                    reported_leased: known.reported_leased,
+                    reported_spent: known.reported_spent,
+                    ..KnownState::default()
+                },
                 usage: Vec::new(),
             }
         };
@@ -328,6 +342,9 @@ impl LeaseAccounting {
             revision: grant.revision,
             leased_by_all: grant.own_leased.saturating_add(leased),
             spent_by_all: pending.spent.saturating_add(spent),
+            own_leased: grant.own_leased,
+            reported_leased: grant.own_leased,
+            reported_spent: pending.spent,
         };
     }
 

@@ -81,6 +81,13 @@ pub struct KnownState {
     pub leased_by_all: u64,
     /// Calls spent by all nodes, including those that this node has spent since.
     pub spent_by_all: u64,
+    /// This node's leased total, according to the latest grant.
+    pub own_leased: u64,
+    /// This node's leased total as the store may have it: the floor of the node's last report, or
+    /// the leased total of the grant that answered the report.
+    pub reported_leased: u64,
+    /// The spent total in this node's last report, answered or not.
+    pub reported_spent: u64,
 }
 
 /// The store's answer to one report of a batch: a grant, or why this report alone failed. After an

@@ -75,7 +75,15 @@ mod tests {
         floor: 40,
         spent: 30,
         limit: Some(100),
-        known: KnownState { sequence: 6, revision: 9, leased_by_all: 70, spent_by_all: 50 },
+        known: KnownState {
+            sequence: 6,
+            revision: 9,
+            leased_by_all: 70,
+            spent_by_all: 50,
+            own_leased: 40,
+            reported_leased: 40,
+            reported_spent: 30,
+        },
         usage: Vec::new(),
     };
     const VALID_GRANT: Grant = Grant {

@@ -80,6 +80,13 @@ impl TestNode {
         limit: Option<u64>,
     ) -> LeaseReport {
         self.sequence += 1;
+        let others = self.others_leased_and_spent;
+        let known = KnownState {
+            leased_by_all: floor + others.0,
+            spent_by_all: spent + others.1,
+            ..self.known
+        };
+        (self.known.reported_leased, self.known.reported_spent) = (floor, spent);
         LeaseReport {
             account: "acme".to_owned(),
             month: test_month(),
@@ -88,7 +95,7 @@ impl TestNode {
             floor,
             spent,
             limit,
-            known: self.known,
+            known,
             usage: Vec::new(),
         }
     }
@@ -125,6 +132,9 @@ impl TestNode {
             revision: grant.revision,
             leased_by_all: grant.own_leased + leased,
             spent_by_all: report.spent + spent,
+            own_leased: grant.own_leased,
+            reported_leased: grant.own_leased,
+            reported_spent: report.spent,
         };
     }
 

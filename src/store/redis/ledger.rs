@@ -305,7 +305,10 @@ fn push_report_command(
     pipeline
         .arg(if is_past { PAST_MONTH_TTL_SECONDS } else { LEDGER_TTL_SECONDS })
         .arg(u8::from(is_past))
-        .arg(DAILY_USAGE_TTL_SECONDS);
+        .arg(DAILY_USAGE_TTL_SECONDS)
+        .arg(known.own_leased)
+        .arg(known.reported_leased)
+        .arg(known.reported_spent);
     for count in usage {
         let index = usage_months.iter().position(|usage_month| *usage_month == count.month);
         // The first two Redis keys are about the totals, and Lua counts from 1.

@@ -307,6 +307,9 @@ impl StoreRun {
                 revision: grant.revision,
                 leased_by_all: grant.own_leased + grant.others_leased,
                 spent_by_all: report.spent + grant.others_spent,
+                own_leased: grant.own_leased,
+                reported_leased: grant.own_leased,
+                reported_spent: report.spent,
             };
             let (sum, limit) = (grant.own_leased + grant.others_leased, report.limit);
             let granted = grant.own_leased > report.floor;

@@ -188,3 +188,73 @@ fn totals_expire_in_400_days_or_62_if_month_is_past() {
         assert!(key.starts_with("riskgate:"), "{key}");
     }
 }
+
+#[test]
+fn calls_served_while_a_store_recovers_count_beside_those_of_dead_nodes() {
+    let server = RedisServer::start();
+    let mut store = open_probed_server(&server);
+    let (mut alice, _) = two_nodes_with_leases(&mut store);
+    server.run(&["DEL", ACME_LEDGER_KEY]);
+    // Bob is dead. Alice has spent 10 more calls before her first report, 4 of them without a
+    // lease, and goes on during the recovery. At last she returns what she holds.
+    for [floor, spent] in [[304, 270], [304, 304], [340, 340], [350, 345]] {
+        assert!(alice.report(&mut store, floor, [floor, spent], LIMIT_1000).is_recovering);
+    }
+    assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 815, 850)]);
+    assert!(alice.report(&mut store, 345, [345, 345], LIMIT_1000).is_recovering);
+    let grant = report_until_recovered(&mut store, &mut alice, [345, 345], LIMIT_1000);
+    assert_eq!(grant_totals(grant), (345, 500, 470));
+    assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 815, 845)]);
+}
+
+#[test]
+fn calls_that_several_nodes_serve_while_a_store_recovers_all_count() {
+    let server = RedisServer::start();
+    let mut store = open_probed_server(&server);
+    let (mut alice, mut bob) = two_nodes_with_leases(&mut store);
+    let mut carol = TestNode::new(CAROL);
+    carol.report(&mut store, 20, [20, 15], LIMIT_1000);
+    carol.report(&mut store, 20, [20, 20], LIMIT_1000);
+    bob.report(&mut store, 500, [500, 480], LIMIT_1000);
+    alice.report(&mut store, 300, [300, 260], LIMIT_1000);
+    server.run(&["DEL", ACME_LEDGER_KEY]);
+    // Carol is dead. Both others have spent more calls before their first reports: Alice 15, 5 of
+    // them without a lease, and Bob 27, 7 of them without a lease.
+    assert!(alice.report(&mut store, 305, [305, 275], LIMIT_1000).is_recovering);
+    assert!(bob.report(&mut store, 507, [507, 507], LIMIT_1000).is_recovering);
+    // A new node has served without a lease as well.
+    let mut dora = TestNode::new([0xd0; 16]);
+    assert!(dora.report(&mut store, 6, [6, 6], LIMIT_1000).is_recovering);
+    assert!(bob.report(&mut store, 510, [510, 510], LIMIT_1000).is_recovering);
+    assert!(alice.report(&mut store, 305, [305, 305], LIMIT_1000).is_recovering);
+    let grant = report_until_recovered(&mut store, &mut alice, [305, 305], LIMIT_1000);
+    assert_eq!(grant_totals(grant), (305, 536, 536));
+    let all = usage_row("acme", 841, 841);
+    assert_eq!(store.read_usage(test_month(), None).unwrap(), [all]);
+}
+
+#[test]
+fn a_report_without_an_answer_before_a_loss_never_counts_twice() {
+    for is_lost in [false, true] {
+        let server = RedisServer::start();
+        let mut store = open_probed_server(&server);
+        let (mut alice, mut bob) = two_nodes_with_leases(&mut store);
+        // Carol's calls count, and she is dead.
+        TestNode::new(CAROL).report(&mut store, 20, [20, 20], LIMIT_1000);
+        server.run(&["COPY", ACME_LEDGER_KEY, "older"]);
+        // The store applies Alice's report, her answer is lost, and Bob sees her total.
+        let unanswered = alice.next_report(310, [310, 300], LIMIT_1000);
+        alice.send_report(&mut store, &unanswered).unwrap();
+        bob.report(&mut store, 500, [500, 480], LIMIT_1000);
+        match is_lost {
+            true => server.run(&["DEL", ACME_LEDGER_KEY]),
+            false => server.run(&["COPY", "older", ACME_LEDGER_KEY, "REPLACE"]),
+        };
+        assert!(bob.report(&mut store, 500, [500, 485], LIMIT_1000).is_recovering);
+        for spent in [303, 309] {
+            assert!(alice.report(&mut store, 310, [310, spent], LIMIT_1000).is_recovering);
+        }
+        let grant = report_until_recovered(&mut store, &mut alice, [310, 310], LIMIT_1000);
+        assert_eq!(grant_totals(grant), (310, 520, 505), "{is_lost}");
+    }
+}
