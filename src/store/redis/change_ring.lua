@@ -46,14 +46,13 @@ elseif operation == 'set_account' then
 end
 
 if not row then
-    if not redis.call('HGET', meta, 'version') then
+    redis.call('HSETNX', meta, 'store_id', ARGV[1])
+    if redis.call('HSETNX', meta, 'version', 1) == 1 then
         record_change(audit, author, 'store.init', 'the store', 'json', '', '')
     end
-    redis.call('HSETNX', meta, 'store_id', ARGV[1])
-    redis.call('HSETNX', meta, 'version', 1)
     return tonumber(redis.call('HGET', meta, 'version'))
 end
-local version = next_version(meta, ARGV[1])
+local version = next_version(meta, changed, ARGV[1])
 if hash == keys then
     record_change(audit, author, 'key.revoke', name, 'key', before, without_import(row))
 else

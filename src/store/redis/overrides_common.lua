@@ -4,13 +4,18 @@
 -- A hash has the overrides: each field is "NAME SCOPE", each value is "TIME JSON", where the JSON is
 -- a list of the row and its author. The field `overrides` of the metadata is "NUMBER ID COUNT".
 
--- Begins the next version of the overrides.
-local function next_overrides_version(meta, overrides, id)
+-- Makes an empty server a store. Each script calls this function before it appends its record: if
+-- the user lacks a right, no record is left without its change.
+local function init_if_empty(meta, id)
     -- Only a change by an operator initializes an empty store; a gateway may lack HSETNX.
     if not redis.call('HGET', meta, 'store_id') then
         redis.call('HSETNX', meta, 'store_id', id)
         redis.call('HSETNX', meta, 'version', 1)
     end
+end
+
+-- Begins the next version of the overrides.
+local function next_overrides_version(meta, overrides, id)
     local known = redis.call('HGET', meta, 'overrides') or '0 - 0'
     local number = tonumber(string.match(known, '^(%d+) ')) or 0
     local text = string.format('%.0f %s %.0f', number + 1, id, redis.call('HLEN', overrides))

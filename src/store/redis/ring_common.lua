@@ -100,7 +100,13 @@ local KEPT_CHANGES = 1000
 
 -- Begins the next version of the ring. Each change has an id, because two changes can lead to the
 -- same version if the store lost one of them.
-local function next_version(meta, id)
+--
+-- Each script calls this function before it appends its record, and then writes only with commands
+-- that this function has run: if the user lacks a right, or the server a command, the script fails
+-- here, and no record is left without its change.
+local function next_version(meta, changed, id)
+    -- XX adds no member, so this writes nothing.
+    redis.call('ZADD', changed, 'XX', 0, '')
     redis.call('HSETNX', meta, 'store_id', id)
     redis.call('HSETNX', meta, 'version', 1)
     local version = redis.call('HINCRBY', meta, 'version', 1)

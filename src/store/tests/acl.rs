@@ -380,3 +380,79 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         }
     }
 }
+
+/// Changes of an existing store. Each of them has a record.
+type NamedChange = (&'static str, fn(&mut Store) -> Result<(), StoreError>);
+
+const CHANGES: [NamedChange; 6] = [
+    ("add", |store| store.changes().add_keys(&[(key(3, "new"), None)], None)),
+    ("account", |store| store.changes().set_account("acme", Some("pro"), None)),
+    ("rotate", |store| {
+        store.changes().rotate_key(&rotation("key_1", &key(2, "acme"), 1_900_000_000, 5), None)
+    }),
+    ("revoke", |store| store.changes().expire_or_revoke_key("key_1", None, Some(9))),
+    ("restore", |store| store.changes().restore_rows(&[key(4, "acme")], &[]).map(drop)),
+    ("init", |store| store.changes().mark_as_store()),
+];
+
+#[test]
+fn a_change_that_fails_for_a_missing_right_leaves_no_record() {
+    let server = RedisServer::start();
+    let mut admin = open(&server.url());
+    let as_user_without = |lacking: &str| {
+        let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+        let rights = [&GATEWAY_ACL[..], &WRITER_ACL].concat();
+        user.extend(rights.iter().filter(|right| **right != lacking));
+        server.run(&user);
+        open(&server.url_as("some", "pw"))
+    };
+    // On an empty server, each change first makes it a store.
+    for lacking in WRITER_ACL {
+        let mut store = as_user_without(lacking);
+        let changes: [NamedChange; 3] = [
+            ("init", |store| store.changes().mark_as_store()),
+            ("add", |store| store.changes().add_keys(&[(key(1, "acme"), None)], None)),
+            ("deny", |store| super::overrides::set(store, "a.com", "deny").map(drop)),
+        ];
+        for (name, change) in changes {
+            let before = admin.read_audit_after(None, 9).unwrap().len();
+            let changed = change(&mut store);
+            assert!(
+                changed.is_err() || (name != "add" && lacking != "+hsetnx"),
+                "{name} {lacking}"
+            );
+            let records = admin.read_audit_after(None, 9).unwrap().len() - before;
+            assert_eq!(records, usize::from(changed.is_ok()), "{name} without {lacking}");
+        }
+        if lacking == "+hsetnx" {
+            assert!(server.matching_keys("*").is_empty(), "{lacking}");
+        }
+        server.run(&["FLUSHALL"]);
+    }
+    add_keys(&mut admin, &[key(1, "acme")]);
+    let before = (rows(&mut admin), admin.read_audit_after(None, 9).unwrap().len());
+    for lacking in WRITER_ACL {
+        let mut store = as_user_without(lacking);
+        for (name, change) in CHANGES.iter().filter(|it| it.0 != "init" || lacking == "+hsetnx") {
+            change(&mut store).expect_err(name);
+            let records = admin.read_audit_after(None, 9).unwrap().len();
+            let found = (rows(&mut admin), records);
+            assert_eq!(found.1, before.1, "{name} without {lacking}");
+            assert_eq!(found.0.keys, before.0.keys, "{name} without {lacking}");
+            assert_eq!(found.0.accounts, before.0.accounts, "{name} without {lacking}");
+        }
+    }
+    let mut store = as_user_without("");
+    CHANGES.iter().for_each(|(name, change)| change(&mut store).expect(name));
+}
+
+#[test]
+fn a_change_on_a_server_without_a_command_leaves_no_record() {
+    let server = RedisServer::start_with_arguments(&["--rename-command", "ZADD", ""]);
+    let mut store = open(&server.url());
+    store.changes().mark_as_store().unwrap();
+    for (name, change) in &CHANGES[..5] {
+        change(&mut store).expect_err(name);
+        assert_eq!(store.read_audit_after(None, 9).unwrap().len(), 1, "{name}");
+    }
+}
