@@ -57,6 +57,7 @@ pub use quota_events::{
 pub use redis::connection::Redis;
 pub use redis::options::{ClientCertificatePaths, RedisOptions};
 pub use redis::rates::MAX_RATE_CHARGES;
+pub use redis::ring_store::RingStore;
 pub use reply_check::check_grant;
 pub use rows::{
     AccountRow, DailyUsageCursor, DailyUsageRow, DamagedRows, DnsFactRow, KeyRow,

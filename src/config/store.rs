@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::settings::Settings;
 use crate::quota::FailurePolicy;
-use crate::store::{ClientCertificatePaths, Redis, RedisOptions, Store, StoreError, StoreUrl};
+use crate::store::{
+    ClientCertificatePaths, Redis, RedisOptions, RingStore, Store, StoreError, StoreUrl,
+};
 use crate::support::regular_file::{file_identity, parent_dir};
 
 /// The store and its connection settings.
@@ -143,6 +145,7 @@ impl Settings {
             client_certificate: self.read_client_certificate(),
             sentinel_user: self.read_text("store.sentinel_user"),
             sentinel_password_file: self.read_path("store.sentinel_password_file"),
+            ring_store: RingStore::default(),
         };
         // Without Sentinels, the user is a fault of its own.
         let has_sentinels = matches!(url, StoreUrl::Redis(url) if url.names_sentinels());

@@ -35,12 +35,14 @@ mod reply;
 mod restore;
 mod ring;
 mod ring_state;
+pub(super) mod ring_store;
 mod rotate;
 mod rows;
 mod scan;
 mod scripts;
 mod sentinels;
 mod sign_ups;
+mod store_of_link;
 mod top;
 mod write;
 

@@ -100,7 +100,7 @@ impl KeyRingUpdater {
         }
         let build = |rows| KeyRing::build(rows, &declared, &config.plans, ledger);
         let ring = rows.as_ref().map(build);
-        let keys = KeyRingUpdater {
+        let mut keys = KeyRingUpdater {
             store,
             rows: rows.map(Arc::new),
             lost_rows: LostRows::default(),
@@ -125,8 +125,9 @@ impl KeyRingUpdater {
     }
 
     /// Publishes the rows and the declared keys for the admin API.
-    fn publish_inputs(&self) {
+    fn publish_inputs(&mut self) {
         if let Some(rows) = &self.rows {
+            self.store.name_store_of_keys(&rows.store_id);
             let (rows, declared) = (Arc::clone(rows), Arc::clone(&self.declared_keys));
             self.inputs.publish_keys(KeyInputs { rows, declared });
         }

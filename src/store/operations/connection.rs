@@ -27,6 +27,11 @@ pub trait ConnectionBackend {
     /// long a call waits for the store.
     fn check_deployment(&mut self, deadline: Duration) -> Result<Vec<Finding>, StoreError>;
 
+    /// Says that the keys of this process were read over this connection, from the store with this
+    /// id. From now on, other connections of this process with the same options write to no server
+    /// that has another store: their operations fail. Does nothing if the store is a file.
+    fn name_store_of_keys(&mut self, _store_id: &str) {}
+
     /// Lets later operations wait up to five seconds for an SQLite lock, so that a command succeeds
     /// while a busy gateway uses the same file. Does nothing if the store is in Redis.
     fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {

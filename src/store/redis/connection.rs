@@ -14,6 +14,7 @@ use super::link::Link;
 use super::options::RedisOptions;
 use super::rate_charge_state::RateChargeState;
 use super::reply::{error_reply_text, info_field, reply_text_or_empty};
+use super::ring_store::RingStore;
 use super::scripts::Script;
 use super::sentinels::NamedServer;
 use crate::store::error::StoreError;
@@ -51,6 +52,12 @@ pub struct Redis {
     pub(super) probed_link: Option<u64>,
     /// The server that Sentinels named for the link.
     connected_to: Option<NamedServer>,
+    /// See [`RedisOptions::ring_store`].
+    pub(super) ring_store: RingStore,
+    /// `RingStore::probes_of_others` when the link was opened.
+    pub(super) probes_of_others: u64,
+    /// Whether the keys of this process are read over this connection.
+    pub(super) reads_keys: bool,
     /// The SHA-1 digests of the scripts for EVALSHA, indexed by `Script`; empty until loaded.
     pub(super) script_digests: Vec<String>,
     /// How many of `wait_replicas` lack the latest report, as the last report or probe found.
@@ -69,6 +76,11 @@ impl ConnectionBackend for Redis {
 
     fn told_time(&mut self) -> &mut ToldTime {
         &mut self.told_time
+    }
+
+    fn name_store_of_keys(&mut self, store_id: &str) {
+        self.reads_keys = true;
+        self.ring_store.set_id(store_id);
     }
 
     fn check_takes_writes(&mut self) -> Result<(), StoreError> {
@@ -135,6 +147,9 @@ impl Redis {
         })
     }
 
+            ring_store: options.ring_store.clone(),
+            probes_of_others: 0,
+            reads_keys: false,
     pub(super) fn unavailable_error(
         &self,
         operation: &'static str,
@@ -177,6 +192,7 @@ impl Redis {
             load.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
         let mut loaded = self.send_to_each_server(OPERATION, &load, timeout)?;
+        let deadline = Instant::now() + timeout;
         if let Some(found) = loaded.iter().flatten().find_map(error_reply_text) {
             self.link = None;
             return Err(self.unavailable_error(OPERATION, found));
@@ -184,7 +200,8 @@ impl Redis {
         // All servers have the same digests.
         let digests = loaded.pop().unwrap_or_default();
         self.script_digests = digests.into_iter().map(reply_text_or_empty).collect();
-        Ok(())
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        self.check_store_of_new_link(time_left.max(self.timeout))
     }
 
     /// Sends idempotent commands and returns their replies; connects first if needed. If the
@@ -192,6 +209,7 @@ impl Redis {
     /// left. If one reply is an error, the whole query fails.
     pub(super) fn query_with_retry(
         &mut self,
+            && (self.reads_keys || self.probes_of_others == self.ring_store.probes_of_others())
         operation: &'static str,
         commands: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {

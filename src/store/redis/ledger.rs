@@ -41,14 +41,18 @@ impl LedgerBackend for Redis {
         // data has stored BEGINNING.
         let known = previous_probe.map_or("", |known| known.incarnation.as_str());
         let known_beginning = known.split(' ').nth(1).unwrap_or("");
+        let expected_store = self.ring_store.id().unwrap_or_default();
         let recovery_ms = RECOVERY_PERIOD.as_millis() as u64;
         let script = (Script::Probe, &[RING_META_KEY, ALL_RECOVERING_KEY][..]);
         let reply = self.run_script(OPERATION, self.timeout, script, |arguments| {
             arguments.arg(&of_servers).arg(known_beginning).arg(&states.new_beginning);
-            arguments.arg(latest_begun_month.number()).arg(recovery_ms);
+            arguments.arg(latest_begun_month.number()).arg(recovery_ms).arg(&expected_store);
         })?;
         let (store_id, began, recovering, refusal): (String, String, u64, String) =
             self.parse_reply(OPERATION, reply)?;
+        if !store_id.is_empty() && !expected_store.is_empty() && store_id != expected_store {
+            return Err(self.note_other_store(OPERATION, &expected_store, &store_id));
+        }
         if self.link_number != states.link_number {
             let found = "another connection than at the beginning of the probe";
             return Err(self.unavailable_error(OPERATION, found));

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::ring_store::RingStore;
+
 /// Options for the connection to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisOptions {
@@ -15,6 +17,9 @@ pub struct RedisOptions {
     pub sentinel_user: Option<String>,
     /// A file with the password of that user in its first line.
     pub sentinel_password_file: Option<PathBuf>,
+    /// No setting: the store that the keys of this process are from. Connections write to no other
+    /// store.
+    pub ring_store: RingStore,
 }
 
 impl RedisOptions {

@@ -5,12 +5,14 @@
 -- ARGV 1 the incarnation of the server: its run id and replication id,
 --      2 the beginning of its data that the node knows from its last probe ('': none),
 --      3 the beginning to store if the data has none,
---      4 the latest month that the node counts in, 5 the recovery period in ms
+--      4 the latest month that the node counts in, 5 the recovery period in ms,
+--      6 the id of the store that the node's keys are from ('': not known)
 -- Returns the store's id ('' without one), the beginning of its data, the ms left to recover, and why
--- the server refuses writes ('': it does not).
+-- the server refuses writes ('': it does not). Writes nothing to another store than that of the keys.
 
 local read = redis.call('HMGET', KEYS[1], 'life', 'began', 'store_id', 'month')
 local life, began, store_id = read[1], read[2], read[3] or ''
+if ARGV[6] ~= '' and store_id ~= '' and store_id ~= ARGV[6] then return {store_id, '', 0, ''} end
 -- An unreadable beginning counts as none.
 if began and not string.match(began, '^%x+@%d+%.%d+$') then began = nil end
 local month = read[4] and string.match(read[4], '^%d+$') and tonumber(read[4]) or -1

@@ -1,0 +1,43 @@
+//! Which store the keys of this process are from, so that no connection writes to another one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The store that the keys of this process are from. All connections that were opened with clones
+/// of the same options share it. It is equal to any other, because it is no setting.
+#[derive(Clone, Debug, Default)]
+pub struct RingStore(Arc<Mutex<KnownStore>>);
+
+#[derive(Debug, Default)]
+struct KnownStore {
+    /// The id of the store; `None` until its keys were read.
+    id: Option<String>,
+    /// How often a probe has found another store over an open connection. Each connection then
+    /// opens another one, and looks at the store there.
+    probes_of_others: u64,
+}
+
+impl PartialEq for RingStore {
+    fn eq(&self, _: &RingStore) -> bool {
+        true
+    }
+}
+
+impl Eq for RingStore {}
+
+impl RingStore {
+    pub(super) fn id(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).id.clone()
+    }
+
+    pub(super) fn set_id(&self, id: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).id = Some(id.to_owned());
+    }
+
+    pub(super) fn probes_of_others(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).probes_of_others
+    }
+
+    pub(super) fn count_probe_of_other(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).probes_of_others += 1;
+    }
+}
