@@ -37,7 +37,7 @@ pub use crate::model::monthly_limit::MonthlyLimit;
 pub use audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, ChangeSurface, SourceState};
 pub use contents::StoreContents;
 pub use error::StoreError;
-pub use finding::{Finding, FindingLevel};
+pub use finding::{Finding, FindingLevel, MODE_SUBJECT};
 pub use inbox_secret::{StoredIdMark, StoredInboxSecret};
 pub use ledger::{
     Grant, KnownState, LeaseReport, Probe, ReportBatchContext, ReportOutcome, UsageCount,

@@ -2,6 +2,7 @@
 
 use super::config_args::{ConfigArgs, describe_source};
 use super::failure::CommandFailure;
+use super::findings::describe_finding;
 use super::output::print_message;
 use super::store_access::{
     STORE_TIMEOUT, find_difference_from_served, is_unsafe_to_open, read_ring_rows,
@@ -13,7 +14,7 @@ use crate::process::served_store::DifferentStore;
 use crate::process::server::{
     StartupInputs, check_log_limits_and_upstreams, check_runtime_dir, warnings_of_certificates,
 };
-use crate::store::{RingRows, Store, StoreError};
+use crate::store::{FindingLevel, RingRows, Store, StoreError};
 use crate::support::certificates::CertificateSet;
 use crate::support::counted::CountedNoun;
 
@@ -93,9 +94,29 @@ fn read_rows_and_find_difference(
     }
     store.check_safe_if_reachable().map_err(store_failure)?;
     check_writable(&mut store).map_err(store_failure)?;
+    check_deployment(config, &mut store)?;
     other = other.or_else(|| find_difference_from_served(config, Some(&mut store)));
     let rows = read_ring_rows(&mut store, other.as_ref()).map_err(store_failure)?;
     Ok((Some(rows), other))
+}
+
+/// Fails if a gateway could not use the store as it is: on the faults of `riskgate store check`,
+/// but not on its warnings.
+fn check_deployment(config: &Config, store: &mut Store) -> Result<(), CommandFailure> {
+    if !store.is_server() {
+        // A file was checked already.
+        return Ok(());
+    }
+    let options = &config.startup.store;
+    let findings = store.check_deployment(options.deadline);
+    let findings = findings.map_err(|error| store_failure(config, error))?;
+    let faults = findings.iter().filter(|finding| finding.level == FindingLevel::Fault);
+    let address = options.shown_address();
+    let lines = faults.map(|fault| format!("{address}: {}", describe_finding(fault)));
+    match lines.collect::<Vec<_>>() {
+        lines if lines.is_empty() => Ok(()),
+        message_lines => Err(CommandFailure { message_lines, exit_code: 1 }),
+    }
 }
 
 /// Prints warnings about the runtime directory and the certificates. `now` is in Unix seconds.

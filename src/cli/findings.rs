@@ -34,9 +34,13 @@ pub(super) fn print_findings(
 }
 
 fn format_finding(finding: &Finding) -> String {
-    let Finding { subject, level, found, advice } = finding;
+    format!("{:<8} {}\n", finding.level.as_str(), describe_finding(finding))
+}
+
+/// What was checked, what was found, and what to do about it.
+pub(super) fn describe_finding(finding: &Finding) -> String {
+    let Finding { subject, found, advice, .. } = finding;
     let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
     // A server may have sent a part of the line.
-    let line = escape_controls(&format!("{subject}: {found}{advice}"));
-    format!("{:<8} {line}\n", level.as_str())
+    escape_controls(&format!("{subject}: {found}{advice}"))
 }

@@ -2,6 +2,10 @@
 
 use std::borrow::Cow;
 
+/// The subject of a fault of a server that is of another kind than the address says. Nothing else
+/// of such a server was checked.
+pub const MODE_SUBJECT: &str = "mode";
+
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

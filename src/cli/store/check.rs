@@ -9,7 +9,7 @@ use crate::cli::store_access::{
     STORE_TIMEOUT, find_difference_from_served, is_store_missing, is_unsafe_to_open,
 };
 use crate::config::{Config, StoreOptions};
-use crate::store::{Finding, FindingLevel, Store, StoreError};
+use crate::store::{Finding, FindingLevel, MODE_SUBJECT, Store, StoreError};
 use crate::support::counted::CountedNoun;
 use crate::support::machine_clock::machine_unix_now;
 
@@ -68,6 +68,10 @@ fn open_and_check(config: &Config, timeout: Duration) -> Result<Vec<Finding>, St
     let StoreOptions { url, redis, .. } = &config.startup.store;
     let mut store = Store::open_to_read(url, redis, timeout)?;
     let mut findings = store.check_deployment(config.startup.store.deadline)?;
+    if findings.iter().any(|finding| finding.subject == MODE_SUBJECT) {
+        // A Sentinel, or a server that has only a part of the slots, answers nothing else.
+        return Ok(findings);
+    }
     findings.extend(check_clock(&mut store)?);
     findings.push(check_overrides(&mut store));
     if let Some(other) = find_difference_from_served(config, Some(&mut store)) {

@@ -102,13 +102,21 @@ impl ConnectionBackend for Redis {
     /// or answers with an error, passes.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
         let mut ask = redis::pipe();
-        ask.cmd("INFO").arg("memory");
+        ask.cmd("INFO").arg("server").cmd("INFO").arg("memory");
         let of_each = match self.query_each_server_with_retry("reading its settings", &ask) {
             Ok(of_each) => of_each,
             Err(StoreError::Unavailable { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        for info in of_each.into_iter().flatten().map(reply_text_or_empty) {
+        for info in of_each {
+            let info: String = info.into_iter().map(reply_text_or_empty).collect();
+            if let Some((found, advice)) = self.find_wrong_mode(&info) {
+                return Err(StoreError::Unusable {
+                    location: self.location.clone(),
+                    expected: "a server that is no Sentinel and no part of a Cluster",
+                    found: format!("{found}; {advice}"),
+                });
+            }
             let policy = info_field(&info, "maxmemory_policy");
             if policy != Some("noeviction") {
                 return Err(StoreError::Unusable {
@@ -139,6 +147,9 @@ impl Redis {
             link_number: 0,
             probed_link: None,
             connected_to: None,
+            ring_store: options.ring_store.clone(),
+            probes_of_others: 0,
+            reads_keys: false,
             script_digests: Vec::new(),
             missing_replicas: 0,
             foreign_entries: ForeignEntries::default(),
@@ -147,15 +158,28 @@ impl Redis {
         })
     }
 
-            ring_store: options.ring_store.clone(),
-            probes_of_others: 0,
-            reads_keys: false,
     pub(super) fn unavailable_error(
         &self,
         operation: &'static str,
         found: impl Into<String>,
     ) -> StoreError {
         StoreError::Unavailable { location: self.location.clone(), operation, found: found.into() }
+    }
+
+    /// Returns what is wrong, and what to do, if `INFO server` is of a server of a Cluster or of a
+    /// Sentinel, but the address is that of one data server. A server of a Cluster answers only for
+    /// its own slots.
+    pub(super) fn find_wrong_mode(&self, info: &str) -> Option<(&'static str, &'static str)> {
+        match (&self.link, info_field(info, "redis_mode")?) {
+            (Some(Link::Server(_)), "cluster") => {
+                Some(("redis_mode:cluster", "write redis+cluster://HOST:PORT in store.url"))
+            }
+            (Some(Link::Server(_)), "sentinel") => {
+                let advice = "write redis+sentinel://HOST:PORT/SERVICE in store.url";
+                Some(("redis_mode:sentinel", advice))
+            }
+            _ => None,
+        }
     }
 
     /// Connects if there is no connection.
@@ -168,6 +192,7 @@ impl Redis {
             return Ok(());
         }
         self.link = None;
+        let deadline = Instant::now() + timeout;
         let connected = self.connector.connect(timeout);
         let OpenLink { link, named } =
             connected.map_err(|error| self.unavailable_error("connecting", error))?;
@@ -177,12 +202,14 @@ impl Redis {
         }
         (self.link, self.connected_to) = (Some(link), named);
         self.link_number += 1;
-        Ok(())
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        self.check_store_of_new_link(time_left.max(self.timeout))
     }
 
     pub(super) fn is_connected(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_open)
             && !self.connector.is_outdated(self.connected_to.as_ref())
+            && (self.reads_keys || self.probes_of_others == self.ring_store.probes_of_others())
     }
 
     pub(super) fn load_scripts(&mut self, timeout: Duration) -> Result<(), StoreError> {
@@ -192,7 +219,6 @@ impl Redis {
             load.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
         let mut loaded = self.send_to_each_server(OPERATION, &load, timeout)?;
-        let deadline = Instant::now() + timeout;
         if let Some(found) = loaded.iter().flatten().find_map(error_reply_text) {
             self.link = None;
             return Err(self.unavailable_error(OPERATION, found));
@@ -200,8 +226,7 @@ impl Redis {
         // All servers have the same digests.
         let digests = loaded.pop().unwrap_or_default();
         self.script_digests = digests.into_iter().map(reply_text_or_empty).collect();
-        let time_left = deadline.saturating_duration_since(Instant::now());
-        self.check_store_of_new_link(time_left.max(self.timeout))
+        Ok(())
     }
 
     /// Sends idempotent commands and returns their replies; connects first if needed. If the
@@ -209,7 +234,6 @@ impl Redis {
     /// left. If one reply is an error, the whole query fails.
     pub(super) fn query_with_retry(
         &mut self,
-            && (self.reads_keys || self.probes_of_others == self.ring_store.probes_of_others())
         operation: &'static str,
         commands: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {

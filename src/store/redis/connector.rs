@@ -113,12 +113,18 @@ impl Connector {
                 Err(error) => Err(describe_error_and_protocol(&error, client, timeout)),
             },
             Connector::Cluster { url, tls, last_primaries } => {
-                let cluster = ClusterLink::connect(url, tls, last_primaries, timeout)?;
+                let cluster = ClusterLink::connect(url, tls, last_primaries, timeout);
+                let urls = url.hosts().iter().map(|host| url.server_url(host));
+                let cluster = cluster
+                    .map_err(|found| add_other_protocol(found, urls, "+cluster", timeout))?;
                 Ok(OpenLink { link: Link::Cluster(cluster), named: None })
             }
             Connector::Sentinels { url, tls, sentinels } => {
                 let deadline = Instant::now() + timeout;
-                let named = sentinels.ask(timeout / 2)?;
+                let urls = url.hosts().iter().map(|host| url.sentinel_url(host));
+                let named = sentinels
+                    .ask(timeout / 2)
+                    .map_err(|found| add_other_protocol(found, urls, "+sentinel", timeout))?;
                 let time_left = deadline.saturating_duration_since(Instant::now());
                 let connection = connect_to_primary(&url.server_url(&named.host), tls, time_left);
                 let connection = connection.map_err(|error| {
@@ -157,7 +163,25 @@ fn describe_error_and_protocol(
     let found = describe_error(error, timeout);
     let address = client.get_connection_info().addr();
     let is_patient = timeout >= MIN_TIMEOUT_FOR_PROBE && !error.is_connection_refusal();
-    match is_patient.then(|| find_other_protocol(address)).flatten() {
+    match is_patient.then(|| find_other_protocol(address, "")).flatten() {
+        Some(other) => format!("{found}: {other}"),
+        None => found,
+    }
+}
+
+/// Adds to the reasons why no server could be asked that one of them speaks another protocol, if
+/// there is time to find out. `urls` are the addresses of the servers.
+fn add_other_protocol(
+    found: String,
+    urls: impl Iterator<Item = String>,
+    kind: &str,
+    timeout: Duration,
+) -> String {
+    if timeout < MIN_TIMEOUT_FOR_PROBE {
+        return found;
+    }
+    let mut addresses = urls.filter_map(|url| url.into_connection_info().ok());
+    match addresses.find_map(|address| find_other_protocol(address.addr(), kind)) {
         Some(other) => format!("{found}: {other}"),
         None => found,
     }

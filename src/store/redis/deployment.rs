@@ -10,7 +10,7 @@ use super::incarnation::MARKS;
 use super::link::Link;
 use super::reply::{error_reply_text, info_field, replica_lines, reply_text_or_empty};
 use crate::store::error::StoreError;
-use crate::store::finding::Finding;
+use crate::store::finding::{Finding, MODE_SUBJECT};
 
 const OPERATION: &str = "checking the deployment";
 /// The oldest version of Redis with all commands and options that riskgate uses. All versions of
@@ -67,15 +67,24 @@ const COMMANDS_BY_USE: [(&str, &[&[&str]]); 5] = [
     ("rights of store.wait_replicas", &[&["WAIT", "0", "1"]]),
 ];
 
-/// A Redis key of each kind that a gateway uses. None of them exists.
-const KEYS_BY_USE: [&str; 7] = [
+/// A Redis key of each kind that every gateway needs. None of them exists.
+const NEEDED_KEYS: [&str; 4] = [
     "riskgate:{ring}:probe",
+    "riskgate:ledger:{probe}",
+    "riskgate:recovering:{probe}",
+    "riskgate:usage:{probe}",
+];
+
+/// A Redis key of each kind that a gateway or a copy may use beside [`NEEDED_KEYS`]. None of them
+/// exists.
+const FURTHER_KEYS: [&str; 7] = [
     "riskgate:{top}:probe",
     "riskgate:{inbox}:probe",
     "riskgate:{sign_ups}:probe",
     "riskgate:{rates}:probe",
     "riskgate:{dns}:probe",
     "riskgate:{webhook}:probe",
+    "riskgate:staged:probe",
 ];
 
 /// Like [`COMMANDS_BY_USE`], for a gateway whose store is a Cluster.
@@ -122,6 +131,10 @@ impl Redis {
         deadline: Duration,
     ) -> Result<Vec<Finding>, StoreError> {
         let mut findings = vec![check_version(info)];
+        if let Some((found, advice)) = self.find_wrong_mode(info) {
+            findings.push(Finding::fault(MODE_SUBJECT, found, advice));
+            return Ok(findings);
+        }
         findings.extend(check_memory(info));
         findings.push(check_persistence(info));
         let is_primary_of_cluster = matches!(self.link, Some(Link::Cluster(_)));
@@ -142,7 +155,7 @@ impl Redis {
             let (subject, commands) = COMMANDS_ON_A_CLUSTER;
             findings.push(self.check_rights(server, &probe_key, subject, commands)?);
         }
-        findings.push(self.check_key_rights(server)?);
+        findings.push(self.check_key_rights(server, &probe_key)?);
         Ok(findings)
     }
 
@@ -196,7 +209,9 @@ impl Redis {
         // A replica that refused a write has cost the connection.
         self.connect_if_needed()?;
         let replies = self.use_server(OPERATION, server, &send, self.timeout)?;
-        let refused = commands.iter().zip(&replies).filter(|(_, reply)| is_unpermitted(reply));
+        // `check_key_rights` tells of a user who may not access the Redis key.
+        let is_refused = |reply: &Value| is_unpermitted(reply) && !is_key_unpermitted(reply);
+        let refused = commands.iter().zip(&replies).filter(|(_, reply)| is_refused(reply));
         let name = |command: &&[&str]| match command {
             ["SCRIPT", "LOAD", ..] => "script|load".to_owned(),
             ["CLUSTER", subcommand, ..] => format!("cluster|{}", subcommand.to_ascii_lowercase()),
@@ -217,35 +232,30 @@ impl Redis {
         })
     }
 
-    /// Writes to those of [`KEYS_BY_USE`] that the server has, without a change, and reports those
-    /// that the user may not write.
-    fn check_key_rights(&mut self, server: usize) -> Result<Finding, StoreError> {
+    /// Writes to those of [`NEEDED_KEYS`] and [`FURTHER_KEYS`] that the server has, and to the
+    /// Redis key that the check sets, without a change. Reports those that the user may not write.
+    fn check_key_rights(&mut self, server: usize, probe_key: &str) -> Result<Finding, StoreError> {
         const SUBJECT: &str = "rights to Redis keys";
         self.connect_if_needed()?;
         let is_here =
             |key: &&&str| self.link.as_ref().is_some_and(|it| it.find_server(key) == server);
-        let keys: Vec<&str> = KEYS_BY_USE.iter().filter(is_here).copied().collect();
+        let keys = NEEDED_KEYS.iter().chain(&FURTHER_KEYS).filter(is_here).copied();
+        let keys: Vec<&str> = keys.chain([probe_key]).collect();
         let mut send = Pipeline::new();
         for key in &keys {
             send.cmd("HDEL").arg(key).arg("probe");
         }
-        let replies = match keys.is_empty() {
-            true => Vec::new(),
-            false => self.use_server(OPERATION, server, &send, self.timeout)?,
-        };
+        let replies = self.use_server(OPERATION, server, &send, self.timeout)?;
         // A user who may not run HDEL at all is told so elsewhere.
-        let is_refused = |reply: &Value| {
-            is_unpermitted(reply)
-                && error_reply_text(reply).is_some_and(|text| text.contains("to access"))
-        };
-        let refused = keys.iter().zip(&replies).filter(|(_, reply)| is_refused(reply));
-        let refused: Vec<String> = refused.map(|(key, _)| key.replace("probe", "*")).collect();
-        Ok(match refused.is_empty() {
-            true => Finding::good(SUBJECT, "all"),
-            false => {
-                let found = format!("the user may not write {}", refused.join(", "));
-                Finding::warning(SUBJECT, found, "ACL SETUSER … ~riskgate:*")
-            }
+        let refused = keys.iter().zip(&replies).filter(|(_, reply)| is_key_unpermitted(reply));
+        let refused: Vec<&str> = refused.map(|(key, _)| *key).collect();
+        let names: Vec<String> = refused.iter().map(|key| key.replace("probe", "*")).collect();
+        let found = format!("the user may not write {}", names.join(", "));
+        let advice = "ACL SETUSER … ~riskgate:*";
+        Ok(match refused.iter().find(|key| NEEDED_KEYS.contains(key)) {
+            _ if refused.is_empty() => Finding::good(SUBJECT, "all"),
+            Some(_) => Finding::fault(SUBJECT, found, advice),
+            None => Finding::warning(SUBJECT, found, advice),
         })
     }
 }
@@ -420,6 +430,11 @@ fn is_unpermitted(reply: &Value) -> bool {
     let Value::ServerError(error) = reply else { return false };
     error.kind() == Some(ServerErrorKind::NoPerm)
         || error_reply_text(reply).is_some_and(|text| text.contains("unknown command"))
+}
+
+/// Returns true for an error reply to a user who may run the command, but not with this Redis key.
+fn is_key_unpermitted(reply: &Value) -> bool {
+    is_unpermitted(reply) && error_reply_text(reply).is_some_and(|text| text.contains("to access"))
 }
 
 #[cfg(test)]

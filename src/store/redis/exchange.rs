@@ -12,7 +12,18 @@ pub(super) fn describe_error(error: &RedisError, timeout: Duration) -> String {
         false if error.kind() == redis::ErrorKind::Parse => {
             "what answers there speaks no Redis".to_owned()
         }
-        false => error.to_string(),
+        false => {
+            let text = error.to_string();
+            // The alert of TLS 1.3.
+            let advice = match text.contains("CertificateRequired") {
+                true => {
+                    "; the server demands a certificate of its clients: set store.tls_certificate \
+                     and store.tls_key"
+                }
+                false => "",
+            };
+            text + advice
+        }
     }
 }
 

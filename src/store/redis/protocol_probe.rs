@@ -15,8 +15,9 @@ const STEP_TIMEOUT: Duration = Duration::from_millis(300);
 /// waits.
 pub(super) const MIN_TIMEOUT_FOR_PROBE: Duration = Duration::from_secs(5);
 
-/// Returns what is wrong with the scheme of the address, if the server shows it.
-pub(super) fn find_other_protocol(address: &ConnectionAddr) -> Option<&'static str> {
+/// Returns what is wrong with the scheme of the address, if the server shows it. `kind` is what the
+/// scheme has behind `redis` or `rediss`, such as `+cluster`.
+pub(super) fn find_other_protocol(address: &ConnectionAddr, kind: &str) -> Option<String> {
     let (host, port, has_tls) = match address {
         ConnectionAddr::Tcp(host, port) => (host, *port, false),
         ConnectionAddr::TcpTls { host, port, .. } => (host, *port, true),
@@ -34,15 +35,16 @@ pub(super) fn find_other_protocol(address: &ConnectionAddr) -> Option<&'static s
         Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
         Err(_) => return None,
     };
-    match (answer, has_tls) {
-        (Some(b'+' | b'-'), true) => Some("the server speaks no TLS; write redis:// for it"),
+    let (found, scheme) = match (answer, has_tls) {
+        (Some(b'+' | b'-'), true) => ("the server speaks no TLS", "redis"),
         // An alert or a handshake of TLS.
-        (Some(0x15 | 0x16), false) => Some("the server speaks TLS; write rediss:// for it"),
-        (None, false) => Some(
-            "the server closed the connection, as one that speaks TLS does; write rediss:// for it",
-        ),
-        _ => None,
-    }
+        (Some(0x15 | 0x16), false) => ("the server speaks TLS", "rediss"),
+        (None, false) => {
+            ("the server closed the connection, as one that speaks TLS does", "rediss")
+        }
+        _ => return None,
+    };
+    Some(format!("{found}; write {scheme}{kind}:// for it"))
 }
 
 #[cfg(test)]
@@ -78,9 +80,10 @@ mod tests {
             ("rediss", b"", None),
         ] {
             let address = serve_once(scheme, answer);
-            let other = find_other_protocol(&address);
+            let other = find_other_protocol(&address, "");
             assert_eq!(other.is_some(), found.is_some(), "{scheme} {answer:?}: {other:?}");
-            assert!(other.unwrap_or_default().contains(found.unwrap_or_default()), "{other:?}");
+            let other = other.unwrap_or_default();
+            assert!(other.contains(found.unwrap_or_default()), "{other}");
         }
     }
 }

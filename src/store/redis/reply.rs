@@ -3,14 +3,39 @@
 use redis::{ServerErrorKind, Value};
 
 /// The code and details of an error reply; `None` for any other reply.
-pub(super) fn error_reply_text(value: &Value) -> Option<String> {
+pub(super) fn plain_error_text(value: &Value) -> Option<String> {
     let Value::ServerError(error) = value else { return None };
-    // riskgate follows the redirections of a Cluster. So this is a server of one.
+    Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+}
+
+/// The code and details of the error reply of a data server, and what to do; `None` for any other
+/// reply.
+pub(super) fn error_reply_text(value: &Value) -> Option<String> {
+    let text = plain_error_text(value)?;
+    let Value::ServerError(error) = value else { return None };
     let advice = match error.kind() {
+        // riskgate follows the redirections of a Cluster. So this is a server of one.
         Some(ServerErrorKind::Moved) => "; write redis+cluster:// for a server of a Cluster",
+        _ if is_refusal_of_command(&text) => {
+            "; `riskgate store check` names what the user or the server lacks"
+        }
         _ => "",
     };
-    Some(format!("{} {}{advice}", error.code(), error.details().unwrap_or_default()))
+    Some(text + advice)
+}
+
+/// Returns true if the server does not run a command for this user, or does not have it. Servers
+/// have other words for commands in scripts.
+fn is_refusal_of_command(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    const WORDS: [&str; 5] = [
+        "noperm",
+        "acl failure in script",
+        "can't run this command",
+        "unknown command",
+        "unknown redis command",
+    ];
+    WORDS.iter().any(|words| text.contains(words))
 }
 
 /// A reply as text; empty if the reply is not a text.

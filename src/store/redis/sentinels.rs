@@ -15,7 +15,7 @@ use redis::{Client, Connection, Value};
 
 use super::exchange::describe_error;
 use super::options::RedisOptions;
-use super::reply::error_reply_text;
+use super::reply::plain_error_text;
 use crate::store::finding::Finding;
 use crate::store::sentinel_url::SentinelUrl;
 use crate::store::url::RedisUrl;
@@ -273,8 +273,14 @@ impl Sentinel {
         if let Ok(mut kept) = self.connection.try_lock() {
             *kept = Some(connection);
         }
-        if let Some(error) = error_reply_text(&reply) {
-            return Err(error);
+        match plain_error_text(&reply) {
+            Some(error) if error.to_ascii_lowercase().contains("unknown command") => {
+                return Err(format!(
+                    "{error}; it is no Sentinel: write redis:// for a data server"
+                ));
+            }
+            Some(error) => return Err(error),
+            None => {}
         }
         parse_reply(reply).ok_or_else(|| "a reply of another form".to_owned())
     }

@@ -38,7 +38,8 @@ fn a_server_may_demand_a_certificate() {
     };
     open(Some(&server)).probe(test_month(), None).unwrap();
     for wrong in [None, Some(&other)] {
-        open(wrong).probe(test_month(), None).unwrap_err();
+        let error = open(wrong).probe(test_month(), None).unwrap_err().to_string();
+        assert_eq!(error.contains("set store.tls_certificate"), wrong.is_none(), "{error}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! `riskgate store check` against real servers and Sentinels.
 
 use crate::harness::{Setup, wait_until};
-use crate::redis_server::{RedisServer, Sentinels};
+use crate::redis_server::{RedisCluster, RedisServer, Sentinels};
 
 /// The lines of `riskgate store check` that are no `good`.
 pub fn find_problems(setup: &Setup) -> Vec<String> {
@@ -46,21 +46,6 @@ fn store_check_names_what_is_wrong_with_a_deployment() {
     server.run(&["CONFIG", "SET", "appendonly", "no"]);
     expect(&setup, "warning  persistence: appendonly no; appendonly yes");
     server.run(&["CONFIG", "SET", "appendonly", "yes"]);
-    server.run(&["ACL", "SETUSER", "me", "on", ">pw", "~riskgate:*", "+@all", "-xadd", "-zadd"]);
-    let problems = find_problems(&with(&server.url_as("me", "pw"), "1", "5s"));
-    assert!(
-        problems[0].starts_with("fault    rights of a gateway: the server does not run xadd; ACL"),
-        "{problems:?}"
-    );
-    assert!(problems[1].starts_with("warning  rights to change keys: "), "{problems:?}");
-    // Only the Redis keys whose names begin with other letters.
-    let patterns = ["~riskgate:{ring}:*", "~riskgate:{[^ir]*"];
-    server.run(&[&["ACL", "SETUSER", "narrow", "on", ">pw", "+@all"][..], &patterns].concat());
-    expect(
-        &with(&server.url_as("narrow", "pw"), "1", "5s"),
-        "warning  rights to Redis keys: the user may not write riskgate:{inbox}:*, \
-         riskgate:{rates}:*; ACL SETUSER",
-    );
     expect(&with(&server.url(), "2", "5s"), "fault    replicas: 1 in sync");
     expect(&with(&server.url(), "0", "5s"), "warning  replicas: 1 in sync");
     let problems = find_problems(&with(&replica.url(), "0", "5s"));
@@ -68,6 +53,51 @@ fn store_check_names_what_is_wrong_with_a_deployment() {
         problems.iter().any(|it| it.starts_with("fault    replicas: the server is a replica")),
         "{problems:?}"
     );
+}
+
+#[test]
+fn store_check_names_the_rights_that_a_user_lacks() {
+    let server = RedisServer::start_on_disk();
+    let with_user = |name: &str| {
+        let setup = Setup::new().set_text("store.url", &server.url_as(name, "pw"));
+        setup.set_text("store.deadline", "5s")
+    };
+    let expect = |setup: &Setup, expected: &str| {
+        let problems = find_problems(setup);
+        assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
+    };
+    server.run(&["ACL", "SETUSER", "me", "on", ">pw", "~riskgate:*", "+@all", "-xadd", "-zadd"]);
+    let problems = find_problems(&with_user("me"));
+    assert!(
+        problems[0].starts_with("fault    rights of a gateway: the server does not run xadd; ACL"),
+        "{problems:?}"
+    );
+    assert!(problems[1].starts_with("warning  rights to change keys: "), "{problems:?}");
+    // Only the Redis keys whose names begin with other letters.
+    let patterns = ["~riskgate:{ring}:*", "~riskgate:{[^ir]*", "~riskgate:[^{]*"];
+    server.run(&[&["ACL", "SETUSER", "narrow", "on", ">pw", "+@all"][..], &patterns].concat());
+    expect(
+        &with_user("narrow"),
+        "warning  rights to Redis keys: the user may not write riskgate:{inbox}:*, \
+         riskgate:{rates}:*; ACL SETUSER",
+    );
+    // Nor those of counts, which every gateway needs.
+    server.run(&["ACL", "SETUSER", "ring", "on", ">pw", "+@all", "~riskgate:{*"]);
+    let narrow = with_user("ring");
+    expect(
+        &narrow,
+        "fault    rights to Redis keys: the user may not write riskgate:ledger:{*}, \
+         riskgate:recovering:{*}, riskgate:usage:{*}, riskgate:staged:*; ACL SETUSER",
+    );
+    let checked = narrow.cli(&["check"]).expect(1).stderr;
+    assert!(checked.contains("rights to Redis keys: the user may not write"), "{checked}");
+    assert!(!checked.contains(": good"), "{checked}");
+    // A user who may not access the Redis key of the check lacks no command.
+    let patterns = ["~riskgate:{[^c]*", "~riskgate:[^{]*"];
+    server.run(&[&["ACL", "SETUSER", "others", "on", ">pw", "+@all"][..], &patterns].concat());
+    let others = with_user("others");
+    expect(&others, "warning  rights to Redis keys: the user may not write riskgate:{check}:*");
+    others.cli(&["check"]).expect(0);
 }
 
 #[test]
@@ -116,4 +146,58 @@ fn store_check_asks_each_sentinel() {
     let host = format!("127.0.0.1:{}", sentinels.ports()[1]);
     assert!(problems.len() == 1 && problems[0].contains(&host), "{problems:?}");
     assert!(problems[0].starts_with("warning  sentinels: "), "{problems:?}");
+}
+
+#[test]
+fn an_address_of_another_kind_of_server_is_told() {
+    let problems_at =
+        |url: &str| find_problems(&Setup::new().set_text("store.url", url)).join("\n");
+    let cluster = RedisCluster::start(3);
+    // Also the one that has the slot of the keys.
+    for member in &cluster.primaries {
+        let setup = Setup::new().set_text("store.url", &member.url());
+        for words in [&["check"][..], &["store", "init"], &["keys", "create", "--account", "acme"]]
+        {
+            let refused = setup.cli(words);
+            assert_ne!(refused.exit_code, 0, "{words:?}");
+            assert!(refused.stderr.contains("write redis+cluster://"), "{}", refused.stderr);
+        }
+        let problems = problems_at(&member.url());
+        let expected = "fault    mode: redis_mode:cluster; write redis+cluster";
+        assert!(problems.contains(expected), "{problems}");
+    }
+    assert!(cluster.primaries.iter().all(|it| it.matching_keys("*").is_empty()));
+    let server = RedisServer::start_on_disk();
+    let sentinels = Sentinels::start(1, &server, "");
+    let host = format!("127.0.0.1:{}", sentinels.ports()[0]);
+    let problems = problems_at(&format!("redis://{host}"));
+    assert!(problems.contains("mode: redis_mode:sentinel; write redis+sentinel://"), "{problems}");
+    let with_kind = |url: &str, kind: &str, path: &str| {
+        url.replace("rediss://", &format!("redis{kind}://"))
+            .replace("redis://", &format!("redis{kind}://"))
+            + path
+    };
+    let problems = problems_at(&with_kind(&server.url(), "+sentinel", "/main"));
+    assert!(problems.contains("it is no Sentinel: write redis:// for"), "{problems}");
+    let with_tls = RedisServer::start_with_tls();
+    for (kind, path) in [("+sentinel", "/main"), ("+cluster", "")] {
+        let problems = problems_at(&with_kind(&with_tls.tls_url(), kind, path));
+        assert!(problems.contains(&format!("write rediss{kind}:// for it")), "{problems}");
+    }
+}
+
+#[test]
+fn check_finds_a_server_on_which_a_gateway_can_not_count() {
+    let server = RedisServer::start_on_disk();
+    // As at a service that does not offer INFO.
+    server.run(&["ACL", "SETUSER", "blind", "on", ">pw", "~riskgate:*", "+@all", "-info"]);
+    let setup = Setup::new().set_text("store.url", &server.url_as("blind", "pw"));
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let checked = setup.cli(&["check"]).expect(1).stderr;
+    let expected = "rights of a gateway: the server does not run info; ACL SETUSER";
+    assert!(checked.contains(expected) && !checked.contains(": good"), "{checked}");
+    server.run(&["ACL", "SETUSER", "me", "on", ">pw", "~riskgate:*", "+@all", "-zadd"]);
+    let refused = Setup::new().set_text("store.url", &server.url_as("me", "pw"));
+    let refused = refused.cli(&["keys", "create", "--account", "acme"]).expect(1).stderr;
+    assert!(refused.contains("`riskgate store check` names what"), "{refused}");
 }
