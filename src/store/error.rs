@@ -112,9 +112,50 @@ pub(super) fn repeated_request_error() -> StoreError {
     )
 }
 
-pub(super) fn store_not_empty_error(location: &str) -> StoreError {
+/// What keeps a store from being filled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FoundContents {
+    pub has_keys_or_accounts: bool,
+    pub has_overrides: bool,
+    /// Totals of accounts.
+    pub has_numbers: bool,
+    pub has_sign_ups: bool,
+    pub is_server: bool,
+}
+
+impl FoundContents {
+    pub fn is_empty(&self) -> bool {
+        let FoundContents {
+            has_keys_or_accounts, has_overrides, has_numbers, has_sign_ups, ..
+        } = self;
+        !(*has_keys_or_accounts || *has_overrides || *has_numbers || *has_sign_ups)
+    }
+}
+
+pub(super) fn store_not_empty_error(location: &str, found: FoundContents) -> StoreError {
+    let parts = [
+        (found.has_keys_or_accounts, "keys or accounts"),
+        (found.has_overrides, "overrides"),
+        (found.has_numbers, "numbers"),
+        (found.has_sign_ups, "sign-ups"),
+    ];
+    let names: Vec<&str> = parts.into_iter().filter(|it| it.0).map(|it| it.1).collect();
+    // Running gateways write numbers and sign-ups to a server that was emptied.
+    let advice = match found.is_server && !found.has_keys_or_accounts && !found.has_overrides {
+        true => {
+            "; if these are what gateways wrote after the server was emptied: stop all gateways, \
+             empty the database with FLUSHDB (or name a new one), and repeat this command"
+        }
+        false => "",
+    };
+    let names = names.join(", ");
     StoreError::Conflict(format!(
-        "{location}: expected an empty store, but found one with keys, accounts, overrides, numbers \
-         or sign-ups"
+        "{location}: expected an empty store, but found one with {names}{advice}"
+    ))
+}
+
+pub(super) fn store_filled_meanwhile_error(location: &str) -> StoreError {
+    StoreError::Conflict(format!(
+        "{location}: expected an empty store, but another process has written to it meanwhile"
     ))
 }

@@ -24,7 +24,7 @@ use super::top::format_top_row;
 use crate::store::audit::ChangeAuthor;
 use crate::store::contents::{StoreContents, change_of_filled_store};
 use crate::store::error;
-use crate::store::error::StoreError;
+use crate::store::error::{FoundContents, StoreError};
 
 /// The node id of copied totals; no running node has it.
 pub(super) const COPY_NODE_ID: &str = "00000000000000000000000000000000";
@@ -156,17 +156,7 @@ impl Redis {
         author: &ChangeAuthor,
         contents: &StoreContents,
     ) -> Result<(), StoreError> {
-        let not_empty = error::store_not_empty_error(&self.location);
-        let mut count = redis::pipe();
-        count.cmd("EXISTS").arg(&[API_KEYS, ACCOUNTS, CHANGES, OVERRIDES]);
-        let existing: u64 = self.query_last_reply(OPERATION, &count)?;
-        let has_sign_ups = self.has_sign_ups(OPERATION)?;
-        let Some(leftovers) = self
-            .find_leftover_ledger_keys()
-            .map(|leftovers| leftovers.filter(|_| existing == 0 && !has_sign_ups))?
-        else {
-            return Err(not_empty);
-        };
+        let leftovers = self.find_leftovers_of_empty_store()?;
         for chunk in leftovers.chunks(CHUNK_ROWS) {
             self.delete_redis_keys(OPERATION, "UNLINK", chunk)?;
         }
@@ -203,9 +193,32 @@ impl Redis {
             // Somebody has written to the store meanwhile.
             0 => {
                 self.delete_moved(&moved)?;
-                Err(not_empty)
+                Err(error::store_filled_meanwhile_error(&self.location))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Fails if the store is not empty. Else returns the Redis keys of totals that an interrupted
+    /// copy of an earlier riskgate left behind.
+    fn find_leftovers_of_empty_store(&mut self) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut count = redis::pipe();
+        count.cmd("EXISTS").arg(&[API_KEYS, ACCOUNTS, CHANGES]);
+        count.cmd("EXISTS").arg(OVERRIDES);
+        let counts = self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &count)?;
+        let [rows, overrides] = counts.try_into().unwrap_or_default();
+        let has_sign_ups = self.has_sign_ups(OPERATION)?;
+        let leftovers = self.find_leftover_ledger_keys()?;
+        let found = FoundContents {
+            has_keys_or_accounts: reply_number_or_zero(rows) > 0,
+            has_overrides: reply_number_or_zero(overrides) > 0,
+            has_numbers: leftovers.is_none(),
+            has_sign_ups,
+            is_server: true,
+        };
+        match leftovers {
+            Some(leftovers) if found.is_empty() => Ok(leftovers),
+            _ => Err(error::store_not_empty_error(&self.location, found)),
         }
     }
 

@@ -21,7 +21,7 @@ use super::sign_ups;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::{AuditOperation, Change, ChangeAuthor, change_of_restored_rows};
 use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store};
-use crate::store::error::{self, StoreError};
+use crate::store::error::{self, FoundContents, StoreError};
 use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::operations::audit::AuditBackend;
 use crate::store::operations::overrides::OverrideBackend;
@@ -222,11 +222,17 @@ impl BulkChangeBackend for Sqlite {
         let (failed, now) = (self.error_while("filling the store"), self.told_time.now());
         let location = self.path.display().to_string();
         let transaction = self.begin_write_transaction("filling the store")?;
-        let is_empty = rows::has_no_key_account_or_total(&transaction).map_err(&failed)?
-            && overrides::has_no_override(&transaction).map_err(&failed)?
-            && !sign_ups::has_sign_ups(&transaction).map_err(&failed)?;
-        if !is_empty {
-            return Err(error::store_not_empty_error(&location));
+        let (has_keys_or_accounts, has_numbers) =
+            rows::has_rows_and_totals(&transaction).map_err(&failed)?;
+        let found = FoundContents {
+            has_keys_or_accounts,
+            has_numbers,
+            has_overrides: !overrides::has_no_override(&transaction).map_err(&failed)?,
+            has_sign_ups: sign_ups::has_sign_ups(&transaction).map_err(&failed)?,
+            is_server: false,
+        };
+        if !found.is_empty() {
+            return Err(error::store_not_empty_error(&location, found));
         }
         ledger::raise_latest_month(&transaction, contents.usage_month).map_err(&failed)?;
         // A gateway that serves the empty ring sees the full one as its next version.

@@ -347,13 +347,13 @@ fn decode_account_hashes(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
 }
 
-/// Returns true if the store holds no account, key or total.
-pub(super) fn has_no_key_account_or_total(connection: &Connection) -> rusqlite::Result<bool> {
+/// Returns whether the store holds an account or key, and whether it holds a total.
+pub(super) fn has_rows_and_totals(connection: &Connection) -> rusqlite::Result<(bool, bool)> {
     connection.query_row(
-        "SELECT NOT EXISTS (SELECT 1 FROM account) AND NOT EXISTS (SELECT 1 FROM api_key)
-         AND NOT EXISTS (SELECT 1 FROM ledger)",
+        "SELECT EXISTS (SELECT 1 FROM account) OR EXISTS (SELECT 1 FROM api_key),
+         EXISTS (SELECT 1 FROM ledger)",
         [],
-        |row| row.get(0),
+        |row| Ok((row.get(0)?, row.get(1)?)),
     )
 }
 
