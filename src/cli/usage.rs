@@ -115,7 +115,8 @@ fn read_and_print_totals(
 }
 
 /// Prints a warning for each account whose total of the month is higher than the sum of its days:
-/// an earlier version counted the missing calls without their day.
+/// an earlier version counted the missing calls without their day, or the store has lost the days
+/// that a node which has ended had reported.
 fn warn_about_calls_without_day(totals: &[UsageRow], rows: &[DailyUsageRow], month: Month) {
     let mut with_day: HashMap<&str, u64> = HashMap::new();
     for row in rows {
@@ -128,7 +129,7 @@ fn warn_about_calls_without_day(totals: &[UsageRow], rows: &[DailyUsageRow], mon
         if missing > 0 {
             print_message(format!(
                 "warning: account {}: {missing} of the {} calls of {month} have no day: an earlier \
-                 version of riskgate counted them",
+                 version of riskgate counted them, or the store has lost their days",
                 total.account, total.spent
             ));
         }
