@@ -71,4 +71,4 @@ pub use sign_ups::{
 pub use sqlite::connection::Sqlite;
 pub use sqlite::files::{find_log_beside, is_log_missing};
 pub use sqlite::open::is_unused_backup;
-pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};
+pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, has_malformed_escape, redact_url};

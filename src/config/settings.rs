@@ -24,7 +24,7 @@ use super::variables::{ENV_PREFIX, hint_for_credential, hint_for_variable};
 
 use crate::keys::Plans;
 use crate::model::network::Networks;
-use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl};
+use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl, has_malformed_escape};
 
 /// What the address of an SQLite store begins with.
 const SQLITE_SCHEME: &str = "sqlite:";
@@ -1084,10 +1084,20 @@ pub(super) fn is_host_name(text: &str) -> bool {
         && port.parse::<u16>().is_ok()
 }
 
+/// How to write characters that have a meaning of their own in a URL.
+const HINT_FOR_PASSWORD: &str = "write %2F for /, %23 for #, %3F for ?, %40 for @ and %25 for % in \
+                                 the user and the password";
+
 /// Returns what to write for what stands in place of a store's URL: the path of a file, or the
 /// address of a server.
 fn hint_for_store(setting: &RawSetting) -> Option<String> {
     let text = setting.raw.as_text()?;
+    if text.trim() != text {
+        return Some("remove the blanks before and behind the address".to_owned());
+    }
+    if has_malformed_escape(text) {
+        return Some(HINT_FOR_PASSWORD.to_owned());
+    }
     let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     if port.is_some() && !text.contains(['/', '@', '?']) {
         let server = text.strip_prefix("redis:").unwrap_or(text);
@@ -1159,8 +1169,7 @@ fn hint_for_scheme(text: &str) -> Option<String> {
                 user.split_once("://").is_some_and(|(_, it)| it.contains(['/', '#', '?', '@']))
             }) =>
         {
-            "write %2F for /, %23 for #, %3F for ? and %40 for @ in the user and the password"
-                .to_owned()
+            HINT_FOR_PASSWORD.to_owned()
         }
         () if is_redis && has_named_database(text) => {
             format!("write {own}://HOST:PORT/0: behind the / is the number of a database")

@@ -6,7 +6,7 @@ use siphasher::sip::SipHasher13;
 
 use super::cluster_url::ClusterUrl;
 use super::error::StoreError;
-use super::sentinel_url::{SentinelUrl, is_name_byte, is_valid_for_redis_crate};
+use super::sentinel_url::{SentinelUrl, is_name_byte, is_valid_for_redis_crate, split_user_info};
 
 /// The schemes of `store.url`. `expected_form` has the details of the forms.
 pub const STORE_URL_SYNTAX: &str = "sqlite:PATH, redis://…, redis+sentinel://… or \
@@ -54,6 +54,12 @@ impl StoreUrl {
     pub fn parse(text: &str) -> Result<StoreUrl, StoreError> {
         let url_error =
             || StoreError::InvalidUrl { expected: expected_form(text), found: mark_user(text) };
+        if text.trim() != text {
+            return Err(StoreError::InvalidUrl {
+                expected: "an address without a blank at its beginning or end",
+                found: mark_user(text),
+            });
+        }
         if let Some(path) = text.strip_prefix("sqlite:") {
             // A path is shown in full, so URLs with passwords are refused here.
             let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
@@ -67,6 +73,12 @@ impl StoreUrl {
                 true => Err(url_error()),
                 false => Ok(StoreUrl::Sqlite(PathBuf::from(path))),
             };
+        }
+        if has_malformed_escape(text) {
+            return Err(StoreError::InvalidUrl {
+                expected: "%25 for each % in the user and the password",
+                found: redact_url(text),
+            });
         }
         // A fragment could disable the verification of certificates.
         if text.contains(['#', '?']) {
@@ -82,6 +94,17 @@ impl StoreUrl {
         let parts = parts.ok_or_else(url_error)?;
         Ok(StoreUrl::Redis(RedisUrl { text: text.to_owned(), parts }))
     }
+}
+
+/// Returns true if the user or the password of an address has a `%` without two hexadecimal digits
+/// behind it. The server would get such a `%` as it is, or another character.
+pub fn has_malformed_escape(text: &str) -> bool {
+    let behind_scheme = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let (user_info, _) = split_user_info(behind_scheme);
+    user_info.split('%').skip(1).any(|rest| {
+        let digits = rest.as_bytes().get(..2);
+        !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 impl RedisUrl {

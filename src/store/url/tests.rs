@@ -111,3 +111,21 @@ fn assert_hides_password(text: &str) {
     };
     assert!(!shown.contains("s3cr3t"), "{text}: {shown}");
 }
+
+#[test]
+fn a_malformed_escape_or_a_blank_around_an_address_is_named() {
+    for (text, expected) in [
+        ("redis://me:pa%ss@host", "%25 for each %"),
+        ("redis://me:50%@host", "%25 for each %"),
+        ("redis+sentinel://me:a%4x@host/main", "%25 for each %"),
+        ("redis+cluster://me:a%@host", "%25 for each %"),
+        (" redis://host", "an address without a blank"),
+        ("redis+cluster://host\n", "an address without a blank"),
+        ("sqlite:x.db ", "an address without a blank"),
+    ] {
+        let error = StoreUrl::parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("expected {expected}")), "{text}: {error}");
+        assert!(!error.contains("pa%") && !error.contains("50%"), "{error}");
+    }
+    StoreUrl::parse("redis://me:pa%25s%40@host").unwrap();
+}

@@ -312,6 +312,10 @@ fn store_copy_needs_an_existing_source_and_an_empty_target() {
     let refused = setup.cli(&["store", "copy", &from, &server.url()]).expect(78);
     assert!(refused.stderr.contains("expected a store, but found no file"), "{}", refused.stderr);
     assert!(!absent.exists());
+    let no_folder = setup.path("no-folder");
+    let from = format!("sqlite:{}/absent.db", no_folder.display());
+    setup.cli(&["store", "copy", &from, &server.url()]).expect(78);
+    assert!(!no_folder.exists());
     let file = format!("sqlite:{}", setup.path("riskgate.db").display());
     let refused = setup.cli(&["store", "copy", &server.url(), &file]).expect(1);
     assert!(refused.stderr.contains("found an empty server"), "{}", refused.stderr);
