@@ -91,12 +91,21 @@ impl EffectiveSettings {
         keys.into_iter().filter(has_changed).map(ToString::to_string).collect()
     }
 
+    /// The settings, each with its name as people know it: an entry of an array of tables has its
+    /// prefix or its name in place of its index.
+    pub fn into_named(self) -> Vec<(String, EffectiveSetting)> {
+        let values = self.values_by_key();
+        let name = |it: &EffectiveSetting| ReadableSettingName::of(&it.key, &values).to_string();
+        let names: Vec<String> = self.0.iter().map(name).collect();
+        names.into_iter().zip(self.0).collect()
+    }
+
+    fn values_by_key(&self) -> BTreeMap<&str, &str> {
+        self.0.iter().filter_map(|it| Some((it.key.as_str(), it.value.as_deref()?))).collect()
+    }
+
     fn by_shown_key(&self) -> BTreeMap<ReadableSettingName, ShownValue> {
-        let values: BTreeMap<&str, &str> = self
-            .0
-            .iter()
-            .filter_map(|setting| Some((setting.key.as_str(), setting.value.as_deref()?)))
-            .collect();
+        let values = self.values_by_key();
         let value = |setting: &EffectiveSetting| ShownValue {
             text: setting.value.clone(),
             fingerprint: setting.secret_fingerprint.clone(),

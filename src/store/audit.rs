@@ -287,6 +287,15 @@ impl SourceState {
     }
 }
 
+impl SourceState {
+    /// The names of the entries that differ from a text of [`SourceState::to_stored_text`].
+    pub fn list_changed_entries(&self, before: &str) -> Vec<String> {
+        let (before, after) = diff_source_states(before, &self.to_stored_text());
+        let objects = [&before, &after].into_iter().filter_map(Value::as_object);
+        objects.flat_map(|entries| entries.keys().cloned()).collect()
+    }
+}
+
 /// Returns the entries that differ, with the values before and after. The inputs are texts of
 /// [`SourceState::to_stored_text`].
 pub(super) fn diff_source_states(before: &str, after: &str) -> (Value, Value) {

@@ -23,8 +23,8 @@ pub(in crate::process) use audit_file::check_audit_file;
 use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;
 use crate::config::{
-    Config, ConfigSources, EffectiveSetting, SettingOrigin, StartupConfig, StoreOptions,
-    fingerprint_secret,
+    Config, ConfigSources, EffectiveSetting, EffectiveSettings, SettingOrigin, StartupConfig,
+    StoreOptions, fingerprint_secret,
 };
 use crate::gate::GateState;
 use crate::keys::{DeclaredKey, sha256};
@@ -41,6 +41,8 @@ const AUDIT_INTERVAL: Duration = Duration::from_millis(500);
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The audit makes no fingerprint of a larger file of the table.
 const MAX_TABLE_FILE_BYTES: u64 = 1 << 30;
+/// The name of the table inside the binary.
+const BUNDLED_TABLE: &str = "bundled";
 /// The end of a fault while changes wait: what a restart loses.
 const RESTART_LOSS_NOTE: &str =
     "until they are recorded, a restart records only what is then in force";
@@ -110,19 +112,16 @@ impl AuditRecorder {
     pub(super) fn record_config(&self, sources: &ConfigSources, admin: &SocketAddr) -> bool {
         let Ok(settings) = Config::read_effective_settings(sources) else { return false };
         let path = sources.file_path().map_or("defaults".to_owned(), |path| to_absolute(&path));
-        let is_of_file = |setting: &EffectiveSetting| setting.origin == SettingOrigin::File;
         let in_force = match sources.file_path().map(|path| Config::read_settings_of_file(&path)) {
-            Some(Ok(of_file)) => of_file.0,
+            Some(Ok(of_file)) => describe_settings(of_file, SettingOrigin::File),
             Some(Err(_)) => return false,
-            None => Vec::new(),
+            None => BTreeMap::new(),
         };
-        let entries = in_force.into_iter().filter(is_of_file).map(describe_setting);
         let (tokens, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            entries.partition(|(key, _)| key.starts_with("admin.token"));
+            in_force.into_iter().partition(|(name, _)| name.starts_with("admin.token"));
         self.send_entries(AuditOperation::ConfigChange, "config", &path, others);
         self.send_entries(AuditOperation::TokenChange, "admin tokens of config", &path, tokens);
-        let is_of_process = |setting: &EffectiveSetting| setting.origin == SettingOrigin::Process;
-        let entries = settings.0.into_iter().filter(is_of_process).map(describe_setting).collect();
+        let entries = describe_settings(settings, SettingOrigin::Process);
         let kind = format!("variables and flags of the process at {admin} with the config");
         self.send_entries(AuditOperation::ConfigChange, &kind, &path, entries);
         true
@@ -152,7 +151,7 @@ impl AuditRecorder {
     /// nothing is recorded. If the file is the overrides file, only the table is recorded.
     pub(super) fn record_table(&self, inputs: &TableInputs, table: &Table) -> bool {
         let path = match &inputs.base_location {
-            TableLocation::Bundled => "bundled".to_owned(),
+            TableLocation::Bundled => BUNDLED_TABLE.to_owned(),
             TableLocation::Path(path) => to_absolute(path),
         };
         let Ok(fingerprints) = fingerprint_table_files(inputs, table) else { return false };
@@ -185,19 +184,29 @@ impl AuditRecorder {
     }
 }
 
-/// Returns the name of a setting, and the text that a record shows for its value. A secret is shown
-/// as a fingerprint. A URL with secret parts is shown without these parts, with a fingerprint.
-fn describe_setting(setting: EffectiveSetting) -> (String, String) {
+/// Returns the names of the settings from this kind of source, as the process log has them, and the
+/// texts that a record shows for their values.
+fn describe_settings(
+    settings: EffectiveSettings,
+    origin: SettingOrigin,
+) -> BTreeMap<String, String> {
+    let named = settings.into_named().into_iter();
+    let of_origin = named.filter(|(_, setting)| setting.origin == origin);
+    of_origin.map(|(name, setting)| (name, describe_value(setting))).collect()
+}
+
+/// Returns the text that a record shows for the value of a setting. A secret is shown as a
+/// fingerprint. A URL with secret parts is shown without these parts, with a fingerprint.
+fn describe_value(setting: EffectiveSetting) -> String {
     const HIDDEN: &str = "\"…\"";
     let is_token_hash = setting.key.starts_with("admin.token.") && setting.key.ends_with(".hash");
     let value = setting.value.unwrap_or_default();
-    let description = match setting.secret_fingerprint {
+    match setting.secret_fingerprint {
         _ if is_token_hash => format!("a secret, {}…", fingerprint_secret(value.as_bytes())),
         Some(fingerprint) if value == HIDDEN => format!("a secret, {fingerprint}…"),
         Some(fingerprint) => format!("{value}, {fingerprint}…"),
         None => value,
-    };
-    (setting.key, description)
+    }
 }
 
 /// Returns the fingerprints of the files that a table is built from, by name. The name of a list is
@@ -344,17 +353,8 @@ impl Worker {
         let store = store.map_err(describe_store_error)?;
         store.set_time(self.gate_state.ledger.believed_time());
         while let Some(change) = self.waiting.front() {
-            let SourceChange { operation, state, path } = change;
-            let from = format!("{path} on {}", machine_name());
-            let author = match operation {
-                // riskgate itself changes the lists of feeds.
-                AuditOperation::TableChange => ChangeAuthor::riskgate(&from),
-                _ => ChangeAuthor {
-                    actor: describe_file_owner(Path::new(path)),
-                    via: ChangeSurface::File,
-                    from,
-                },
-            };
+            let SourceChange { operation, state, .. } = change;
+            let author = find_author(store, change).map_err(describe_store_error)?;
             let mut changes = store.edit_as(&author);
             changes.record_source_state(*operation, state).map_err(describe_store_error)?;
             self.waiting.pop_front();
@@ -364,6 +364,31 @@ impl Worker {
             None => Ok(()),
         }
     }
+}
+
+/// Finds who has changed a source: riskgate, which fetches the lists of feeds and contains the
+/// bundled lists, or else the owner of the file or folder.
+fn find_author(store: &mut Store, change: &SourceChange) -> Result<ChangeAuthor, StoreError> {
+    let SourceChange { operation, state, path } = change;
+    let from = format!("{path} on {}", machine_name());
+    if *operation == AuditOperation::TableChange {
+        let before = match store.read_source_state(&state.subject)? {
+            Some(before) => Some(before),
+            None => store.read_source_state(&state.shared_subject)?,
+        };
+        let changed = before.map(|before| state.list_changed_entries(&before)).unwrap_or_default();
+        if path == BUNDLED_TABLE || changed.iter().all(|entry| is_feed_entry(entry)) {
+            return Ok(ChangeAuthor::riskgate(&from));
+        }
+    }
+    let actor = describe_file_owner(Path::new(path));
+    Ok(ChangeAuthor { actor, via: ChangeSurface::File, from })
+}
+
+/// Returns true for an entry of the table's state that tells of a feed.
+fn is_feed_entry(entry: &str) -> bool {
+    let file = entry.strip_prefix("list ").or_else(|| entry.strip_prefix("file "));
+    file.is_some_and(|file| file.starts_with("feed "))
 }
 
 /// Reads the state of an overrides file. Returns `None` if the file is faulty.

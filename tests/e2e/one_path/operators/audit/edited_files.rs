@@ -127,7 +127,32 @@ fn every_change_of_the_lists_is_recorded() {
         let record = next_record(&gateway, "table.change", at);
         assert!(record["after"].to_string().contains(file), "{record}");
         assert_ne!(record["before"], record["after"]);
+        assert_eq!(record["via"], "file", "{record}");
+        assert!(record["actor"].as_str().unwrap().starts_with("owner uid "), "{record}");
     }
+}
+
+#[test]
+fn an_entry_of_an_array_is_recorded_by_its_name() {
+    let route = |prefix: &str| format!("[[upstream.route]]\nprefix = \"{prefix}\"\nkey = false\n");
+    let setup = Setup::new().append_toml(&format!("{}{}", route("/one"), route("/two")));
+    let (setup, _tokens) = AdminTokens::add_to(setup);
+    let gateway = setup.start();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let without_first_token = |text: &str| {
+        let tokens: Vec<&str> = text.split("[[admin.token]]").collect();
+        text.replacen(&format!("[[admin.token]]{}", tokens[1]), "", 1)
+    };
+    gateway.edit_config(|text| without_first_token(&text).replacen(&route("/one"), "", 1));
+    let record = next_record(&gateway, "admin_token.change", 0);
+    let before = record["before"].as_object().unwrap();
+    assert!(before.keys().all(|name| name.starts_with("admin.token \"ops\": ")), "{record}");
+    assert_eq!(before["admin.token \"ops\": scope"], "\"write\"", "{record}");
+    assert_eq!(record["after"], json!({}), "{record}");
+    let record = next_record(&gateway, "config.change", 0);
+    let before = record["before"].as_object().unwrap();
+    assert!(before.keys().all(|name| name.starts_with("upstream.route \"/one\": ")), "{record}");
+    assert_eq!(record["after"], json!({}), "{record}");
 }
 
 #[test]
