@@ -23,7 +23,7 @@ use super::http_client::create_http_client;
 use super::store::check_store;
 use crate::config::{Config, ConfigSources, EffectiveSetting, SettingOrigin};
 use crate::process::server::StartupInputs;
-use crate::store::Finding;
+use crate::store::{Finding, FindingLevel};
 use public_url::PublicUrl;
 
 /// The settings that say where the deployment is. If the config lacks one, its default may lead the
@@ -67,10 +67,12 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     findings.extend(
         inputs.as_ref().err().into_iter().flatten().map(|fault| describe_file_fault(fault)),
     );
-    findings.extend(gateway::check_gateway(&client, config, token.transpose()?.as_deref()));
+    let of_servers = servers::check_servers(config);
+    let of_gateway = gateway::check_gateway(&client, config, token.transpose()?.as_deref());
+    findings.extend(of_gateway.into_iter().filter(|it| !is_told_by(it, &of_servers)));
     findings.extend(listeners::check_listeners(&client, config));
     findings.extend(check_store(config, DOCTOR_STORE_TIMEOUT).into_iter().map(prefix_with_store));
-    findings.extend(servers::check_servers(config));
+    findings.extend(of_servers);
     if let Ok(inputs) = &inputs {
         findings.extend(servers::check_resolvers(config, &inputs.table));
         let certificates = inputs.certificates.iter();
@@ -80,6 +82,13 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
         findings.extend(public_url::check_public_url(url, config));
     }
     print_findings(&findings, args.json, "the deployment")
+}
+
+/// Returns true if a finding of the gateway is a fault of the servers, and the check of the servers
+/// has found the servers faulty as well.
+fn is_told_by(finding: &Finding, of_servers: &[Finding]) -> bool {
+    let is_fault = |it: &Finding| it.level == FindingLevel::Fault && it.subject == finding.subject;
+    is_fault(finding) && of_servers.iter().any(is_fault)
 }
 
 /// Makes the finding of a fault of the config, of which the further lines show the file.

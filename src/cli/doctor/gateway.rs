@@ -30,10 +30,15 @@ pub(super) fn check_gateway(client: &Agent, config: &Config, token: Option<&str>
     let mut findings = vec![ready];
     match get_json(client, &format!("{base}/status"), token) {
         Ok((200, status)) => findings.extend(judge_status(&status)),
-        Ok((401 | 403, _)) if token.is_some() => findings.push(Finding::fault(
+        Ok((401, _)) if token.is_some() => findings.push(Finding::fault(
             "status",
             "the gateway refuses the token of --token-file",
             "name a file with a token that the config has as admin.token",
+        )),
+        Ok((403, _)) if token.is_some() => findings.push(Finding::fault(
+            "status",
+            "the token of --token-file may read one account only",
+            "name a file with a token that has the scope read or write",
         )),
         Ok((401 | 403, _)) => findings.push(Finding::warning(
             "status",
@@ -91,7 +96,8 @@ fn judge_status(status: &Value) -> Vec<Finding> {
     let problems = status["problems"].as_array().into_iter().flatten();
     let problems = problems.filter(|problem| !has_own_finding(problem, status));
     findings.extend(problems.map(|it| {
-        Finding::fault(text(&it["component"]), text(&it["problem"]), text(&it["advice"]))
+        let advice = begin_in_lower_case(&text(&it["advice"]));
+        Finding::fault(text(&it["component"]), text(&it["problem"]), advice)
     }));
     if !has_problem(status, "clock") {
         findings.push(Finding::good("clock", "the gateway believes the clock of its store"));
@@ -110,6 +116,12 @@ fn judge_status(status: &Value) -> Vec<Finding> {
     findings
 }
 
+/// A finding has its advice behind a semicolon.
+fn begin_in_lower_case(sentence: &str) -> String {
+    let mut rest = sentence.chars();
+    rest.next().into_iter().flat_map(char::to_lowercase).chain(rest).collect()
+}
+
 /// Returns true if another finding than a fault tells this problem: that of a feed, or that of
 /// `dns` in the status.
 fn has_own_finding(problem: &Value, status: &Value) -> bool {
@@ -126,7 +138,7 @@ fn has_problem(status: &Value, component: &str) -> bool {
 }
 
 /// Makes the finding of one feed of `/status`. After a failed fetch, the last list of the feed
-/// serves on, so a failed fetch is a warning and no fault.
+/// serves on, if there is one. So a failed fetch is a warning and no fault.
 fn judge_feed(feed: &Value) -> Finding {
     let subject = format!("feed {}", feed["name"].as_str().unwrap_or_default());
     let rows = feed["rows"].as_u64().unwrap_or_default();
@@ -139,7 +151,10 @@ fn judge_feed(feed: &Value) -> Finding {
     };
     match feed["problem"].as_str() {
         Some(problem) => {
-            let advice = "see that this machine reaches its url; the last list serves on";
+            let advice = match fetched_at {
+                Some(_) => "see that this machine reaches its url; the last list serves on",
+                None => "see that this machine reaches its url",
+            };
             Finding::warning(subject, format!("{fetched}: {problem}"), advice)
         }
         None if fetched_at.is_none() => {
@@ -183,6 +198,7 @@ mod tests {
                 { "name": "a", "rows": 3, "fetched_at": "2026-11-01T00:00:00Z", "problem": null },
                 { "name": "b", "rows": 3, "fetched_at": "2026-11-01T00:00:00Z", "problem": "404" },
                 { "name": "c", "rows": 0, "fetched_at": null, "problem": null },
+                { "name": "d", "rows": 0, "fetched_at": null, "problem": "404" },
             ],
             "dns": { "problem": "no answer" },
         }));
@@ -195,9 +211,18 @@ mod tests {
             ("feed a", FindingLevel::Good),
             ("feed b", FindingLevel::Warning),
             ("feed c", FindingLevel::Warning),
+            ("feed d", FindingLevel::Warning),
             ("dns", FindingLevel::Warning),
         ];
         assert_eq!(found, expected);
+        let advice = |subject: &str| {
+            let finding = findings.iter().find(|it| it.subject == subject).unwrap();
+            (finding.found.as_str(), finding.advice.as_deref().unwrap())
+        };
+        assert_eq!(advice("clock"), ("it jumps", "set it."));
+        assert!(advice("feed b").1.ends_with("the last list serves on"));
+        let never = ("never fetched: 404", "see that this machine reaches its url");
+        assert_eq!(advice("feed d"), never);
         // The status of the DNS does not tell that a thread could not be started.
         let problem = json!({ "component": "dns", "problem": "no thread", "advice": "Wait." });
         let findings = judge_status(&json!({ "problems": [problem], "dns": { "problem": null } }));

@@ -279,6 +279,11 @@ fn each_token_may_do_what_its_scope_says() {
         [&tokens.write, &tokens.read, &tokens.account, &tokens.expired].map(|it| reload(it)),
         [200, 403, 403, 401]
     );
+    for page in ["/status", "/metrics", "/screening", "/openapi.yaml", "/api/openapi.yaml"] {
+        let status = |token: &str| request("GET", page).key(token).send(gateway.admin).status;
+        let tokens = [&tokens.write, &tokens.read, &tokens.account, &tokens.expired];
+        assert_eq!(tokens.map(|it| status(it)), [200, 200, 403, 401], "{page}");
+    }
     assert_eq!(status("/session", ""), 200, "the page asks what it may do");
     let session = call_api(&gateway, "GET", "/session", &tokens.expired, &Value::Null).json();
     assert_eq!((&session["state"], &session["token"]), (&json!("expired"), &json!("former")));

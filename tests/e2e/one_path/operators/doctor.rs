@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::harness::{
     CertificateAuthority, CommandOutput, FakeClock, Gateway, MockUpstream, Setup, free_address,
-    run_command,
+    run_command, wait_until,
 };
 use crate::one_path::operators::admin_api::AdminTokens;
 
@@ -71,7 +71,10 @@ fn doctor_finds_a_healthy_deployment_good() {
 #[test]
 fn doctor_names_a_server_that_is_gone_and_what_to_do() {
     let server = free_address();
-    let gateway = setup_of_site(server).start();
+    let gateway = setup_of_site(server).set_text("upstream.health_interval", "50ms").start();
+    wait_until("the gateway knows that the server is down", || {
+        gateway.readyz().json()["degraded"].to_string().contains("upstream")
+    });
     let checked = gateway.cli(&["doctor"]);
     let problems = find_problems(&checked);
     let expected = format!("fault    upstream: {server}: Connection refused");
@@ -161,6 +164,8 @@ fn doctor_says_that_a_token_is_refused_and_shows_no_secret_of_a_url() {
         gateway.cli(&["doctor", "--token-file", file.to_str().unwrap()])
     };
     assert!(has_line(&check_with(&tokens.read), "good     version"));
+    let expected = "fault    status: the token of --token-file may read one account only; name a";
+    assert!(has_line(&check_with(&tokens.account), expected));
     assert!(has_line(&check_with("x".repeat(40).as_str()), "fault    status: the gateway refuses"));
     for (text, found) in [("", "found nothing"), ("a\u{1}b", "a character that no token has")] {
         assert!(check_with(text).expect(1).stderr.contains(found));
