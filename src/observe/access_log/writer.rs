@@ -84,6 +84,8 @@ pub(super) struct Writer {
     lines: Vec<u8>,
     /// Whether `lines` starts with the rest of a line whose first part is written already.
     has_partial_line: bool,
+    /// Whether the last write failed because the disk is full.
+    is_disk_full: bool,
     /// Whether the last attempt to start a new file failed.
     is_rotation_failing: bool,
 }
@@ -97,6 +99,7 @@ impl Writer {
             shared,
             lines: Vec::new(),
             has_partial_line: false,
+            is_disk_full: false,
             is_rotation_failing: false,
         })
     }
@@ -131,17 +134,24 @@ impl Writer {
     }
 
     /// Starts a new file if the current file is full. If that fails, riskgate goes on with the
-    /// current file. Waits while a line is written only in part.
+    /// current file. Waits while a line is written only in part, unless the disk is full: then the
+    /// old file keeps a part of the line, and the new file may replace an older one on the disk.
     fn rotate_if_full(&mut self) {
         let LogTarget { path: Some(path), rotation: Some(rotation) } = &self.target else { return };
         let Output::File(file) = &self.out else { return };
+        if self.has_partial_line && !self.is_disk_full {
+            return;
+        }
         let own = match file.metadata() {
-            Ok(own) if own.len() >= rotation.max_bytes && !self.has_partial_line => own,
+            Ok(own) if own.len() >= rotation.max_bytes => own,
             _ => return,
         };
         match make_room_for_new_file(path, *rotation, &own) {
             Ok(()) => match self.target.open() {
-                Ok(out) => (self.out, self.is_rotation_failing) = (out, false),
+                Ok(out) => {
+                    (self.out, self.is_rotation_failing) = (out, false);
+                    self.drop_partial_line();
+                }
                 Err(error) => self.report_failed_rotation("open a new file", &error),
             },
             Err(error) => self.report_failed_rotation("rename the file", &error),
@@ -180,12 +190,17 @@ impl Writer {
     /// later, so that a partly written line is completed.
     fn flush(&mut self) {
         let mut written = 0;
+        self.is_disk_full = false;
         while written < self.lines.len() {
             match self.out.as_write().write(&self.lines[written..]) {
                 Ok(0) => break,
                 Ok(count) => written += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => break,
+                Err(error) => {
+                    let kinds = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded];
+                    self.is_disk_full = kinds.contains(&error.kind());
+                    break;
+                }
             }
         }
         if written > 0 {
@@ -253,5 +268,52 @@ fn make_room_for_new_file(
     match rotation.kept_files {
         0 => std::fs::remove_file(path),
         _ => std::fs::rename(path, numbered(1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer with lines of which the first is written in part, and the text of its file.
+    fn writer_with_partial_line(folder: &Path) -> Writer {
+        let path = folder.join("access.log");
+        std::fs::write(&path, "an old line\nhalf of").unwrap();
+        let rotation = Some(LogRotation { max_bytes: 12, kept_files: 1 });
+        let target = LogTarget { path: Some(path), rotation };
+        let mut writer = Writer::open(target, Arc::new(SharedQueue::default())).unwrap();
+        writer.lines = b" a line\na new line\n".to_vec();
+        writer.has_partial_line = true;
+        writer
+    }
+
+    #[test]
+    fn a_full_file_on_a_full_disk_is_renamed_without_the_rest_of_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).ok();
+        let mut writer = writer_with_partial_line(folder.path());
+        let file = std::mem::replace(
+            &mut writer.out,
+            Output::File(File::options().write(true).open("/dev/full").unwrap()),
+        );
+        writer.flush();
+        writer.out = file;
+        writer.rotate_if_full();
+        assert_eq!(read("access.log.1").as_deref(), Some("an old line\nhalf of"));
+        writer.flush();
+        assert_eq!(read("access.log").as_deref(), Some("a new line\n"));
+        assert_eq!(writer.shared.dropped_lines.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_full_file_is_not_renamed_before_its_last_line_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer_with_partial_line(folder.path());
+        writer.rotate_if_full();
+        assert!(!folder.path().join("access.log.1").exists());
+        writer.flush();
+        writer.rotate_if_full();
+        let old = std::fs::read_to_string(folder.path().join("access.log.1")).unwrap();
+        assert_eq!(old, "an old line\nhalf of a line\na new line\n");
     }
 }
