@@ -11,7 +11,9 @@ impl Settings {
             "grpc" => TraceProtocol::Grpc,
             _ => TraceProtocol::Http,
         };
+        let has_user = self.texts_of("traces.endpoint").any(|it| it.contains('@'));
         let expected = match protocol {
+            _ if has_user => "a URL without user and password",
             TraceProtocol::Http => "a URL such as http://127.0.0.1:4318/v1/traces",
             TraceProtocol::Grpc => "a URL without TLS, such as http://127.0.0.1:4317",
         };

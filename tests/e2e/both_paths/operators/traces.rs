@@ -226,4 +226,9 @@ fn without_a_collector_requests_are_served_and_without_traces_a_traceparent_pass
         let refused = setup.set_text("traces.endpoint", endpoint).cli(&["check"]).expect(78).stderr;
         assert!(refused.contains("traces.endpoint: expected a URL"), "{refused}");
     }
+    let with_user =
+        Setup::new().set_text("traces.endpoint", "http://ops:pass-word-1@127.0.0.1:4318");
+    let refused = with_user.cli(&["check"]).expect(78).stderr;
+    let expected = "traces.endpoint: expected a URL without user and password";
+    assert!(refused.contains(expected) && !refused.contains("pass-word-1"), "{refused}");
 }
