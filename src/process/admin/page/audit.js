@@ -39,18 +39,22 @@ export function mount(ctx) {
   return { refresh: list.refresh };
 }
 
-/** The members that differ; all members if there is no object to compare with. */
+/**
+ * The members that differ; all members if there is no object to compare with. Nothing before means
+ * that the change has created its target.
+ */
 function changeCell(before, after) {
+  const created = !before && after && h("div", { class: "quiet" }, "created");
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   const text = (object, name) => formatValue(object?.[name]);
   const changed = names.filter((name) => text(before, name) !== text(after, name));
-  if (changed.length === 0) return names.length > 0 ? "no difference" : "–";
+  if (changed.length === 0) return created || (names.length > 0 ? "no difference" : "–");
   const value = (tag, when, object, name) => object && h(tag, {},
     h("span", { class: "out-of-sight" }, `${when}: `), breakable(text(object, name)));
-  return h("dl", { class: "changes" }, changed.map((name) => h("div", {},
+  return [created, h("dl", { class: "changes" }, changed.map((name) => h("div", {},
     h("dt", {}, labelOf(name)), h("dd", {}, value("del", "before", before, name),
       before && after && h("span", { "aria-hidden": "true" }, " → "),
-      value("ins", "after", after, name)))));
+      value("ins", "after", after, name)))))];
 }
 
 /** A setting keeps the name that the config has. */

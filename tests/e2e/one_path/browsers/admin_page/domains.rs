@@ -154,6 +154,8 @@ fn the_audit_shows_each_change_of_the_page_with_the_name_of_the_token() {
         let row = rows(operation);
         assert!(row.contains("ops") && row.contains("on the page, from 127.0.0.1"), "{row}");
     }
+    assert!(rows("key.create").contains("created"), "{}", rows("key.create"));
+    assert!(!rows("override.clear").contains("created"), "{}", rows("override.clear"));
     page.fill("audit-target", "acme");
     page.fill("audit-actor", "ops");
     page.wait_for_text("list-range", "Changes 1 to 1 of 1");
