@@ -17,3 +17,4 @@ pub mod route_label;
 pub mod sign_up;
 pub mod typed_address;
 pub mod verdict;
+pub mod visible_text;

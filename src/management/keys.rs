@@ -13,6 +13,7 @@ use crate::keys::{
     is_valid_id_or_account, read_key_file, sha256,
 };
 use crate::model::origin::OriginPattern;
+use crate::model::visible_text::is_control_or_invisible;
 use crate::store::{ChangeAuthor, KeyRow, NewKeyPlan, RepeatableRequestRow, Store, StoreError};
 
 /// The longest label, in characters.
@@ -348,15 +349,16 @@ pub fn check_plan(config: &ReloadableConfig, plan: Option<&str>) -> Result<(), M
     }
 }
 
-/// Checks the length of a label, and that the label does not control a terminal that prints it.
+/// Checks the length of a label, and that the label neither controls a terminal that prints
+/// it nor misleads its reader.
 fn check_label(label: Option<&String>) -> Result<(), ManagementFault> {
     let is_valid = |label: &&String| {
-        label.chars().count() <= MAX_LABEL_CHARS && !label.chars().any(char::is_control)
+        label.chars().count() <= MAX_LABEL_CHARS && !label.chars().any(is_control_or_invisible)
     };
     match label.filter(|label| !is_valid(label)) {
         None => Ok(()),
         Some(label) => {
-            let expected = format!("up to {MAX_LABEL_CHARS} characters on one line");
+            let expected = format!("up to {MAX_LABEL_CHARS} visible characters on one line");
             Err(ManagementFault::invalid("label", expected, format!("{label:?}")))
         }
     }

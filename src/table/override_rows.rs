@@ -15,6 +15,7 @@ use super::rows::{ListLineContext, ParsedLists, parse_name};
 use crate::model::domain::DnsName;
 use crate::model::month::{SECONDS_PER_DAY, parse_day_as_unix_seconds};
 use crate::model::verdict::{Reason, Score};
+use crate::model::visible_text::is_control_or_invisible;
 use crate::support::excerpt::Excerpt;
 
 /// The columns of an override. A file may leave out the last two together: a note for people, and
@@ -74,8 +75,9 @@ impl NewOverride<'_> {
                 quote_excerpt(until),
             );
         }
-        if self.note.chars().any(char::is_control) {
-            return invalid("note", "text on one line", "a control character".to_owned());
+        if self.note.chars().any(is_control_or_invisible) {
+            let found = "a control or invisible character".to_owned();
+            return invalid("note", "visible text on one line", found);
         }
         let length = self.to_row_text(None).len();
         if length > MAX_NEW_ROW_BYTES {
@@ -240,8 +242,8 @@ pub(super) fn parse_label<'t>(
     column: &str,
     text: &'t str,
 ) -> Result<&'t str, TableFault> {
-    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
-        let expected = "a label of 1 to 255 bytes without control characters";
+    if text.is_empty() || text.len() > 255 || text.chars().any(is_control_or_invisible) {
+        let expected = "a label of 1 to 255 bytes without control or invisible characters";
         return Err(TableFault::expected(
             context.format_location(column),
             expected,
