@@ -139,8 +139,8 @@ fn assert_one_canonical_form(segment: &[u8]) {
     http::uri::PathAndQuery::try_from(once.as_str()).expect("a path that can be forwarded");
 }
 
-/// A server that decodes the path once and ignores case and repeated slashes finds the prefix in it,
-/// and none of riskgate's own paths.
+/// A server that decodes the path once and ignores case and repeated slashes finds the prefix in
+/// it, and none of riskgate's own paths.
 fn assert_below_prefix(prefix: &str, path: &[u8]) {
     assert!(!path.iter().any(|byte| byte.is_ascii_control() || *byte == b'\\'));
     let Ok(decoded) = percent_decode(path) else { return };

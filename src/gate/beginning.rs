@@ -300,8 +300,9 @@ impl Gate {
 
     /// Returns the id in the client's `X-Request-Id` if the id is valid, and riskgate finds neither
     /// a key nor what may be an e-mail address in the id, otherwise a new id. riskgate logs and
-    /// forwards ids, and should log and forward no key and no address. If the request has several `X-Request-Id` fields, the id is new: the client may have
-    /// forged the first field, and a proxy may have added the second.
+    /// forwards ids, and should log and forward no key and no address. If the request has several
+    /// `X-Request-Id` fields, the id is new: the client may have forged the first field, and a
+    /// proxy may have added the second.
     fn accept_or_generate_request_id<'r>(&self, head: impl Head<'r>) -> RequestId {
         let valid = value_if_single(head.request_id_values()).and_then(RequestId::parse);
         let accepted = valid.filter(|id| {

@@ -152,11 +152,11 @@ impl AdminApp {
             (path, true) if page::is_page_file(path) => {
                 text_response(StatusCode::UNAUTHORIZED, "expected a Host that names loopback\n")
             }
-            ("/reload", _) if !self.may_reload(headers) => self.refuse_access(headers, "write"),
+            ("/reload", _) if !self.may_reload(headers) => self.refuse_access(headers, true),
             (
                 "/metrics" | "/status" | "/screening" | "/openapi.yaml" | "/api/openapi.yaml",
                 true,
-            ) if !self.may_read_all_accounts(headers) => self.refuse_access(headers, "read"),
+            ) if !self.may_read_all_accounts(headers) => self.refuse_access(headers, false),
             ("/metrics", true) => self.update_and_render_metrics(),
             ("/status", true) => {
                 build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&self.status_json()))
@@ -208,13 +208,15 @@ impl AdminApp {
         Access::from_request(&config.admin_tokens, self.listens_on_loopback, headers, now)
     }
 
-    /// Answers a request that lacks a token, or whose token has another scope than this one.
-    fn refuse_access(&self, headers: &HeaderMap, scope: &str) -> Response<Vec<u8>> {
+    /// Answers a request that lacks a token, or whose token may not do this.
+    fn refuse_access(&self, headers: &HeaderMap, is_change: bool) -> Response<Vec<u8>> {
         if self.judge_access(headers).is_unauthenticated() {
             return text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n");
         }
-        let text = format!("expected a token with the scope {scope}\n");
-        text_response(StatusCode::FORBIDDEN, &text)
+        match is_change {
+            true => text_response(StatusCode::FORBIDDEN, "expected a token with the scope write\n"),
+            false => text_response(StatusCode::FORBIDDEN, "expected a token with the scope read\n"),
+        }
     }
 
     /// Returns true if the request may have the files of the page. If no token is configured, the

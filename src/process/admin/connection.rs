@@ -26,8 +26,8 @@ use crate::support::test_fault::{TestFault, is_injected};
 
 /// The most open connections. Their descriptors come from the reserve of the descriptor budget.
 const MAX_CONNECTIONS: usize = 64;
-/// The most open connections from one IPv4 address or one /64 of IPv6: more than the requests to the
-/// admin API that may wait at the same time.
+/// The most open connections from one IPv4 address or one /64 of IPv6: more than the requests to
+/// the admin API that may wait at the same time.
 const MAX_CONNECTIONS_PER_CLIENT: usize = 40;
 /// The longest time for each of three phases of a connection: to receive the request header, to
 /// receive the body, and to send the response.

@@ -1,9 +1,9 @@
 //! Exchanges sign-ups and the inbox secret with the store twice a second, on a thread of its own.
 //! Once an hour, the thread deletes what is past its time from the store.
 //!
-//! If no decision needs sign-ups (no `[[rule]]`, no `[inbox]`), the thread exchanges no sign-ups. It
-//! then exchanges the secret only if the rates of clients are shared. Before this process serves,
-//! the thread only reads the store.
+//! If no decision needs sign-ups (no `[[rule]]`, no `[inbox]`), the thread exchanges no sign-ups.
+//! It then exchanges the secret only if the rates of clients are shared. Before this process
+//! serves, the thread only reads the store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

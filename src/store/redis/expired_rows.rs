@@ -25,8 +25,8 @@ impl ExpiredRowBackend for Redis {
 }
 
 impl Redis {
-    /// Deletes the fields of a hash that have this time or an earlier one. `redis_keys` are those of
-    /// `delete_expired.lua`. If another server answers meanwhile, its cursors differ, and some
+    /// Deletes the fields of a hash that have this time or an earlier one. `redis_keys` are those
+    /// of `delete_expired.lua`. If another server answers meanwhile, its cursors differ, and some
     /// fields stay until the next call.
     fn delete_expired_fields(
         &mut self,

@@ -214,34 +214,36 @@ fn a_repeated_creation_gives_the_same_key_and_adds_none() {
     }
 }
 
+/// The reads that a token with the scope `account:NAME` may not do.
+const READS: [&str; 16] = [
+    "/status",
+    "/history",
+    "/verdicts",
+    "/top-domains",
+    "/screening",
+    "/accounts",
+    "/audit",
+    "/overrides",
+    "/lists",
+    "/feeds",
+    "/lookup?domain=a.com",
+    "/servers",
+    "/routes",
+    "/certificates",
+    "/refused-forms",
+    "/rule-decisions",
+];
+
 #[test]
 fn each_token_may_do_what_its_scope_says() {
     let (gateway, tokens) = start();
     for account in ["acme", "other"] {
         create_key(&gateway, &tokens, json!({ "account": account }));
     }
-    let reads = [
-        "/status",
-        "/history",
-        "/verdicts",
-        "/top-domains",
-        "/screening",
-        "/accounts",
-        "/audit",
-        "/overrides",
-        "/lists",
-        "/feeds",
-        "/lookup?domain=a.com",
-        "/servers",
-        "/routes",
-        "/certificates",
-        "/refused-forms",
-        "/rule-decisions",
-    ];
     let shared = ["/keys", "/plans", "/usage", "/accounts/acme"];
     let status =
         |path: &str, token: &str| call_api(&gateway, "GET", path, token, &Value::Null).status;
-    for path in reads.iter().chain(&shared) {
+    for path in READS.iter().chain(&shared) {
         for (token, expected) in [
             (&tokens.write[..], 200),
             (&tokens.read, 200),
@@ -333,6 +335,34 @@ fn a_page_of_another_origin_can_change_nothing() {
 }
 
 #[test]
+fn no_error_shows_an_address() {
+    let (gateway, tokens) = start();
+    let cases = [
+        ("GET", "/lookup?domain=secret@gmail.com", Value::Null, "found a text with an @"),
+        ("GET", "/lookup?domain=secret%2540gmail.com", Value::Null, "found a text with a %"),
+        ("GET", "/lookup?secret@gmail.com=1", Value::Null, "but found …"),
+        (
+            "PUT",
+            "/overrides/secret@gmail.com",
+            json!({ "action": "deny" }),
+            "found a text with an @",
+        ),
+        (
+            "POST",
+            "/sign-ups/delete",
+            json!({ "secret@gmail.com": 1 }),
+            "unknown field … expected `email`",
+        ),
+        ("POST", "/keys", json!({ "origins": "secret@gmail.com" }), "expected a sequence"),
+    ];
+    for (method, path, body, named) in cases {
+        let answer = call_api(&gateway, method, path, &tokens.write, &body).expect(422);
+        assert!(answer.text().contains(named), "{method} {path}: {}", answer.text());
+        assert!(!answer.text().contains("secret"), "{method} {path}: {}", answer.text());
+    }
+}
+
+#[test]
 fn faulty_requests_get_a_clear_error_and_change_nothing() {
     let (gateway, tokens) = start();
     let cases = [
@@ -382,24 +412,6 @@ fn faulty_requests_get_a_clear_error_and_change_nothing() {
         ("GET", "/keys?limit=1&limit=2", Value::Null, 422, "limit"),
         ("GET", "/usage?month=2026-13", Value::Null, 422, "month"),
         ("GET", "/lookup", Value::Null, 422, "domain"),
-        ("GET", "/lookup?domain=secret@gmail.com", Value::Null, 422, "found a text with an @"),
-        ("GET", "/lookup?domain=secret%2540gmail.com", Value::Null, 422, "found a text with a %"),
-        ("GET", "/lookup?secret@gmail.com=1", Value::Null, 422, "but found …"),
-        (
-            "PUT",
-            "/overrides/secret@gmail.com",
-            json!({ "action": "deny" }),
-            422,
-            "found a text with an @",
-        ),
-        (
-            "POST",
-            "/sign-ups/delete",
-            json!({ "secret@gmail.com": 1 }),
-            422,
-            "unknown field … expected `email`",
-        ),
-        ("POST", "/keys", json!({ "origins": "secret@gmail.com" }), 422, "expected a sequence"),
         ("GET", "/nope", Value::Null, 404, "endpoint"),
         ("GET", "/keys//rotate", Value::Null, 404, "endpoint"),
         ("DELETE", "/keys", Value::Null, 405, "method"),
@@ -409,7 +421,6 @@ fn faulty_requests_get_a_clear_error_and_change_nothing() {
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         assert!(answer.text().contains(named), "{method} {path}: {}", answer.text());
         assert!(answer.json()["error"].is_string());
-        assert!(!answer.text().contains("secret"), "{method} {path}: {}", answer.text());
     }
     let broken = api_request("POST", "/keys", &tokens.write)
         .with_header("Content-Type", "application/json")

@@ -190,8 +190,8 @@ fn an_address_of_another_kind_of_server_is_told() {
 fn check_finds_a_server_on_which_a_gateway_can_not_count() {
     let server = RedisServer::start_on_disk();
     // As at a service that does not offer INFO.
-    server.run(&["ACL", "SETUSER", "blind", "on", ">pw", "~riskgate:*", "+@all", "-info"]);
-    let setup = Setup::new().set_text("store.url", &server.url_as("blind", "pw"));
+    server.run(&["ACL", "SETUSER", "limited", "on", ">pw", "~riskgate:*", "+@all", "-info"]);
+    let setup = Setup::new().set_text("store.url", &server.url_as("limited", "pw"));
     setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let checked = setup.cli(&["check"]).expect(1).stderr;
     let expected = "rights of a gateway: the server does not run info; ACL SETUSER";
