@@ -14,7 +14,7 @@ use crate::process::served_store::DifferentStore;
 use crate::process::server::{
     StartupInputs, check_log_limits_and_upstreams, check_runtime_dir, warnings_of_certificates,
 };
-use crate::store::{FindingLevel, RingRows, Store, StoreError};
+use crate::store::{Finding, FindingLevel, RingRows, Store, StoreError};
 use crate::support::certificates::CertificateSet;
 use crate::support::counted::CountedNoun;
 
@@ -100,8 +100,12 @@ fn read_rows_and_find_difference(
     Ok((Some(rows), other))
 }
 
-/// Fails if a gateway could not use the store as it is: on the faults of `riskgate store check`,
-/// but not on its warnings.
+/// What `riskgate store check` reports as a fault although a gateway runs with it: the server may
+/// get a replica, or memory, at any time.
+const PASSING_SUBJECTS: [&str; 3] = ["memory", "persistence", "replicas"];
+
+/// Fails if a gateway could not use the store as it is. Prints a warning for each fault with which a
+/// gateway runs.
 fn check_deployment(config: &Config, store: &mut Store) -> Result<(), CommandFailure> {
     if !store.is_server() {
         // A file was checked already.
@@ -111,11 +115,16 @@ fn check_deployment(config: &Config, store: &mut Store) -> Result<(), CommandFai
     let findings = store.check_deployment(options.deadline);
     let findings = findings.map_err(|error| store_failure(config, error))?;
     let faults = findings.iter().filter(|finding| finding.level == FindingLevel::Fault);
+    let (passing, lasting): (Vec<&Finding>, Vec<&Finding>) =
+        faults.partition(|fault| PASSING_SUBJECTS.contains(&&*fault.subject));
     let address = options.shown_address();
-    let lines = faults.map(|fault| format!("{address}: {}", describe_finding(fault)));
-    match lines.collect::<Vec<_>>() {
-        lines if lines.is_empty() => Ok(()),
-        message_lines => Err(CommandFailure { message_lines, exit_code: 1 }),
+    let line = |fault: &Finding| format!("{address}: {}", describe_finding(fault));
+    for fault in passing {
+        print_message(format!("warning: {}", line(fault)));
+    }
+    match lasting.is_empty() {
+        true => Ok(()),
+        false => Err(CommandFailure::config(lasting.into_iter().map(line).collect())),
     }
 }
 

@@ -73,7 +73,25 @@ impl EffectiveSettings {
                 changes.push(format!("{key} {change}{when}"));
             }
         }
+        let (old_order, new_order) = (self.rule_order(), new.rule_order());
+        let of_both = |all: &[String], others: &[String]| -> Vec<String> {
+            all.iter().filter(|name| others.contains(name)).cloned().collect()
+        };
+        if of_both(&old_order, &new_order) != of_both(&new_order, &old_order) {
+            changes.push(format!("the order of the rules is now {}", new_order.join(", ")));
+        }
         changes
+    }
+
+    /// The names of the rules in their order: the first rule that holds decides. Each name is in
+    /// TOML.
+    pub fn rule_order(&self) -> Vec<String> {
+        let index_and_name = |it: &EffectiveSetting| {
+            let index = it.key.strip_prefix("rule.")?.strip_suffix(".name")?.parse().ok()?;
+            Some((index, it.value.clone()?))
+        };
+        let names: BTreeMap<usize, String> = self.0.iter().filter_map(index_and_name).collect();
+        names.into_values().collect()
     }
 
     /// Lists the settings that are read at the start only and that `new` changes.

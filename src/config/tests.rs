@@ -1813,6 +1813,14 @@ fn a_reload_says_what_has_changed_and_shows_no_secret() {
         "upstream.route \"/signup\": screen.mode \"shadow\" → \"block\"",
     ];
     assert_eq!(changes, expected);
+    let rule = |name: &str, score: u8| {
+        format!("[[rule]]\nname = {name:?}\nif = [\"risk_score >= {score}\"]\nthen = \"review\"\n")
+    };
+    let (a, b, c) = (rule("a", 70), rule("b", 60), rule("c", 50));
+    let changes = read(&[&*a, &b].concat()).describe_changes(&read(&[&*b, &a].concat()));
+    assert_eq!(changes, ["the order of the rules is now \"b\", \"a\""]);
+    let changes = read(&[&*a, &b].concat()).describe_changes(&read(&[&*a, &c, &b].concat()));
+    assert_eq!(changes, ["rule \"c\" added"]);
 }
 
 /// Sections of other programs with a dot in their names, each with what riskgate has.

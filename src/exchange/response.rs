@@ -23,7 +23,7 @@ pub enum MalformedResponse {
     /// [`StatusKind::Invalid`].
     #[error("the status 101 or a number that is no status")]
     Status,
-    /// The server has sent more than [`MAX_INFORMATIONAL_RESPONSES`].
+    /// The server has sent more than 64 responses with a status of 1xx.
     #[error("more than 64 informational responses (1xx)")]
     TooManyInformational,
     /// `Connection` lists more than [`MAX_CONNECTION_OPTIONS`].

@@ -324,18 +324,26 @@ impl Gate {
 /// password of `Basic`: see [`contains_key`].
 pub(super) fn authorization_contains_key(value: &[u8], ring: Option<&KeyRing>) -> bool {
     words_of_key_length(value).any(|word| contains_key(word, ring))
-        || decode_basic_credentials(value).is_some_and(|text| {
+        || decode_basic_credentials(value).any(|text| {
             let mut parts = text.splitn(2, |byte| *byte == b':');
             contains_key(&text, ring) || parts.any(|part| contains_key(part, ring))
         })
 }
 
-/// Returns the text of `Authorization: Basic …` (RFC 7617 section 2). Reads Base64 as servers do
-/// that ignore other bytes, and need no `=` at the end.
-fn decode_basic_credentials(value: &[u8]) -> Option<Vec<u8>> {
-    let (scheme, encoded) = value.split_at_checked(6)?;
-    let encoded = Some(encoded).filter(|_| scheme.eq_ignore_ascii_case(b"basic "))?;
-    let digits = encoded.iter().filter_map(|byte| match byte {
+/// Returns the texts that servers may read in `Authorization: Basic …` (RFC 7617 section 2).
+fn decode_basic_credentials(value: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let (scheme, encoded) = value.split_at_checked(5).unwrap_or_default();
+    let is_basic = scheme.eq_ignore_ascii_case(b"basic")
+        && encoded.first().is_some_and(u8::is_ascii_whitespace);
+    let encoded = if is_basic { encoded } else { b"" };
+    // Some servers ignore a `=` in front of other digits, and some begin again behind it.
+    let pieces = encoded.split(|byte| *byte == b'=').chain([encoded]);
+    pieces.filter_map(decode_base64_leniently)
+}
+
+/// Decodes Base64 as servers do that ignore other bytes, and need no `=` at the end.
+fn decode_base64_leniently(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = text.iter().filter_map(|byte| match byte {
         b'-' => Some(b'+'),
         b'_' => Some(b'/'),
         b'+' | b'/' => Some(*byte),

@@ -1,6 +1,7 @@
 //! The order of the gates, and the decision that follows.
 
 use pingora::Result;
+use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 
 use crate::exchange::forwarding::remove_connection_and_listed_fields;
@@ -171,24 +172,23 @@ impl Gate {
             return Ok(if is_answered { AfterGates::Answered } else { AfterGates::AskedByProxy });
         }
         let method_takes_body = takes_body(header.method.as_str().as_bytes());
-        if !method_takes_body && let Some(refusal) = self.refuse_body(session, ctx).await? {
-            self.refuse(&refusal, session, ctx).await?;
+        let client = session.as_downstream_mut();
+        let is_unended = !method_takes_body && !client.is_body_done();
+        if is_unended && !client.is_http2() {
+            // Servers read such a body in different ways. The header announces even an empty one.
+            self.refuse(&Refusal::BadRequest, session, ctx).await?;
             return Ok(AfterGates::Answered);
         }
         if let Some(post) = self.find_answered_post(session) {
             self.answer_post(post, session, ctx).await?;
             return Ok(AfterGates::Answered);
         }
-        let request = self.read_parts(session.req_header());
-        let (reply, next) = match self.match_route_and_pass_gates(&request, ctx) {
-            Ok(MatchedRoute { route: Route::Upstream(_), is_counted, .. }) => {
-                (None, AfterGates::Uncharged(UnchargedRoute { is_counted }))
+        let (reply, next) = match is_unended {
+            true => {
+                let header = session.req_header().clone();
+                self.judge_header(&header, Some(session), ctx).await?
             }
-            Ok(matched) => match self.judge_after_gates(matched, &request, ctx).await {
-                GateDecision::Reply(reply) => (Some(reply), AfterGates::Answered),
-                GateDecision::Forward => (None, AfterGates::Charged),
-            },
-            Err(refusal) => (Some(self.finish_with_refusal(&refusal, ctx)), AfterGates::Answered),
+            false => self.judge_header(session.req_header(), None, ctx).await?,
         };
         let Some(reply) = reply else {
             // Pingora refuses a request whose `Connection` it can't parse. riskgate may have
@@ -205,22 +205,44 @@ impl Gate {
         Ok(next)
     }
 
-    /// Returns the refusal of a request with a body whose method takes none, because servers read
-    /// such a body in different ways. Over HTTP/2, a client may end its stream only behind the
-    /// header (RFC 9113 section 8.1), so riskgate waits for the end there, at most
-    /// `listen.body_timeout`. Over HTTP/1.1, the header announces the body, even an empty one.
-    async fn refuse_body(
+    /// Judges a request by its header. Returns the reply if the request is not forwarded, and what
+    /// the caller does next. `unended` is the session if the method takes no body, but the client
+    /// has not ended the stream yet.
+    async fn judge_header(
+        &self,
+        header: &RequestHeader,
+        unended: Option<&mut Session>,
+        ctx: &mut RequestContext,
+    ) -> Result<(Option<Reply>, AfterGates)> {
+        let request = self.read_parts(header);
+        let mut matched = self.match_route_and_pass_gates(&request, ctx);
+        // Nobody but a client that passes the gates may hold memory while riskgate waits.
+        if matched.is_ok()
+            && let Some(session) = unended
+            && let Some(refusal) = self.refuse_body_behind_header(session, ctx).await?
+        {
+            matched = Err(refusal);
+        }
+        Ok(match matched {
+            Ok(MatchedRoute { route: Route::Upstream(_), is_counted, .. }) => {
+                (None, AfterGates::Uncharged(UnchargedRoute { is_counted }))
+            }
+            Ok(matched) => match self.judge_after_gates(matched, &request, ctx).await {
+                GateDecision::Reply(reply) => (Some(reply), AfterGates::Answered),
+                GateDecision::Forward => (None, AfterGates::Charged),
+            },
+            Err(refusal) => (Some(self.finish_with_refusal(&refusal, ctx)), AfterGates::Answered),
+        })
+    }
+
+    /// Waits until the client of a request whose method takes no body ends its HTTP/2 stream, at
+    /// most `listen.body_timeout`: it may end the stream behind the header (RFC 9113 section 8.1).
+    /// Returns the refusal if a body or trailers follow.
+    async fn refuse_body_behind_header(
         &self,
         session: &mut Session,
         ctx: &RequestContext,
     ) -> Result<Option<Refusal>> {
-        let client = session.as_downstream_mut();
-        if client.is_body_done() {
-            return Ok(None);
-        }
-        if !client.is_http2() {
-            return Ok(Some(Refusal::BadRequest));
-        }
         let timeout = self.body_options().timeout;
         let bounds = BodyBounds { max_bytes: 0, timeout, too_long: Refusal::BadRequest };
         let read = read_whole_body(session, bounds, &mut self.begin_held_body(ctx)).await?;

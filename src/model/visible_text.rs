@@ -1,10 +1,15 @@
 //! Characters that a text for people may have.
 
-/// Returns true for a character that controls a terminal, or that is invisible and may change the
-/// order in which the characters around it are shown.
+/// Returns true for a character that controls a terminal, separates lines, is blank without a width,
+/// or changes the order of the characters around it. Joiners, and the marks that Hebrew and Arabic
+/// texts have between words, are part of the spelling.
 pub fn is_control_or_invisible(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            c,
+            '\u{180e}' | '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
+                | '\u{2066}'..='\u{2069}' | '\u{feff}'
+        )
 }
 
 #[cfg(test)]
@@ -13,8 +18,12 @@ mod tests {
 
     #[test]
     fn letters_of_all_scripts_are_visible_and_marks_of_direction_are_not() {
-        assert!(!"Ünïcode 日本 עברית 👩, a".chars().any(is_control_or_invisible));
-        for c in ['\n', '\u{85}', '\u{200b}', '\u{200f}', '\u{202e}', '\u{2066}', '\u{2069}'] {
+        assert!(
+            !"Ünïcode 日本 עברית\u{200f} می\u{200c}خواهم 👩\u{200d}💻, a"
+                .chars()
+                .any(is_control_or_invisible)
+        );
+        for c in ['\n', '\u{85}', '\u{200b}', '\u{2028}', '\u{202e}', '\u{2066}', '\u{feff}'] {
             assert!(is_control_or_invisible(c), "{c:?}");
         }
     }

@@ -35,6 +35,10 @@ pub struct PathReadings<'p> {
     readings: ReadingsOfText<'p>,
     /// The path with the query as its last segments: see [`continue_path_with_query`].
     readings_with_query: Vec<Reading<'p>>,
+    /// Whether riskgate can't tell which path a server may read in the query.
+    is_query_unreadable: bool,
+    /// Whether it can't tell so even of the query up to its first `&`.
+    is_start_of_query_unreadable: bool,
     /// Whether all servers read the target's path alike: see [`is_plain_path`].
     is_plain: bool,
 }
@@ -75,27 +79,46 @@ impl<'p> PathReadings<'p> {
         if path.first() != Some(&b'/') {
             return None;
         }
-        let mut readings_with_query = Vec::new();
-        for text in continue_path_with_query(path, query) {
-            readings_with_query.extend(read_text(Cow::Owned(text))?);
-        }
-        if readings_with_query.is_empty() && is_plain_path(path) {
-            let path = Cow::Borrowed(path);
-            let plain = Reading { path, may_have_host: false, scripts: Vec::new() };
-            let readings = ReadingsOfText::from_iter([plain]);
-            return Some(PathReadings { readings, readings_with_query, is_plain: true });
-        }
-        let readings = read_text(Cow::Borrowed(path))?;
-        Some(PathReadings { readings, readings_with_query, is_plain: false })
+        let of_query: Vec<Option<ReadingsOfText<'p>>> = continue_path_with_query(path, query)
+            .into_iter()
+            .map(|text| read_text(Cow::Owned(text)))
+            .collect();
+        let is_plain = of_query.is_empty() && is_plain_path(path);
+        let readings = match is_plain {
+            true => {
+                let path = Cow::Borrowed(path);
+                let plain = Reading { path, may_have_host: false, scripts: Vec::new() };
+                ReadingsOfText::from_iter([plain])
+            }
+            false => read_text(Cow::Borrowed(path))?,
+        };
+        Some(PathReadings {
+            readings,
+            is_query_unreadable: of_query.iter().any(Option::is_none),
+            is_start_of_query_unreadable: of_query.last().is_some_and(Option::is_none),
+            readings_with_query: of_query.into_iter().flatten().flatten().collect(),
+            is_plain,
+        })
     }
 
     /// Returns true if some servers may read another path in this one: a path that is decoded, that
     /// lacks some of the segments, or session ids, or that goes on in the query.
     pub fn may_hide_path(&self) -> bool {
         let may_lack_segments = |it: &Reading| it.may_have_host || !it.scripts.is_empty();
-        !self.readings_with_query.is_empty()
+        self.is_query_unreadable
+            || !self.readings_with_query.is_empty()
             || self.readings.len() > 1
             || self.readings.iter().any(may_lack_segments)
+    }
+
+    /// Whether the query may be the rest of the path, and riskgate can't tell of which path.
+    pub fn is_query_unreadable(&self) -> bool {
+        self.is_query_unreadable
+    }
+
+    /// Like [`PathReadings::is_query_unreadable`], for the query up to its first `&`.
+    pub fn is_start_of_query_unreadable(&self) -> bool {
+        self.is_start_of_query_unreadable
     }
 
     /// The paths that some server may read.
@@ -220,16 +243,16 @@ pub fn query_of(target: &[u8]) -> &[u8] {
 /// `/?/signup` and `/index.php?/signup` for `/index.php/signup`, and ends this path at a second
 /// `?`. Another program may end the path at `&`, where parameters end. Nothing is returned for any
 /// other query.
-fn continue_path_with_query(path: &[u8], query: &[u8]) -> ArrayVec<Vec<u8>, 2> {
+fn continue_path_with_query(path: &[u8], query: &[u8]) -> Vec<Vec<u8>> {
     let rest = match query_of(query) {
         [b'/', rest @ ..] | [b'%', b'2', b'F' | b'f', rest @ ..] => rest,
-        _ => return ArrayVec::new(),
+        _ => return Vec::new(),
     };
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
     let continue_with = |rest: &[u8]| [&path[..end], b"/", rest].concat();
     let before_mark = rest.split(|byte| *byte == b'?').next().unwrap_or_default();
     let before_both = before_mark.split(|byte| *byte == b'&').next().unwrap_or_default();
-    let mut paths = ArrayVec::from_iter([continue_with(before_mark)]);
+    let mut paths = vec![continue_with(before_mark)];
     if before_both.len() < before_mark.len() {
         paths.push(continue_with(before_both));
     }

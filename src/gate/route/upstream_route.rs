@@ -122,10 +122,11 @@ pub(super) fn find_upstream_route_index(
     // A request must not reach a route that needs a key through a route that needs none.
     let avoids_key = !routes[found].needs_key
         && readings.may_hide_path()
-        && readings.paths().any(|path| {
-            find_longest(routes, |prefix| path.is_at_or_below(prefix))
-                .is_some_and(|read| routes[read].needs_key)
-        });
+        && (readings.is_start_of_query_unreadable() && routes.iter().any(|route| route.needs_key)
+            || readings.paths().any(|path| {
+                find_longest(routes, |prefix| path.is_at_or_below(prefix))
+                    .is_some_and(|read| routes[read].needs_key)
+            }));
     (!avoids_key).then_some(found)
 }
 
@@ -157,7 +158,9 @@ pub fn find_screen_rules(
             rules.paths.is_empty() || rules.paths.iter().any(|path| is_at_or_below(path));
         is_screened.then_some(rules)
     };
-    let others = readings.paths().filter_map(rules_of);
+    let of_paths = readings.paths().filter_map(rules_of);
+    let of_all_routes = routes.iter().filter_map(|route| route.screen.as_ref());
+    let others = of_paths.chain(of_all_routes.filter(|_| readings.is_query_unreadable()));
     rules.into_iter().chain(others).cloned().reduce(|rules, others| match rules == others {
         true => rules,
         false => Arc::new(rules.strictest_of(&others)),
@@ -175,7 +178,9 @@ impl UpstreamRoute {
         let rules = self.screen.as_ref()?;
         let readings = || PathReadings::of(target);
         let is_screened = rules.paths.is_empty()
-            || readings().is_none_or(|it| rules.paths.iter().any(|path| it.is_at_or_below(path)));
+            || readings().is_none_or(|it| {
+                it.is_query_unreadable() || rules.paths.iter().any(|path| it.is_at_or_below(path))
+            });
         is_screened.then_some(rules)
     }
 }

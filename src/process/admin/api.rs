@@ -340,12 +340,16 @@ impl AdminApi {
         self.check_served_place()?;
         let checked: Result<(), ApiError> = self.use_store(connection, |store| {
             store.check_still_safe().map_err(|error| refuse(error.to_string()))?;
-            let Some(found) = store.ring_version()?.map(|version| version.store_id) else {
-                let found = "expected a store, but found an empty server";
-                return Err(refuse(format!("{found}: `riskgate store init` makes one")));
-            };
             let ring = self.state.keys.snapshot();
             let id = ring.as_ref().as_ref().map(|ring| ring.store_id().to_owned());
+            let Some(found) = store.ring_version()?.map(|version| version.store_id) else {
+                let advice = match id {
+                    Some(_) => "bring the store back with its data, or stop the gateways first",
+                    None => "`riskgate store init` makes one",
+                };
+                let found = "expected a store, but found an empty server";
+                return Err(refuse(format!("{found}: {advice}")));
+            };
             let served = ServedStore { id, ..self.served.clone() };
             served.check_id(Some(&found)).map_err(|error| refuse(error.to_string()))
         });

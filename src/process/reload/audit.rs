@@ -190,9 +190,15 @@ fn describe_settings(
     settings: EffectiveSettings,
     origin: SettingOrigin,
 ) -> BTreeMap<String, String> {
+    let rule_order = settings.rule_order();
     let named = settings.into_named().into_iter();
     let of_origin = named.filter(|(_, setting)| setting.origin == origin);
-    of_origin.map(|(name, setting)| (name, describe_value(setting))).collect()
+    let mut described: BTreeMap<String, String> =
+        of_origin.map(|(name, setting)| (name, describe_value(setting))).collect();
+    if rule_order.len() > 1 && described.keys().any(|name| name.starts_with("rule ")) {
+        described.insert("order of the rules".to_owned(), rule_order.join(", "));
+    }
+    described
 }
 
 /// Returns the text that a record shows for the value of a setting. A secret is shown as a

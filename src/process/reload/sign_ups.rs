@@ -92,8 +92,8 @@ impl SignUpExchanger {
         }
         self.last_deletion = Some(Instant::now());
         let deleted = self.with_store(|_, store, _, now| {
-            delete_expired_sign_ups(store, now)?;
-            store.delete_expired_rows(latest_useless_expiry(now))
+            let sign_ups = delete_expired_sign_ups(store, now);
+            store.delete_expired_rows(latest_useless_expiry(now)).and(sign_ups)
         });
         if let Err(error) = deleted {
             log::warn!("what is past its time stays in the store for another hour: {error}");

@@ -13,7 +13,7 @@ use super::key_names::RING_META_KEY;
 use super::link::Link;
 use super::options::RedisOptions;
 use super::rate_charge_state::RateChargeState;
-use super::reply::{error_reply_text, info_field, reply_text_or_empty};
+use super::reply::{error_reply_text, info_field, plain_error_text, reply_text_or_empty};
 use super::ring_store::RingStore;
 use super::scripts::Script;
 use super::sentinels::NamedServer;
@@ -110,7 +110,7 @@ impl ConnectionBackend for Redis {
         };
         for info in of_each {
             let info: String = info.into_iter().map(reply_text_or_empty).collect();
-            if let Some((found, advice)) = self.find_wrong_mode(&info) {
+            if let Some((found, advice)) = self.find_wrong_mode(&info)? {
                 return Err(StoreError::Unusable {
                     location: self.location.clone(),
                     expected: "a server that is no Sentinel and no part of a Cluster",
@@ -166,20 +166,33 @@ impl Redis {
         StoreError::Unavailable { location: self.location.clone(), operation, found: found.into() }
     }
 
-    /// Returns what is wrong, and what to do, if `INFO server` is of a server of a Cluster or of a
-    /// Sentinel, but the address is that of one data server. A server of a Cluster answers only for
-    /// its own slots.
-    pub(super) fn find_wrong_mode(&self, info: &str) -> Option<(&'static str, &'static str)> {
-        match (&self.link, info_field(info, "redis_mode")?) {
-            (Some(Link::Server(_)), "cluster") => {
+    /// Returns what is wrong, and what to do, if `INFO server` is of a Sentinel, or of a server of a
+    /// Cluster that has only some of the slots, but the address is that of one data server.
+    pub(super) fn find_wrong_mode(
+        &mut self,
+        info: &str,
+    ) -> Result<Option<(&'static str, &'static str)>, StoreError> {
+        Ok(match (&self.link, info_field(info, "redis_mode")) {
+            (Some(Link::Server(_)), Some("cluster")) if self.lacks_slots()? => {
                 Some(("redis_mode:cluster", "write redis+cluster://HOST:PORT in store.url"))
             }
-            (Some(Link::Server(_)), "sentinel") => {
+            (Some(Link::Server(_)), Some("sentinel")) => {
                 let advice = "write redis+sentinel://HOST:PORT/SERVICE in store.url";
                 Some(("redis_mode:sentinel", advice))
             }
             _ => None,
+        })
+    }
+
+    /// Returns true if a server of a Cluster sends riskgate to another server for a key of one of
+    /// 32 accounts. A server with all slots serves as a server of its own does.
+    fn lacks_slots(&mut self) -> Result<bool, StoreError> {
+        let mut read = redis::pipe();
+        for account in 0..32 {
+            read.cmd("HGET").arg(format!("riskgate:ledger:{{{account}}}")).arg("leased");
         }
+        let replies = self.use_server("reading its slots", 0, &read, self.timeout)?;
+        Ok(replies.iter().filter_map(plain_error_text).any(|error| error.contains("MOVED")))
     }
 
     /// Connects if there is no connection.

@@ -131,7 +131,7 @@ impl Redis {
         deadline: Duration,
     ) -> Result<Vec<Finding>, StoreError> {
         let mut findings = vec![check_version(info)];
-        if let Some((found, advice)) = self.find_wrong_mode(info) {
+        if let Some((found, advice)) = self.find_wrong_mode(info)? {
             findings.push(Finding::fault(MODE_SUBJECT, found, advice));
             return Ok(findings);
         }

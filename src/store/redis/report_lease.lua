@@ -95,7 +95,10 @@ if recovering and sequence > own_sequence then
     if has_claim then
         before_leased, before_spent = claim_leased - changed_leased, claim_spent - changed_spent
     end
-    if known_revision > base or own_sequence < known_sequence then
+    -- If the store has a later report of this node, the calls that the node knows include this report
+    -- already.
+    local knows_more = known_revision > base and own_sequence == known_sequence
+    if knows_more or own_sequence < known_sequence then
         has_claim = true
         before_leased = math.max(before_leased, tonumber(ARGV[9]) - leased_change)
         before_spent = math.max(before_spent, tonumber(ARGV[10]) - spent_change)

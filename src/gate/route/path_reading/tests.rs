@@ -130,9 +130,19 @@ fn a_query_that_begins_with_a_slash_may_be_the_rest_of_the_path() {
         let readings = PathReadings::of(target.as_bytes()).unwrap();
         assert!(readings.is_at_or_below("/app/open"), "{target}");
     }
-    for target in ["/?/../open", "/?/%2e%2e/open", "/?/op%00en", "/?/a\\open"] {
-        assert!(PathReadings::of(target.as_bytes()).is_none(), "{target}");
+    for (target, is_start_unreadable) in [
+        ("/?/../open", true),
+        ("/?/%2e%2e/open", true),
+        ("/?/op%00en", true),
+        ("/?/a\\open", true),
+        ("/?/search/&q=a%0D%0Ab", false),
+        ("/combo?/yui/a.js&/yui/../b.js", false),
+    ] {
+        let readings = PathReadings::of(target.as_bytes()).unwrap();
+        assert!(readings.is_query_unreadable() && readings.may_hide_path(), "{target}");
+        assert_eq!(readings.is_start_of_query_unreadable(), is_start_unreadable, "{target}");
     }
+    assert!(!PathReadings::of(b"/?/open").unwrap().is_query_unreadable());
 }
 
 #[test]

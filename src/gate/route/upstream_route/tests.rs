@@ -212,7 +212,8 @@ fn a_query_opens_no_route() {
         ("/open?/v1/usage", Some("/open")),
         ("/open/i.php?/v1/usage", None),
         ("/open/i.php?/authz", None),
-        ("/open?/../x", None),
+        ("/open?/../x", Some("/open")),
+        ("/open?/x&q=a%5Cb", Some("/open")),
     ] {
         let found = matched_prefix(&["/open", "/open/admin"], target);
         assert_eq!(found.as_deref(), expected, "{target}");
@@ -223,7 +224,9 @@ fn a_query_opens_no_route() {
         ("/?/api", None),
         ("/index.php?/api/x", None),
         ("/?%2fapi/x", None),
+        ("/?/../api", None),
         ("/?next=/api/x", Some(0)),
+        ("/?/search/&q=a%0D%0Ab", Some(0)),
         ("/?/x", Some(0)),
     ] {
         let found = find_upstream_route_index(&routes, None, target.as_bytes());

@@ -326,7 +326,7 @@ fn faulty_screening_settings_are_reported_with_their_place() {
         ("block_score = 101", "screen.block_score: expected a whole number from 0 to 100"),
         ("block_reasons = [\"spam\"]", "screen.block_reasons: expected a list of reasons"),
         ("redirect = \"javascript:x\"", "screen.redirect: expected a path or an https URL"),
-        ("field = \"email\"", "^^^^^ did you mean `fields`?"),
+        ("field = \"email\"", "^^^^^ remove this line: fields stands in line"),
         ("mode = \"Block\"", "^^^^^^^ did you mean \"block\"?"),
     ] {
         let refused = Setup::new().append_toml(&screened_route(rules)).cli(&["check"]).expect(78);

@@ -89,7 +89,7 @@ fn store_check_names_the_rights_that_a_user_lacks() {
         "fault    rights to Redis keys: the user may not write riskgate:ledger:{*}, \
          riskgate:recovering:{*}, riskgate:usage:{*}, riskgate:staged:*; ACL SETUSER",
     );
-    let checked = narrow.cli(&["check"]).expect(1).stderr;
+    let checked = narrow.cli(&["check"]).expect(78).stderr;
     assert!(checked.contains("rights to Redis keys: the user may not write"), "{checked}");
     assert!(!checked.contains(": good"), "{checked}");
     // A user who may not access the Redis key of the check lacks no command.
@@ -193,7 +193,7 @@ fn check_finds_a_server_on_which_a_gateway_can_not_count() {
     server.run(&["ACL", "SETUSER", "limited", "on", ">pw", "~riskgate:*", "+@all", "-info"]);
     let setup = Setup::new().set_text("store.url", &server.url_as("limited", "pw"));
     setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
-    let checked = setup.cli(&["check"]).expect(1).stderr;
+    let checked = setup.cli(&["check"]).expect(78).stderr;
     let expected = "rights of a gateway: the server does not run info; ACL SETUSER";
     assert!(checked.contains(expected) && !checked.contains(": good"), "{checked}");
     server.run(&["ACL", "SETUSER", "me", "on", ">pw", "~riskgate:*", "+@all", "-zadd"]);
