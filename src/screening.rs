@@ -4,6 +4,7 @@
 //! Servers read unusual bodies in different ways. So this module returns the values that it has
 //! read, and says whether some server may read other values. It does no I/O, and judges no value.
 
+mod address_text;
 mod content_type;
 mod field_path;
 mod field_values;

@@ -279,7 +279,14 @@ impl Settings {
             return hint.to_owned();
         }
         let is_of_path = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
-        let texts = self.values_below(section).filter_map(|(_, raw)| raw.as_text());
+        // Other settings, such as a token, may be secret.
+        let names_path = |name: &str| {
+            ["path", "rule", "match", "location", "url", "uri"].iter().any(|it| name.contains(it))
+        };
+        let of_paths = self
+            .values_below(section)
+            .filter(|(name, raw)| names_path(name) && raw.is_free_of_secrets());
+        let texts = of_paths.filter_map(|(_, raw)| raw.as_text());
         let mut paths = texts.flat_map(|it| it.split(|c| !is_of_path(c)));
         let is_meant = |it: &&str| {
             let raw = RawValue::Text((*it).to_owned());

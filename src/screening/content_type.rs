@@ -119,9 +119,9 @@ impl Charset {
             iso-8859-15 iso-8859-16 iso8859-1 iso8859_1 iso_8859-1 csisolatin1 l1 latin1 latin-1 \
             iso8859-15 iso_8859-15 latin2 iso-8859-8-i windows-874 windows-1250 \
             windows-1251 windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 \
-            windows-1257 windows-1258 cp866 cp1251 cp1252 koi8-r koi8-u macintosh tis-620";
+            windows-1257 windows-1258 cp866 ibm866 x-mac-cyrillic x-user-defined cp1251 cp1252 koi8-r koi8-u macintosh tis-620";
         const MULTI_BYTE: &str = "big5 cp936 euc-jp euc-kr gb18030 gb2312 gbk ks_c_5601-1987 shift_jis \
-            sjis windows-31j x-sjis";
+            sjis windows-31j windows-949 x-sjis";
         let is_one_of =
             |names: &str, name: &str| names.split_ascii_whitespace().any(|it| it == name);
         match name.to_ascii_lowercase().as_str() {

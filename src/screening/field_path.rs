@@ -55,8 +55,9 @@ impl FieldPath {
         &self,
         spellings: impl ExactSizeIterator<Item = &'n Spelling> + Clone,
     ) -> bool {
-        let is_short = spellings.len() <= self.parts.len() + MAX_INDEXES;
+        let max_parts = self.parts.len() + MAX_INDEXES;
         let parts = || spellings.clone().flat_map(Spelling::parts);
+        let is_short = spellings.len() <= max_parts && parts().nth(max_parts).is_none();
         is_short && (parts().eq(&self.parts) || parts().filter(|it| !is_index(it)).eq(&self.parts))
     }
 

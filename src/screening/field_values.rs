@@ -2,12 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::address_text::{has_address, has_address_without_blanks};
 use super::field_path::FieldPath;
 use crate::model::typed_address::{AT_SIGNS, has_at_sign};
-
-/// The characters that some software takes for the dot of a domain (UTS 46, and Unicode's
-/// compatibility mapping NFKC).
-const DOTS: [char; 6] = ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}', '\u{2024}', '\u{fe52}'];
 
 /// The most values that riskgate reads from a body, to limit its work. No honest form has more.
 const MAX_VALUES: usize = 16;
@@ -129,15 +126,9 @@ impl FieldValues {
     /// it has a domain only without its blanks, which some servers remove, marks the body as
     /// unread.
     pub(super) fn push_if_address(&mut self, text: &str) {
-        let is_domain = |text: &str| {
-            text.split(DOTS).filter(|label| label.contains(char::is_alphanumeric)).count() >= 2
-        };
-        let has_domain =
-            |behind_at: &str| is_domain(behind_at.split_whitespace().next().unwrap_or_default());
-        let mut behind_ats = text.split(AT_SIGNS).skip(1);
-        if behind_ats.clone().any(has_domain) {
+        if has_address(text) {
             self.push_text(text);
-        } else if behind_ats.any(is_domain) {
+        } else if has_address_without_blanks(text) {
             self.mark_unread(UnreadCause::Broken);
         }
     }

@@ -3,7 +3,9 @@
 use super::content_type::{BodyKind, Charset, ContentType};
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
-use super::server_parsers::{has_nameless_address, has_no_reference, may_begin_json};
+use super::server_parsers::{
+    has_nameless_address, may_be_arguments, may_begin_json, refers_to_itself,
+};
 use super::{json, multipart, urlencoded};
 
 /// The most bytes of a body that riskgate screens.
@@ -149,14 +151,18 @@ fn has_value_in_another_kind(
         || is_multipart && urlencoded::may_have_address_in_multipart(body, fields, is_new)
 }
 
-/// Returns true if React's server may read an address in a JSON list that riskgate has not read:
-/// the address stands alone, as an argument of a server action, or elsewhere in the list.
+/// Returns true if React's server may read an address in JSON that riskgate has not read: the
+/// address stands alone, as an argument of a server action, or elsewhere in the list.
 fn may_be_arguments_of_action(kind: &BodyKind, body: &[u8], found: &FieldValues) -> bool {
-    let is_list = matches!(kind, BodyKind::Json | BodyKind::PlainText)
-        && body.trim_ascii_start().starts_with(b"[");
-    is_list
+    let is_json = matches!(kind, BodyKind::Json | BodyKind::PlainText) && may_be_arguments(body);
+    // JavaScript takes an object with a `length` for a list.
+    let may_be_list = !body.trim_ascii_start().starts_with(b"{")
+        || memchr::memchr(b'\\', body).is_some()
+        || memchr::memmem::find(body, b"length").is_some();
+    is_json
+        && may_be_list
         && !found.values.is_empty()
-        && json::parse(body).is_ok_and(|it| has_nameless_address(&it) || !has_no_reference(&it))
+        && json::parse(body).is_ok_and(|it| has_nameless_address(&it) || refers_to_itself(&it))
 }
 
 fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> FieldValues {
@@ -179,7 +185,7 @@ fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> Fiel
 
 fn read_urlencoded(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let mut found = urlencoded::read_values(body, fields);
-    if urlencoded::may_be_server_action(body, fields) {
+    if urlencoded::may_be_server_action(body, fields, &found) {
         found.mark_unread(UnreadCause::Broken);
     }
     // Browsers encode the characters with which JSON begins, and `?`. Some servers remove a `?` or

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
+use super::json;
 use super::server_parsers::{
-    is_name_of_arguments, may_be_arguments, may_have_reference, remove_bad_percents,
-    without_skipped_characters,
+    has_nameless_address, is_name_of_arguments, may_be_arguments, may_have_reference,
+    remove_bad_percents, without_skipped_characters,
 };
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 use crate::model::typed_address::has_at_sign;
@@ -39,28 +40,35 @@ pub(super) fn may_have_value(
     !is_complete || found.values.iter().any(is_new)
 }
 
-/// Returns true if React's server may read a field of a server action: Next.js takes a form of this
-/// type for the arguments of an action, too. No client sends an action so.
-pub(super) fn may_be_server_action(body: &[u8], fields: &[FieldPath]) -> bool {
+/// Returns true if React's server may read an address of a server action that is not in `found`:
+/// Next.js takes a form of this type for the arguments of an action, too. No client sends an action
+/// so.
+pub(super) fn may_be_server_action(body: &[u8], fields: &[FieldPath], found: &FieldValues) -> bool {
     let pairs = || {
         body.split(|byte| *byte == b'&').map(|pair| {
             let (name, value) = pair.split_at(memchr::memchr(b'=', pair).unwrap_or(pair.len()));
             (name, value.get(1..).unwrap_or_default())
         })
     };
-    let are_arguments = |(name, value): (&[u8], &[u8])| {
-        if name.len() > LONGEST_NAME_OF_ARGUMENTS || !is_name_of_arguments(&to_text(&decode(name)))
-        {
-            return false;
-        }
-        let json = decode(value);
-        may_be_arguments(&json) && may_have_reference(&json)
-    };
     let has_prefix = |(name, _): (&[u8], &[u8])| {
         let name = decode(name);
         fields.iter().any(|field| field.may_be_behind_prefix(&to_text(&name)))
     };
-    pairs().any(are_arguments) && pairs().any(has_prefix)
+    let (mut has_reference, mut has_new_address) = (false, false);
+    for (name, value) in pairs() {
+        if name.len() > LONGEST_NAME_OF_ARGUMENTS || !is_name_of_arguments(&to_text(&decode(name)))
+        {
+            continue;
+        }
+        let json = decode(value);
+        if may_be_arguments(&json) {
+            has_reference |= may_have_reference(&json);
+            has_new_address |= json::parse(&json).is_ok_and(|it| has_nameless_address(&it));
+            let named = json::read_values(&json, None, fields).values;
+            has_new_address |= named.iter().any(|value| !found.values.contains(value));
+        }
+    }
+    has_new_address || has_reference && pairs().any(has_prefix)
 }
 
 /// Returns true if a server that reads a multipart body as a form may find an address that is new.

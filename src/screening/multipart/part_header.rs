@@ -24,6 +24,8 @@ pub(super) struct PartHeader {
     /// Whether `Content-Disposition` has a name.
     pub(super) has_name: bool,
     pub(super) is_file: bool,
+    /// Whether the file has a name that is not empty. Some servers take any other file for a text.
+    pub(super) is_named_file: bool,
     /// Whether a script of a page has made the file.
     pub(super) is_blob: bool,
     /// The transfer encodings of the content that change some texts.
@@ -140,6 +142,7 @@ impl PartHeader {
                 }
                 "filename" | "filename*" => {
                     self.is_file = true;
+                    self.is_named_file = !parameter.value.is_empty();
                     self.is_blob = parameter.value == BLOB_FILE_NAME;
                 }
                 // Django, Werkzeug and Tomcat read this spelling of RFC 2231. Some of them join the

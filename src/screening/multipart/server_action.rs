@@ -11,11 +11,12 @@
 use serde_json::Value;
 
 use super::part::{Part, PartContext};
+use crate::screening::address_text::is_lone_address;
 use crate::screening::field_values::{FieldValues, UnreadCause};
 use crate::screening::json;
 use crate::screening::server_parsers::{
-    has_nameless_address, has_no_reference, is_lone_address, is_name_of_arguments,
-    may_be_arguments, may_have_reference,
+    OtherParts, has_nameless_address, has_no_reference, is_name_of_arguments, may_be_arguments,
+    may_have_reference,
 };
 
 /// The prefix of the parts that name an action and its arguments in a form without a script.
@@ -72,7 +73,8 @@ pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &
 /// Returns the contents that may be arguments, of the parts with such a name. React takes no file
 /// for arguments.
 fn json_of_parts<'b>(parts: &[Part<'b>], is_named: fn(&str) -> bool) -> Vec<&'b [u8]> {
-    let texts = parts.iter().filter(|part| !part.header.is_file && part.names().any(is_named));
+    let is_text = |part: &&Part| !part.header.is_named_file;
+    let texts = parts.iter().filter(is_text).filter(|part| part.names().any(is_named));
     texts.map(|part| part.content).filter(|content| may_be_arguments(content)).collect()
 }
 
@@ -83,13 +85,27 @@ fn is_bound_as_written(content: &[u8]) -> bool {
         let id = item.as_str().and_then(|text| text.strip_prefix("$@"));
         id.is_some_and(is_written_number)
     };
+    let is_harmless_or_promise =
+        |item: &Value| is_promise(item) || is_harmless(item, OtherParts::Texts);
     match json::parse(content) {
         Ok(Value::Object(members)) if members.contains_key("id") => true,
-        Ok(Value::Array(items)) => items
-            .iter()
-            .all(|item| is_promise(item) || has_no_reference(item) && !has_nameless_address(item)),
-        Ok(value) => has_no_reference(&value) && !has_nameless_address(&value),
+        Ok(Value::Array(items)) => items.iter().all(is_harmless_or_promise),
+        Ok(value) => is_harmless(&value, OtherParts::Texts),
         Err(_) => false,
+    }
+}
+
+fn is_harmless(argument: &Value, others: OtherParts) -> bool {
+    has_no_reference(argument, others) && !has_nameless_address(argument)
+}
+
+/// Returns what the parts are to which an argument may refer by their numbers.
+fn kind_of_numbered_parts(parts: &[Part<'_>]) -> OtherParts {
+    let is_numbered = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit()) && name != "0";
+    let mut numbered = parts.iter().filter(|part| part.names().any(is_numbered));
+    match numbered.all(|part| part.header.is_named_file) {
+        true => OtherParts::Files,
+        false => OtherParts::Texts,
     }
 }
 
@@ -103,19 +119,23 @@ struct Forms {
 }
 
 impl Forms {
-    /// No form. If one of the texts may refer to a form, riskgate can't tell what an action reads.
+    /// No form. If one of the texts may refer to a form, or has an address without a name, riskgate
+    /// can't tell what an action reads.
     fn without_references_in(texts: &[&[u8]]) -> Forms {
-        let are_readable = texts.iter().all(|text| !may_have_reference(text));
-        Forms { ids: Vec::new(), are_readable }
+        let is_harmless = |text: &&[u8]| {
+            !may_have_reference(text)
+                && !json::parse(text).is_ok_and(|it| has_nameless_address(&it))
+        };
+        Forms { ids: Vec::new(), are_readable: texts.iter().all(is_harmless) }
     }
 
     fn parse(list: &[u8], parts: &[Part<'_>]) -> Forms {
         let mut forms = Forms { ids: Vec::new(), are_readable: true };
+        let others = kind_of_numbered_parts(parts);
         let arguments = match json::parse(list) {
             Ok(Value::Array(arguments)) => arguments,
             Ok(Value::Object(members)) => {
-                let is_odd = |it: &Value| !has_no_reference(it) || has_nameless_address(it);
-                forms.are_readable = !members.values().any(is_odd);
+                forms.are_readable = members.values().all(|it| is_harmless(it, others));
                 return forms;
             }
             Ok(_) | Err(_) => return Forms::without_references_in(&[list]),
@@ -127,10 +147,7 @@ impl Forms {
             match (text.strip_prefix("$K"), text.strip_prefix("$@")) {
                 (Some(id), _) if is_written_number(id) => forms.ids.push(id.to_owned()),
                 (_, Some(id)) => texts_elsewhere.push(id),
-                _ => {
-                    forms.are_readable &=
-                        has_no_reference(argument) && !has_nameless_address(argument);
-                }
+                _ => forms.are_readable &= is_harmless(argument, others),
             }
         }
         texts_elsewhere.sort_unstable();

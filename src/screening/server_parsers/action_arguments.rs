@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::screening::address_text::is_lone_address;
+
 /// Returns true if React's server may take the part with this name for the list of arguments. The
 /// server compares the name, without an `S` at its start, with 0 as JavaScript compares a text with
 /// a number. Blanks, `00`, `0x0` and `1e-999` are such names.
@@ -10,9 +12,13 @@ pub(in crate::screening) fn is_name_of_arguments(name: &str) -> bool {
     let is_blank = |c: char| c.is_whitespace() || c == '\u{feff}';
     let number = name.strip_prefix('S').unwrap_or(name).trim_matches(is_blank);
     let is_of_number = |c: char| c.is_ascii_digit() || "+-.eExXoObB".contains(c);
+    let has_digit = number.contains(|c: char| c.is_ascii_digit());
     let is_written_number =
         !number.starts_with('0') && number.bytes().all(|it| it.is_ascii_digit());
-    number.chars().all(is_of_number) && (number.is_empty() || !is_written_number)
+    match number.is_empty() {
+        true => name != "S",
+        false => number.chars().all(is_of_number) && has_digit && !is_written_number,
+    }
 }
 
 /// Returns true if React's server may read this text as JSON with a text in it.
@@ -27,31 +33,56 @@ pub(in crate::screening) fn may_have_reference(json: &[u8]) -> bool {
     memchr::memchr2(b'$', b'\\', json).is_some()
 }
 
-/// Returns true if no text in the value stands for another part, by the first characters of the
-/// text: `$$` is an escaped `$`, `$D` is a date, `$n` is a large number, `$B` is a file, `$T` is a
-/// value that the server can't read, and the others are `undefined`, `Infinity`, `NaN`, `-0` and
-/// `-Infinity`.
-pub(in crate::screening) fn has_no_reference(value: &Value) -> bool {
-    const HARMLESS: [char; 9] = ['$', 'D', 'n', 'B', 'T', 'u', 'I', 'N', '-'];
+/// What the other parts of a body are, to which a text in an argument may refer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::screening) enum OtherParts {
+    /// Files, which React's server never takes for texts.
+    Files,
+    /// Some of them may be texts.
+    Texts,
+}
+
+/// Returns true if no text in the value stands for a text in another part, by the first characters
+/// of the text: `$$` is an escaped `$`, `$D` is a date, `$n` is a large number, `$B` is a file (or,
+/// in React 19.0, any part), `$T` is a value that the server can't read, and the others are
+/// `undefined`, `Infinity`, `NaN`, `-0` and `-Infinity`.
+pub(in crate::screening) fn has_no_reference(value: &Value, others: OtherParts) -> bool {
+    const HARMLESS: [char; 8] = ['$', 'D', 'n', 'T', 'u', 'I', 'N', '-'];
+    let is_harmless = |behind: &str| {
+        behind.starts_with(HARMLESS) || others == OtherParts::Files && behind.starts_with('B')
+    };
     match value {
-        Value::String(text) => text.strip_prefix('$').is_none_or(|it| it.starts_with(HARMLESS)),
-        Value::Array(items) => items.iter().all(has_no_reference),
-        Value::Object(members) => members.values().all(has_no_reference),
+        Value::String(text) => text.strip_prefix('$').is_none_or(is_harmless),
+        Value::Array(items) => items.iter().all(|item| has_no_reference(item, others)),
+        Value::Object(members) => members.values().all(|item| has_no_reference(item, others)),
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
     }
 }
 
 /// Returns true if an address stands alone in the value, as no member of an object: the action may
-/// take it for a field. A text with an address among other words is no such address.
+/// take it for a field. An object with a `length` counts as a list, as JavaScript takes it.
 pub(in crate::screening) fn has_nameless_address(value: &Value) -> bool {
     match value {
         Value::String(text) => is_lone_address(text),
         Value::Array(items) => items.iter().any(has_nameless_address),
+        Value::Object(members) if members.contains_key("length") => {
+            members.values().any(has_nameless_address)
+        }
         Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
-/// Returns true for a text with an `@` and without blanks between its characters.
-pub(in crate::screening) fn is_lone_address(text: &str) -> bool {
-    text.contains('@') && !text.trim().contains(char::is_whitespace)
+/// Returns true if a text in the value stands for another text of the same JSON, such as `$0:1:k`.
+pub(in crate::screening) fn refers_to_itself(value: &Value) -> bool {
+    let is_reference = |text: &str| {
+        let behind = text.strip_prefix('$').unwrap_or_default();
+        let number = behind.trim_start_matches(|c: char| !c.is_ascii_digit() && c != ':');
+        number.starts_with('0') && number.contains(':')
+    };
+    match value {
+        Value::String(text) => is_reference(text),
+        Value::Array(items) => items.iter().any(refers_to_itself),
+        Value::Object(members) => members.values().any(refers_to_itself),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
