@@ -29,7 +29,7 @@ fn a_form_as_the_client_of_react_writes_it_is_read() {
         // Variables that Next.js binds to the action.
         &[("1", r#""c2VjcmV0""#), ("_2_email", "a@b.com"), ("0", r#"["$@1","$K2"]"#)],
         // An object beside a file.
-        &[("1", "GIF89a"), ("0", r#"[{"email":"a@b.com","photo":"$B1"}]"#)],
+        &[("1\"; filename=\"a.gif", "GIF89a"), ("0", r#"[{"email":"a@b.com","photo":"$B1"}]"#)],
         // Errors that the action has answered.
         &[("_1_email", "a@b.com"), ("0", r#"[{"email":["Invalid e-mail"]},"$K1"]"#)],
         &[("_1_email", "a@b.com"), ("0", r#"["a@b.com is taken","$K1"]"#)],
@@ -71,6 +71,7 @@ fn both_spellings_of_a_form_and_a_decoy_beside_it_are_read() {
         &[("_1_email", "a@b.com"), ("1_email", "c@d.com"), ("0", r#"["$K1"]"#)][..],
         &[("_1_email", "a@b.com"), ("_2_email", "c@d.com"), ("0", r#"["$K1","$K2"]"#)],
         &[("email", "a@b.com"), ("_1_email", "c@d.com"), ("S0", r#"["$K1"]"#)],
+        &[("email", "a@b.com"), ("_1_email", "c@d.com"), ("0\"; filename=\"", r#"["$K1"]"#)],
     ] {
         assert_eq!(read_parts(parts), ("a@b.com c@d.com".to_owned(), None), "{parts:?}");
     }
@@ -101,6 +102,9 @@ fn a_form_that_the_client_of_react_never_writes_is_reported() {
         &[("_2_email", "c@d.com"), (" ", r#"["$K2"]"#), ("0", r#"["$K1"]"#)],
         &[("_2_email", "c@d.com"), ("9e-999", r#"["$K2"]"#), ("0", r#"["$K1"]"#)],
         &[("$ACTION_1:1", r#"["$2:k"]"#), ("$ACTION_1:2", r#"{"k":"c@d.com"}"#)],
+        &[("_1_email", "c@d.com"), ("0", r#"["$B1"]"#), ("1", "c@d.com")],
+        &[("0.0", r#"["c@d.com"]"#), ("0", "[]")],
+        &[("00", r#"{"length":1,"0":"c@d.com"}"#), ("0", "[]")],
         // An address without a name.
         &[("0", r#"["c@d.com"]"#)],
         &[("0", r#"["$@1"]"#), ("1", r#""c@d.com""#)],
@@ -123,6 +127,8 @@ fn an_action_that_a_client_sends_in_another_type_is_reported() {
         "email=a@b.com&_1_email=c@d.com&0=%5B%22%24K1%22%5D",
         "email=a@b.com&%5f1%5femail=c@d.com&%30=[\"$K1\"]",
         "email=a@b.com&1_email=c@d.com&=[\"\\u0024K1\"]",
+        "email=a@b.com&0=[\"c@d.com\"]",
+        "email=a@b.com&0=[{\"email\":\"c@d.com\"}]",
     ] {
         let found = read(URLENCODED, body.as_bytes()).unwrap();
         assert_eq!(found.unread, Some(UnreadCause::Broken), "{body}");
@@ -130,20 +136,35 @@ fn an_action_that_a_client_sends_in_another_type_is_reported() {
     for body in ["email=a@b.com&confirm_email=c@d.com&0=[1]", "email=a@b.com&0=%5B%22%24K1%22%5D"] {
         assert_values(URLENCODED, body, &["a@b.com"]);
     }
-    for body in
-        [r#"["c@d.com",{"email":"a@b.com"}]"#, r#"["$0:1:k",{"k":"c@d.com","email":"a@b.com"}]"#]
-    {
+    for body in [
+        r#"["c@d.com",{"email":"a@b.com"}]"#,
+        r#"["$0:1:k",{"k":"c@d.com","email":"a@b.com"}]"#,
+        r#"["Joe <c@d.com>",{"email":"a@b.com"}]"#,
+        r#"{"length":1,"0":"c@d.com","email":"a@b.com"}"#,
+        r#"{"l\u0065ngth":1,"0":"$0:k","k":"c@d.com","email":"a@b.com"}"#,
+    ] {
         for content_type in ["text/plain;charset=UTF-8", JSON] {
             let found = read(content_type, body.as_bytes()).unwrap();
             assert_eq!(found.unread, Some(UnreadCause::Broken), "{body}");
         }
     }
-    assert_values("text/plain", r#"["$undefined","x",{"email":"a@b.com"}]"#, &["a@b.com"]);
+    for body in [
+        r#"["$undefined","x",{"email":"a@b.com"}]"#,
+        r#"[{"email":"a@b.com","price":"$19.99","note":"$0.5 off","path":"$.a"},"hello@there"]"#,
+    ] {
+        assert_values("text/plain", body, &["a@b.com"]);
+        assert_values(JSON, body, &["a@b.com"]);
+    }
 }
 
 #[test]
 fn a_body_of_long_names_is_read_in_linear_time() {
     let members = r#""b.":1,"#.repeat(4_000);
+    let many_indexes = "1.".repeat(120);
+    let body = format!(
+        r#"{{"{many_indexes}":{{"2{many_indexes}":{{{members}"email":"c@d.com"}}}},"email":"a@b.com"}}"#
+    );
+    assert_values(JSON, body, &["a@b.com"]);
     for outer in ["a".repeat(20_000), "a.".repeat(10_000), "1".repeat(20_000), "é".repeat(10_000)]
     {
         let body = format!(r#"{{"{outer}":{{{members}"email":"c@d.com"}},"email":"a@b.com"}}"#);
