@@ -51,6 +51,7 @@ impl EffectiveSettings {
     /// or for an entry that was added or removed. An entry of an array of tables has its prefix or
     /// its name in place of its index.
     pub fn describe_changes(&self, new: &EffectiveSettings) -> Vec<String> {
+        let (old_order, new_order) = (self.rule_order(), new.rule_order());
         let (old, new) = (self.by_shown_key(), new.by_shown_key());
         let entries = |all: &BTreeMap<ReadableSettingName, ShownValue>| -> BTreeSet<String> {
             all.keys().filter_map(|key| key.entry.clone()).collect()
@@ -73,7 +74,6 @@ impl EffectiveSettings {
                 changes.push(format!("{key} {change}{when}"));
             }
         }
-        let (old_order, new_order) = (self.rule_order(), new.rule_order());
         let of_both = |all: &[String], others: &[String]| -> Vec<String> {
             all.iter().filter(|name| others.contains(name)).cloned().collect()
         };

@@ -58,6 +58,8 @@ pub struct Redis {
     pub(super) probes_of_others: u64,
     /// Whether the keys of this process are read over this connection.
     pub(super) reads_keys: bool,
+    /// Whether the server was found to be of the kind that the address says.
+    has_checked_mode: bool,
     /// The SHA-1 digests of the scripts for EVALSHA, indexed by `Script`; empty until loaded.
     pub(super) script_digests: Vec<String>,
     /// How many of `wait_replicas` lack the latest report, as the last report or probe found.
@@ -102,7 +104,10 @@ impl ConnectionBackend for Redis {
     /// or answers with an error, passes.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
         let mut ask = redis::pipe();
-        ask.cmd("INFO").arg("server").cmd("INFO").arg("memory");
+        ask.cmd("INFO").arg("memory");
+        if !self.has_checked_mode {
+            ask.cmd("INFO").arg("server");
+        }
         let of_each = match self.query_each_server_with_retry("reading its settings", &ask) {
             Ok(of_each) => of_each,
             Err(StoreError::Unavailable { .. }) => return Ok(()),
@@ -126,6 +131,7 @@ impl ConnectionBackend for Redis {
                 });
             }
         }
+        self.has_checked_mode = true;
         Ok(())
     }
 }
@@ -150,6 +156,7 @@ impl Redis {
             ring_store: options.ring_store.clone(),
             probes_of_others: 0,
             reads_keys: false,
+            has_checked_mode: false,
             script_digests: Vec::new(),
             missing_replicas: 0,
             foreign_entries: ForeignEntries::default(),
@@ -172,11 +179,14 @@ impl Redis {
         &mut self,
         info: &str,
     ) -> Result<Option<(&'static str, &'static str)>, StoreError> {
-        Ok(match (&self.link, info_field(info, "redis_mode")) {
-            (Some(Link::Server(_)), Some("cluster")) if self.lacks_slots()? => {
+        if !matches!(self.link, Some(Link::Server(_))) {
+            return Ok(None);
+        }
+        Ok(match info_field(info, "redis_mode") {
+            Some("cluster") if self.lacks_slots()? => {
                 Some(("redis_mode:cluster", "write redis+cluster://HOST:PORT in store.url"))
             }
-            (Some(Link::Server(_)), Some("sentinel")) => {
+            Some("sentinel") => {
                 let advice = "write redis+sentinel://HOST:PORT/SERVICE in store.url";
                 Some(("redis_mode:sentinel", advice))
             }

@@ -258,3 +258,21 @@ fn a_report_without_an_answer_before_a_loss_never_counts_twice() {
         assert_eq!(grant_totals(grant), (310, 520, 505), "{is_lost}");
     }
 }
+
+/// The store applies the first report after the loss, and its answer is lost.
+#[test]
+fn a_report_without_an_answer_after_a_loss_never_counts_twice() {
+    let server = RedisServer::start();
+    let mut store = open_probed_server(&server);
+    let (mut alice, _) = two_nodes_with_leases(&mut store);
+    // Carol's calls count, and she is dead.
+    TestNode::new(CAROL).report(&mut store, 20, [20, 20], LIMIT_1000);
+    let known = alice.report(&mut store, 300, [300, 300], LIMIT_1000);
+    let others = grant_totals(known);
+    server.run(&["DEL", ACME_LEDGER_KEY]);
+    let unanswered = alice.next_report(340, [340, 340], LIMIT_1000);
+    alice.send_report(&mut store, &unanswered).unwrap();
+    assert!(alice.report(&mut store, 350, [350, 350], LIMIT_1000).is_recovering);
+    let grant = report_until_recovered(&mut store, &mut alice, [350, 350], LIMIT_1000);
+    assert_eq!(grant_totals(grant), (350, others.1, others.2));
+}

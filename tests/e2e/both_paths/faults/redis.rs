@@ -140,7 +140,13 @@ fn assert_counts_through_fault(begin: fn(&FaultProxy)) {
         closed.gateway.get_month_count(&medium);
         open.record_resources();
         closed.record_resources();
-        let carried = proxy.connection_count();
+        // Each thread of a gateway opens its connection when it first needs one.
+        let mut carried = 0;
+        wait_until("each thread has its connection", || {
+            std::thread::sleep(Duration::from_millis(1_500));
+            let before = std::mem::replace(&mut carried, proxy.connection_count());
+            before == carried
+        });
         begin(&proxy);
         open.assert_serves_during_fault(&large);
         closed.assert_serves_during_fault(&medium);
