@@ -104,8 +104,8 @@ fn read_rows_and_find_difference(
 /// get a replica, or memory, at any time.
 const PASSING_SUBJECTS: [&str; 3] = ["memory", "persistence", "replicas"];
 
-/// Fails if a gateway could not use the store as it is. Prints a warning for each fault with which a
-/// gateway runs.
+/// Fails if a gateway could not use the store as it is. Prints a warning for each fault with which
+/// a gateway runs.
 fn check_deployment(config: &Config, store: &mut Store) -> Result<(), CommandFailure> {
     if !store.is_server() {
         // A file was checked already.

@@ -1,8 +1,8 @@
 //! Characters that a text for people may have.
 
-/// Returns true for a character that controls a terminal, separates lines, is blank without a width,
-/// or changes the order of the characters around it. Joiners, and the marks that Hebrew and Arabic
-/// texts have between words, are part of the spelling.
+/// Returns true for a character that controls a terminal, separates lines, is blank without a
+/// width, or changes the order of the characters around it. Joiners, and the marks that Hebrew and
+/// Arabic texts have between words, are part of the spelling.
 pub fn is_control_or_invisible(c: char) -> bool {
     c.is_control()
         || matches!(

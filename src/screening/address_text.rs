@@ -18,8 +18,8 @@ pub(super) fn has_address_without_blanks(text: &str) -> bool {
     text.split(AT_SIGNS).skip(1).any(is_domain)
 }
 
-/// Returns true if the text is one address, with or without a name before it. A text with an address
-/// among other words is not.
+/// Returns true if the text is one address, with or without a name before it. A text with an
+/// address among other words is not.
 pub(super) fn is_lone_address(text: &str) -> bool {
     has_address(text) && (text.contains('<') || !text.trim().contains(char::is_whitespace))
 }

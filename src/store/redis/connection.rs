@@ -173,8 +173,8 @@ impl Redis {
         StoreError::Unavailable { location: self.location.clone(), operation, found: found.into() }
     }
 
-    /// Returns what is wrong, and what to do, if `INFO server` is of a Sentinel, or of a server of a
-    /// Cluster that has only some of the slots, but the address is that of one data server.
+    /// Returns what is wrong, and what to do, if `INFO server` is of a Sentinel, or of a server of
+    /// a Cluster that has only some of the slots, but the address is that of one data server.
     pub(super) fn find_wrong_mode(
         &mut self,
         info: &str,

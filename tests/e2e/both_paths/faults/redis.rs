@@ -110,6 +110,18 @@ fn make_calls(gateway: &Gateway, key: &str, calls: usize) -> u64 {
     answers.filter(|status| *status == 200).count() as u64
 }
 
+/// Waits until each thread of the gateways has opened its connection, and returns how many the
+/// proxy has. A thread connects when it first needs the store.
+fn wait_for_all_connections(proxy: &FaultProxy) -> usize {
+    let mut count = 0;
+    wait_until("each thread has its connection", || {
+        std::thread::sleep(Duration::from_millis(1_500));
+        let before = std::mem::replace(&mut count, proxy.connection_count());
+        before == count
+    });
+    count
+}
+
 /// Runs two gateways under load, one with each value of `store.on_failure`, through an outage and
 /// until they have recovered. Asserts that every admitted call is counted exactly once.
 fn assert_counts_through_fault(begin: fn(&FaultProxy)) {
@@ -140,13 +152,7 @@ fn assert_counts_through_fault(begin: fn(&FaultProxy)) {
         closed.gateway.get_month_count(&medium);
         open.record_resources();
         closed.record_resources();
-        // Each thread of a gateway opens its connection when it first needs one.
-        let mut carried = 0;
-        wait_until("each thread has its connection", || {
-            std::thread::sleep(Duration::from_millis(1_500));
-            let before = std::mem::replace(&mut carried, proxy.connection_count());
-            before == carried
-        });
+        let carried = wait_for_all_connections(&proxy);
         begin(&proxy);
         open.assert_serves_during_fault(&large);
         closed.assert_serves_during_fault(&medium);

@@ -81,8 +81,8 @@ fn a_refused_head_has_no_body_over_http_2() {
         for (status, path, more) in [
             (400, "/v1/usage", &[("content-length", "x")][..]),
             (400, "/v1/usage", &[("content-length", "3")]),
-            // With a body, which these methods may not have.
-            (400, "/v1/nowhere", &[]),
+            // With a body, which these methods may not have. The route comes before the body.
+            (404, "/v1/nowhere", &[]),
             (414, &long, &[]),
             (417, "/v1/usage", &[("expect", "else")]),
             (431, "/v1/usage", &many),
