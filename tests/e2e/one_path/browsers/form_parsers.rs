@@ -19,7 +19,7 @@ use crate::harness::{Gateway, MockUpstream, Setup, free_address, request, wait_u
 use crate::random_numbers::{RandomNumbers, seed_range};
 use random_forms::{form_with_hidden_part, random_form, random_server_action};
 
-const FORM_COUNT: u64 = 1_500;
+const FORM_COUNT: u64 = 2_000;
 const GOOD: &str = "jane.doe@gmail.com";
 const BAD: &str = "x@yopmail.com";
 
