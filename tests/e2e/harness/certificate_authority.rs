@@ -53,12 +53,17 @@ impl CertificateAuthority {
         create_certificate(
             &self.folder,
             &format!(
-                "-subj /CN={name} -CA ca.pem -CAkey ca.key -keyout {name}.key -out {name}.pem \
+                "-subj /CN={name} -CA ca.pem -CAkey ca.key -keyout new.key -out new.pem \
                  -addext subjectAltName={names} -addext basicConstraints=critical,CA:FALSE"
             ),
         );
-        let path = |end: &str| self.folder.join(format!("{name}.{end}"));
-        (path("pem"), path("key"))
+        // A gateway that reads the files must not find a half-written one.
+        let move_file = |end: &str| {
+            let path = self.folder.join(format!("{name}.{end}"));
+            std::fs::rename(self.folder.join(format!("new.{end}")), &path).unwrap();
+            path
+        };
+        (move_file("pem"), move_file("key"))
     }
 
     fn client_config(

@@ -72,6 +72,12 @@ impl RestorableStore {
 
     /// Sets the store back in one step, as a failover would.
     fn restore_backup(&self) {
+        self.restore_backup_after(|| ());
+    }
+
+    /// Calls `prepare` while no other process can write to the file, and then sets the store back
+    /// in one step.
+    fn restore_backup_after(&self, prepare: impl FnOnce()) {
         match self {
             RestorableStore::File(first) => {
                 let backup = first.path("backup.db").display().to_string();
@@ -81,9 +87,14 @@ impl RestorableStore {
                     format!("DELETE FROM {name}; INSERT INTO {name} SELECT * FROM backup.{name};")
                 };
                 let tables = ["api_key", "account", "meta"].map(table).concat();
-                file.execute_batch(&format!("BEGIN IMMEDIATE; {tables} COMMIT")).unwrap();
+                file.execute_batch("BEGIN IMMEDIATE").unwrap();
+                prepare();
+                file.execute_batch(&format!("{tables} COMMIT")).unwrap();
             }
-            RestorableStore::Server(server) => copy_key_ring(server, "backup:", "riskgate:{ring}:"),
+            RestorableStore::Server(server) => {
+                prepare();
+                copy_key_ring(server, "backup:", "riskgate:{ring}:");
+            }
         }
     }
 
@@ -288,8 +299,8 @@ fn restore_while_gateway_is_stopped(
     store: &RestorableStore,
     change: impl FnOnce(),
 ) {
-    gateway.send_signal("STOP");
-    store.restore_backup();
+    // A process that is stopped within a transaction would keep the file locked.
+    store.restore_backup_after(|| gateway.send_signal("STOP"));
     change();
     gateway.send_signal("CONT");
 }
