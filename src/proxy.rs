@@ -7,3 +7,5 @@ pub mod request_body;
 pub mod upload_watch;
 pub mod upstream;
 pub mod upstream_service;
+
+pub use admission::BegunUpload;

@@ -164,15 +164,17 @@ pub(super) async fn send_reply<C: ExchangeClient>(
 
 impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
     /// Like [`Exchange::fetch_response_head`], but gives up once the deadline has passed or the
-    /// client has left.
+    /// client has left. If a sign-up counts by the answer of the server, riskgate waits for this
+    /// answer without the client. Otherwise a client could leave early, and never be counted.
     async fn fetch_response_head_before(
         &mut self,
         deadline: &ExchangeDeadline,
         client: &mut impl ExchangeClient,
     ) -> Result<UpstreamResponse, Failure> {
+        let has_sign_ups = self.ctx.has_sign_ups();
         let failure = {
             let mut fetching = pin!(self.fetch_response_head());
-            let mut watches_client = false;
+            let (mut watches_client, mut is_client_gone) = (false, false);
             loop {
                 // Only one timer runs at a time: a second timer would cost as much as a look-up.
                 let limit = match watches_client {
@@ -181,7 +183,13 @@ impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
                 };
                 let fetched = tokio::select! {
                     biased;
-                    () = client.wait_until_gone(watches_client) => break Failure::Client,
+                    () = client.wait_until_gone(watches_client), if !is_client_gone => {
+                        if !has_sign_ups {
+                            break Failure::Client;
+                        }
+                        is_client_gone = true;
+                        continue;
+                    }
                     fetched = wait_at_most_until(limit, fetching.as_mut()) => fetched,
                 };
                 match fetched {

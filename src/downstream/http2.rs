@@ -33,9 +33,10 @@ use tokio::time::{Instant, timeout};
 
 use active_requests::{ActiveRequestCounter, ActiveRequestGuard, IdleOutcome};
 use connection_memory::{ConnectionMemory, EndReason, HeaderLimits};
-use fast_path::serve_or_return;
+use fast_path::{may_be_long, serve_or_return};
 use final_close::FinalClose;
 
+use super::boxed::box_future;
 use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
 use super::options::DownstreamOptions;
@@ -326,12 +327,15 @@ where
         let active = ActiveRequestGuard::start(self.active_requests);
         let guards = (active, self.context.tracker.track_request());
         let response = UnsentResponse::begin(&self.active_requests.unsent, guards);
-        let unanswered = match self.context.options.is_fast_path_on {
-            true => serve_or_return(self.context, session, self.facts, response).await,
-            false => Some((session, response)),
-        };
-        if let Some((session, response)) = unanswered {
-            self.spawn_request(session, response);
+        if !self.context.options.is_fast_path_on {
+            self.spawn_request(session, response, false);
+        } else if !session.is_body_done() && may_be_long(session.req_header()) {
+            // If the body is longer than riskgate holds, the Pingora path follows.
+            self.spawn_request(session, response, true);
+        } else if let Some((session, response)) =
+            serve_or_return(self.context, session, self.facts, response).await
+        {
+            self.spawn_request(session, response, false);
         }
         LoopDecision::Continue
     }
@@ -361,35 +365,75 @@ where
         LoopDecision::Continue
     }
 
-    /// Serves the request in a task of its own.
-    fn spawn_request(&self, mut stream: Box<HttpSession>, response: Arc<UnsentResponse>) {
-        let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
-        let (facts, shutdown) = (self.facts.clone(), self.shutdown.clone());
-        response.attach_to(stream.req_header_mut());
-        tokio::spawn(async move {
-            let _response = response;
-            let mut session = ServerSession::new_http2(*stream);
-            session.set_write_timeout(Some(context.options.write_timeout));
-            session.set_total_drain_timeout(Some(context.options.header_timeout));
-            let has_body = !session.is_body_done();
-            let header = session.req_header();
-            match check_http2_request(header, &context.options.request_limits) {
-                Ok(_) if has_body => {
-                    let head = header.clone();
-                    let served = async {
-                        proxy.process_new_http(session, &shutdown).await;
-                    };
-                    let body_timeout = context.gate.body_options().timeout;
-                    if let Some(dropped) = serve_watched(served, body_timeout).await {
-                        context.gate.count_and_log_dropped(dropped, &head);
+    /// Serves the request in a task of its own, on the Pingora path or first on the fast path.
+    fn spawn_request(
+        &self,
+        session: Box<HttpSession>,
+        response: Arc<UnsentResponse>,
+        tries_fast_path: bool,
+    ) {
+        let path = PingoraPath {
+            proxy: Arc::clone(self.proxy),
+            context: Arc::clone(self.context),
+            facts: self.facts.clone(),
+            shutdown: self.shutdown.clone(),
+        };
+        match tries_fast_path {
+            true => {
+                let (context, facts) = (Arc::clone(self.context), self.facts.clone());
+                tokio::spawn(async move {
+                    let unserved = fast_path::serve(context, session, facts, response).await;
+                    if let Some((session, response)) = unserved {
+                        // The memory of this future counts only for requests that need it.
+                        box_future(|| path.serve(session, response)).await;
                     }
-                }
-                Ok(_) => {
-                    proxy.process_new_http(session, &shutdown).await;
-                }
-                Err(refusal) => refuse_stream(&context.gate, &facts, session, &refusal).await,
+                });
             }
-        });
+            false => {
+                tokio::spawn(path.serve(session, response));
+            }
+        }
+    }
+}
+
+/// What serves a request that the fast path does not serve.
+struct PingoraPath<P> {
+    proxy: Arc<HttpProxy<P>>,
+    context: Arc<ListenerContext>,
+    facts: ConnectionFacts,
+    shutdown: ShutdownWatch,
+}
+
+impl<P> PingoraPath<P>
+where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    async fn serve(self, mut stream: Box<HttpSession>, response: Arc<UnsentResponse>) {
+        let PingoraPath { proxy, context, facts, shutdown } = self;
+        response.attach_to(stream.req_header_mut());
+        let _response = response;
+        let mut session = ServerSession::new_http2(*stream);
+        session.set_write_timeout(Some(context.options.write_timeout));
+        session.set_total_drain_timeout(Some(context.options.header_timeout));
+        let has_body = !session.is_body_done();
+        let header = session.req_header();
+        match check_http2_request(header, &context.options.request_limits) {
+            Ok(_) if has_body => {
+                let head = header.clone();
+                let served = async {
+                    proxy.process_new_http(session, &shutdown).await;
+                };
+                let body_timeout = context.gate.body_options().timeout;
+                if let Some(dropped) = serve_watched(served, body_timeout).await {
+                    context.gate.count_and_log_dropped(dropped, &head);
+                }
+            }
+            Ok(_) => {
+                proxy.process_new_http(session, &shutdown).await;
+            }
+            Err(refusal) => refuse_stream(&context.gate, &facts, session, &refusal).await,
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) enum BodyToForward {
     Streamed {
         /// The start that riskgate read before the exchange, if Pingora does not keep the start.
         unsent_start: Bytes,
+        /// Whether riskgate had to pass on a start that Pingora does not keep. Then the body can't
+        /// be sent twice.
+        had_unsent_start: bool,
         /// The bytes that passed in the current attempt.
         received_bytes: AtomicUsize,
     },
@@ -28,7 +31,14 @@ impl BodyToForward {
     /// Makes a streamed body. riskgate has read `unsent_start`, and Pingora does not keep these
     /// bytes.
     pub fn new_streamed(unsent_start: Bytes) -> BodyToForward {
-        BodyToForward::Streamed { unsent_start, received_bytes: AtomicUsize::new(0) }
+        let had_unsent_start = !unsent_start.is_empty();
+        let received_bytes = AtomicUsize::new(0);
+        BodyToForward::Streamed { unsent_start, had_unsent_start, received_bytes }
+    }
+
+    /// Whether Pingora keeps the whole body, as far as Pingora keeps bodies, and can send it again.
+    pub fn is_kept_by_pingora(&self) -> bool {
+        !matches!(self, BodyToForward::Streamed { had_unsent_start: true, .. })
     }
 
     /// Forgets how many bytes the last attempt has forwarded, because a new attempt begins.
@@ -58,7 +68,9 @@ impl BodyToForward {
     /// Puts the unsent start, if there is one, before a part of a streamed body. Returns how many
     /// bytes of the body the attempt has forwarded so far; `None` unless the body is streamed.
     pub fn pass_part(&mut self, part: &mut Option<Bytes>, is_last: bool) -> Option<usize> {
-        let BodyToForward::Streamed { unsent_start, received_bytes } = self else { return None };
+        let BodyToForward::Streamed { unsent_start, received_bytes, .. } = self else {
+            return None;
+        };
         if !unsent_start.is_empty() {
             let parts = [&unsent_start[..], part.as_deref().unwrap_or_default()];
             *part = Some(parts.concat().into());

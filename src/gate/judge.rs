@@ -38,7 +38,7 @@ pub(crate) enum AfterGates {
 }
 
 /// A route of `[[upstream.route]]` whose request passed the gates before the quota.
-pub(crate) struct UnchargedRoute {
+pub struct UnchargedRoute {
     is_counted: bool,
 }
 

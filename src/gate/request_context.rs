@@ -252,6 +252,11 @@ impl RequestContext {
         self.authz.is_some() || self.screen_rules.is_some()
     }
 
+    /// Whether the request has sign-ups that count if the server answers that they have succeeded.
+    pub(crate) fn has_sign_ups(&self) -> bool {
+        self.screened.as_ref().is_some_and(|screened| !screened.sign_ups.is_empty())
+    }
+
     /// The name in metrics of the rules by which riskgate screens the request: the prefix of a
     /// route, `authz.path`, or `assess`. `None` without such rules.
     pub(super) fn screening_route(&self) -> Option<&str> {

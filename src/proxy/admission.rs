@@ -1,14 +1,18 @@
 //! The steps of a request on the Pingora path before riskgate forwards it: the gates, the body, the
 //! charge, and the screening.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
 use pingora::Result;
+use pingora::http::RequestHeader;
+use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 
 use super::request_body::{self, BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES};
 use crate::gate::{
     AfterGates, BodyOptions, BodyToForward, Gate, PINGORA_TASK_BYTES, RequestContext,
-    send_continue_if_awaited, waiting_request_bytes,
+    UnchargedRoute, send_continue_if_awaited, waiting_request_bytes,
 };
 use crate::model::refusal::Refusal;
 use crate::screening::ReceivedBody;
@@ -27,6 +31,32 @@ pub(super) struct BodyReadRules {
     /// Whether riskgate reads a body only to screen it. If false, riskgate holds each short body
     /// until it is complete, so that no server waits for a slow client.
     pub is_for_screening_alone: bool,
+}
+
+/// A request that passed the gates on the fast path over HTTP/2, and whose body is longer than
+/// riskgate holds. The Pingora path serves the rest of the request.
+pub struct BegunUpload {
+    /// The state of the request.
+    pub ctx: RequestContext,
+    /// The route, whose call is not charged yet.
+    pub route: UnchargedRoute,
+    /// The bytes of the body that were read.
+    pub start: Bytes,
+}
+
+/// Where the header of a request keeps a [`BegunUpload`]: an extension must be `Clone`.
+type AttachedUpload = Arc<Mutex<Option<BegunUpload>>>;
+
+impl BegunUpload {
+    /// Lets the Pingora path find the upload by the request's header.
+    pub fn attach_to(self, header: &mut RequestHeader) {
+        header.extensions_mut().insert(AttachedUpload::new(Mutex::new(Some(self))));
+    }
+
+    fn take_from(header: &mut RequestHeader) -> Option<BegunUpload> {
+        let attached = header.extensions_mut().remove::<AttachedUpload>()?;
+        attached.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Gate {
@@ -56,6 +86,12 @@ impl Gate {
             return Ok(true);
         };
         ctx.body = body;
+        if ctx.has_sign_ups()
+            && let ServerSession::H1(client) = session.as_downstream_mut()
+        {
+            // The sign-up counts by the server's answer, even if the client leaves before it.
+            client.set_abort_on_close(false);
+        }
         send_continue_if_awaited(session).await?;
         Ok(false)
     }
@@ -69,6 +105,12 @@ pub(super) async fn admit_request(
     ctx: &mut RequestContext,
     reading: BodyReadRules,
 ) -> Result<Option<BodyToForward>> {
+    if let Some(begun) = BegunUpload::take_from(session.req_header_mut()) {
+        *ctx = begun.ctx;
+        session.as_downstream_mut().set_read_timeout(Some(gate.body_options().timeout));
+        let held = HeldBody::Start(begun.start);
+        return charge_and_screen(gate, session, ctx, Some(begun.route), (held, true)).await;
+    }
     let route = match gate.answer_unless_forwarded(session, ctx).await? {
         AfterGates::Answered => return Ok(None),
         AfterGates::Charged => return Ok(Some(BodyToForward::Nothing)),
@@ -107,6 +149,18 @@ pub(super) async fn admit_request(
         },
         false => HeldBody::Start(Bytes::new()),
     };
+    charge_and_screen(gate, session, ctx, route, (held, announces_body)).await
+}
+
+/// Charges the call of a route, and screens the form. Returns the body to forward, or `None` if
+/// riskgate has answered the request.
+async fn charge_and_screen(
+    gate: &Gate,
+    session: &mut Session,
+    ctx: &mut RequestContext,
+    route: Option<UnchargedRoute>,
+    (held, announces_body): (HeldBody, bool),
+) -> Result<Option<BodyToForward>> {
     if let Some(route) = route {
         let target = session.req_header().raw_path();
         if let Some(reply) = gate.charge_after_body(target, route, ctx).await {

@@ -350,7 +350,8 @@ impl ProxyHttp for Gateway {
     ) -> Box<Error> {
         let is_idempotent = session.req_header().method.is_idempotent();
         // Pingora keeps a copy of a short body only. A longer body can't be sent again.
-        let is_body_kept = !session.as_downstream().retry_buffer_truncated();
+        let is_body_kept = !session.as_downstream().retry_buffer_truncated()
+            && ctx.request_context.body.is_kept_by_pingora();
         let has_response_begun = has_final_response_started(session)
             || ctx.connection_guard.as_ref().is_none_or(ConnectionGuard::has_received_bytes);
         let failure = match classify_error(&error) {

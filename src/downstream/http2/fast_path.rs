@@ -1,6 +1,9 @@
 //! The fast path over HTTP/2: riskgate serves a request without Pingora's proxy. If it can answer
 //! at once, it does so in the task of the connection. A request that has to wait for the store, for
 //! a server or for the client gets a task of its own.
+//!
+//! If a body is longer than riskgate holds, the Pingora path serves the rest of the request: see
+//! [`BegunUpload`].
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -19,13 +22,13 @@ use crate::downstream::context::ListenerContext;
 use crate::downstream::fast_path_exchange::{
     ExchangeEnd, RequestToForward, charge_and_screen, exchange_with_server, send_reply,
 };
-use crate::exchange::BodyFault;
 use crate::gate::{
     ConnectionFacts, FAST_PATH_TASK_BYTES, GateDecision, PlainHead, RequestContext, StartTime,
     UnchargedRoute, UnsentResponse, waiting_request_bytes,
 };
 use crate::message::request_head::{RequestFields, check_http2_request, takes_body};
 use crate::message::response::Reply;
+use crate::proxy::BegunUpload;
 use crate::proxy::request_body::{
     BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES, announced_length, announces_body,
     discard_rest_of_body, hold_body,
@@ -69,7 +72,7 @@ pub(super) async fn serve_or_return(
 
 /// Returns the fields of a request that the fast path serves. `None` in each of these cases:
 /// - A field of the request needs the Pingora path, or the request is malformed.
-/// - The body is long, or has no `Content-Length`, or the method takes no body.
+/// - The request has a body, but the method takes none.
 /// - A proxy asks with the request.
 fn read_fields_for_fast_path<'s>(
     context: &ListenerContext,
@@ -77,18 +80,15 @@ fn read_fields_for_fast_path<'s>(
 ) -> Option<RequestFields<'s>> {
     let header = session.req_header();
     let (method, has_body) = (header.method.as_str().as_bytes(), !session.is_body_done());
-    let is_body_short =
-        || announced_length(header).is_some_and(|length| length <= MAX_HELD_BODY_BYTES);
-    if has_body && !(takes_body(method) && is_body_short())
-        || context.gate.is_asked_by_proxy(header.raw_path())
-    {
+    if has_body && !takes_body(method) || context.gate.is_asked_by_proxy(header.raw_path()) {
         return None;
     }
     let fields = check_http2_request(header, &context.options.request_limits).ok()?;
     fields.may_take_fast_path(method).then_some(fields)
 }
 
-async fn serve(
+/// Serves a request, or returns it if the Pingora path has to serve it.
+pub(super) async fn serve(
     context: Arc<ListenerContext>,
     session: Box<HttpSession>,
     connection: ConnectionFacts,
@@ -118,7 +118,7 @@ async fn serve(
     match next {
         NextStep::Reply(reply) => answer(&context, session, &reply, &response, &mut ctx).await,
         NextStep::Forward(route) => {
-            box_future(|| forward(&context, session, route, response, &mut ctx)).await;
+            return box_future(|| forward(&context, session, route, response, ctx)).await;
         }
     }
     None
@@ -148,27 +148,42 @@ async fn answer(
     }
 }
 
-/// Receives the body of a request, forwards the request, and forwards the response.
+/// Receives the body of a request, forwards the request, and forwards the response. Returns the
+/// request if the body is longer than riskgate holds.
 async fn forward(
     context: &ListenerContext,
     session: Box<HttpSession>,
     route: Option<UnchargedRoute>,
     response: Arc<UnsentResponse>,
-    ctx: &mut RequestContext,
-) {
-    let session = ServerSession::new_http2(*session);
-    let mut client = Http2Client::new(session, context.options.write_timeout, response);
-    let header = take_header(&mut client.session);
+    mut ctx: RequestContext,
+) -> Option<UnservedRequest> {
+    let mut session = ServerSession::new_http2(*session);
+    let mut header = take_header(&mut session);
     let head = &header;
-    let admitted = match route {
-        None => Ok(None),
+    let received = match route {
+        None => None,
         Some(route) => {
-            let announces_body = announces_body(&mut client.session, head);
-            let received = receive_body(context, &mut client.session, head, ctx).await;
+            let announces_body = announces_body(&mut session, head);
+            let received = match receive_body(context, &mut session, head, &ctx).await {
+                Ok(HeldBody::Start(start)) => {
+                    BegunUpload { ctx, route, start }.attach_to(&mut header);
+                    return Some((put_header_back(session, header)?, response));
+                }
+                Ok(HeldBody::Whole(body)) => Ok(body),
+                Err(error) => Err(error),
+            };
+            Some((route, received, announces_body))
+        }
+    };
+    let ctx = &mut ctx;
+    let admitted = match received {
+        None => Ok(None),
+        Some((route, received, announces_body)) => {
             let admitted = charge_and_screen(context, head, received, route, ctx).await;
             admitted.map(|body| Some(body).filter(|_| announces_body))
         }
     };
+    let mut client = Http2Client::new(session, context.options.write_timeout, response);
     let ended = match admitted {
         Ok(body) => {
             let request = RequestToForward { head, body, wants_close: false };
@@ -185,6 +200,7 @@ async fn forward(
     }
     // If the response is incomplete, the end of the session resets the stream after the bytes that
     // are still to be sent.
+    None
 }
 
 /// Takes the header out of a session, so that the caller can use the header while it reads and
@@ -196,22 +212,35 @@ fn take_header(session: &mut ServerSession) -> RequestHeader {
     std::mem::replace(session.req_header_mut(), RequestHeader::from(kept))
 }
 
-/// Receives the whole body of a request.
+/// Whether the body of a request is longer than riskgate holds, by its header, or may be longer.
+pub(super) fn may_be_long(header: &RequestHeader) -> bool {
+    announced_length(header).is_none_or(|length| length > MAX_HELD_BODY_BYTES)
+}
+
+/// Puts the header back that [`take_header`] took.
+fn put_header_back(session: ServerSession, header: RequestHeader) -> Option<Box<HttpSession>> {
+    let ServerSession::H2(mut session) = session else { return None };
+    *session.req_header_mut() = header;
+    Some(Box::new(session))
+}
+
+/// Receives the whole body of a request, or the start of a longer one. Does not wait for the start
+/// of a body that is known to be longer, unless riskgate screens it.
 async fn receive_body(
     context: &ListenerContext,
     session: &mut ServerSession,
     head: &RequestHeader,
     ctx: &RequestContext,
-) -> Result<Bytes, HoldError> {
+) -> Result<HeldBody, HoldError> {
     if session.is_body_done() {
-        return Ok(Bytes::new());
+        return Ok(HeldBody::Whole(Bytes::new()));
+    }
+    if !ctx.is_body_screened() && may_be_long(head) && announced_length(head).is_some() {
+        return Ok(HeldBody::Start(Bytes::new()));
     }
     let mut held = context.gate.begin_held_body(ctx);
     let outlook = BodyOutlook { announced_length: announced_length(head), max_last_part: 0 };
     let options = context.gate.body_options();
     let held = (&mut held, waiting_request_bytes(head, FAST_PATH_TASK_BYTES));
-    match hold_body(session, outlook, Bytes::new(), held, options).await? {
-        HeldBody::Whole(body) => Ok(body),
-        HeldBody::Start(_) => Err(HoldError::Fault(BodyFault::TooLong)),
-    }
+    hold_body(session, outlook, Bytes::new(), held, options).await
 }

@@ -2,6 +2,7 @@
 //! `/v1/assess`.
 
 mod assess;
+mod early_leaves;
 mod rules;
 mod shared_counts;
 
