@@ -126,6 +126,8 @@ impl Settings {
             });
         }
         self.note_default(toml_list(&DEFAULT_METHODS));
+        let is_faulty =
+            methods.is_none() && self.values.contains_key(&format!("{entry_key}.methods"));
         let methods = match methods {
             Some(listed) => RouteMethods::Listed(listed),
             None if path == Some("/") => RouteMethods::All,
@@ -136,7 +138,7 @@ impl Settings {
             RouteMethods::Listed(listed) => listed.iter().any(|it| takes_body(it.as_bytes())),
         };
         let is_screened = self.section_spans.contains_key(&format!("{entry_key}.screen"));
-        if is_screened && !takes_forms {
+        if is_screened && !takes_forms && !is_faulty {
             let key = format!("{entry_key}.methods");
             let hint = "write methods = [\"GET\", \"POST\"]".to_owned();
             let expected = "POST, PUT or PATCH, because the route is screened";

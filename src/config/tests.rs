@@ -1406,6 +1406,10 @@ fn typical_mistakes_in_routes_get_the_right_hint() {
             route("[upstream.route.screen]\nfields = [\"email\"]"),
             "write methods = [\"GET\", \"POST\"]",
         ),
+        (
+            route("methods = [\"OPTIONS\"]\n[upstream.route.screen]\nfields = [\"email\"]"),
+            "leave OPTIONS",
+        ),
         (screened("mode = \"Block\""), "did you mean \"block\"?"),
         (screened("mode = \"blok\""), "did you mean \"block\"?"),
         (screened("threshold = 80"), "did you mean `block_score`?"),
