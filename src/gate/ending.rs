@@ -185,8 +185,9 @@ impl Gate {
         }
     }
 
-    /// Refuses a request whose head was read, before the gates. On a route of `[[upstream.route]]`,
-    /// the refusal has the form and the CORS fields of the route.
+    /// Refuses a request whose head was read. On a route of `[[upstream.route]]`, the refusal has
+    /// the form and the CORS fields of the route. A body that is too long, and a method that no
+    /// route takes, are refused only behind the gates before the quota.
     pub(crate) fn refuse_with_head<'g, 'r>(
         &'g self,
         refusal: &Refusal,
@@ -196,9 +197,16 @@ impl Gate {
     ) -> EarlyAnswer<'g> {
         let mut ctx = self.begin_request(StartTime::now(), connection, protocol, head);
         let request = self.read_parts(head);
-        // This call finds the route and sets the CORS fields. It always returns the refusal.
-        let _ = self.pass_gates_before_quota(Err(refusal.clone()), &request, &mut ctx);
-        let reply = self.finish_with_refusal(refusal, &mut ctx);
+        let is_judged =
+            matches!(refusal, Refusal::ContentTooLarge | Refusal::MethodNotAllowed { .. })
+                && request.target.starts_with(b"/")
+                && !self.is_asked_by_proxy(request.target);
+        let found = match is_judged {
+            true => self.match_route_and_pass_gates(&request, &mut ctx).err(),
+            // This call finds the route and sets the CORS fields. It always returns the refusal.
+            false => self.pass_gates_before_quota(Err(refusal.clone()), &request, &mut ctx).err(),
+        };
+        let reply = self.finish_with_refusal(found.as_ref().unwrap_or(refusal), &mut ctx);
         EarlyAnswer { gate: self, ctx, reply, logged_head }
     }
 

@@ -441,7 +441,7 @@ impl Gate {
     }
 
     /// Returns the index of the route of `[[upstream.route]]` to which a refused request leads.
-    /// `None` unless the refusal is a 405, or [`Refusal::is_after_whole_head`] is true.
+    /// `None` unless [`Refusal::is_after_whole_head`] is true.
     fn find_route_of_refused(
         &self,
         refusal: &Refusal,
@@ -450,10 +450,8 @@ impl Gate {
     ) -> Option<usize> {
         let (routes, authz_path) =
             (&ctx.rules.upstream_routes, self.startup_rules.authz_path.as_ref());
-        let has_route =
-            refusal.is_after_whole_head() || matches!(refusal, Refusal::MethodNotAllowed { .. });
         let index = || route::find_upstream_route(request.target, routes, authz_path);
-        has_route.then(index).flatten()
+        refusal.is_after_whole_head().then(index).flatten()
     }
 
     /// The last gate, the quota: charges all these calls or none, and stores the permit in `ctx`.

@@ -73,6 +73,7 @@ pub fn parse_request_head<'b>(
     }
     fields.check_host_framing_and_expect(&request, limits)?;
     let body = fields.parse_body_framing(&request, limits)?;
+    request.check_method()?;
     Ok(Some(RequestHead { head_length: lead + end + 4, body, request_line: request, fields }))
 }
 
@@ -199,7 +200,7 @@ pub fn check_http2_request<'r>(
         }
     }
     let line = RequestLine { method, target, is_http_11: true };
-    line.check_method_and_target(limits)?;
+    line.check_target(limits)?;
     if http1_size(request) > limits.header_bytes {
         return Err(Refusal::HeadersTooLarge);
     }
@@ -210,6 +211,7 @@ pub fn check_http2_request<'r>(
     fields.check_host_framing_and_expect(&line, limits)?;
     // If a body has another length than announced, the h2 crate resets the stream.
     fields.parse_body_framing(&line, limits)?;
+    line.check_method()?;
     Ok(fields)
 }
 

@@ -243,7 +243,12 @@ impl Refusal {
     /// Whether `downstream`, if it makes this refusal, has read the whole head before. Then the
     /// route is known.
     pub const fn is_after_whole_head(&self) -> bool {
-        matches!(self, Refusal::ContentTooLarge | Refusal::ExpectationFailed)
+        matches!(
+            self,
+            Refusal::ContentTooLarge
+                | Refusal::ExpectationFailed
+                | Refusal::MethodNotAllowed { .. }
+        )
     }
 
     /// Whether riskgate closes a connection of HTTP/1.1 after the response, because the bytes that

@@ -44,19 +44,32 @@ impl<'b> RequestLine<'b> {
             _ => Err(Refusal::BadRequest),
         };
         let line = RequestLine { method, target, is_http_11: is_http_11 == Ok(true) };
-        line.check_method_and_target(limits).and_then(|()| is_http_11.map(|_| line))
+        line.check_target(limits).and_then(|()| is_http_11.map(|_| line))
     }
 
-    /// Refuses a target that is too long or malformed, and refuses the methods CONNECT and TRACE.
-    pub(super) fn check_method_and_target(&self, limits: &RequestLimits) -> Result<(), Refusal> {
+    /// Refuses the methods CONNECT and TRACE. Call this method once the whole head is checked, so
+    /// that the refusal can name the methods of the route.
+    pub(super) fn check_method(&self) -> Result<(), Refusal> {
+        match self.is_connect_or_trace() {
+            true => Err(Refusal::MethodNotAllowed { allow: BUILTIN_METHODS }),
+            false => Ok(()),
+        }
+    }
+
+    fn is_connect_or_trace(&self) -> bool {
+        matches!(self.method, b"CONNECT" | b"TRACE")
+    }
+
+    /// Refuses a target that is too long or malformed.
+    pub(super) fn check_target(&self, limits: &RequestLimits) -> Result<(), Refusal> {
         if self.target.len() > limits.max_target_bytes(self.target) {
             return Err(Refusal::UriTooLong);
         }
         // A target in origin form with common bytes needs no further check.
         let is_common = |byte: &u8| COMMON_TARGET_BYTES[usize::from(*byte)];
-        let is_connect_or_trace = matches!(self.method, b"CONNECT" | b"TRACE");
+        let is_connect_or_trace = self.is_connect_or_trace();
         let is_path = self.target.first() == Some(&b'/');
-        if is_path && !is_connect_or_trace && self.target.iter().all(is_common) {
+        if is_path && self.target.iter().all(is_common) {
             return Ok(());
         }
         // riskgate accepts other characters in UTF-8 here. Its own routes check them when they
@@ -69,9 +82,6 @@ impl<'b> RequestLine<'b> {
         let is_empty = self.target.is_empty() && !is_connect_or_trace;
         if is_empty || !is_text || !is_target || self.target.iter().any(is_forbidden) {
             return Err(Refusal::BadRequest);
-        }
-        if is_connect_or_trace {
-            return Err(Refusal::MethodNotAllowed { allow: BUILTIN_METHODS });
         }
         Ok(())
     }

@@ -86,6 +86,30 @@ fn every_other_method_of_a_route_may_have_a_body() {
 }
 
 #[test]
+fn a_client_that_may_not_post_learns_nothing_of_the_limit_of_bodies() {
+    let upstream = MockUpstream::start();
+    let (gateway, key) = start(Setup::new().set("listen.max_body_bytes", "1000"), &upstream);
+    let length = ("content-length", "1001");
+    for (status, path, key) in [
+        (404, "/nowhere", &*key),
+        (401, "/v1/signup", "rg_nobody"),
+        (405, "/v1/usage", &key),
+        (413, "/v1/signup", &key),
+    ] {
+        let mut client = gateway.connect();
+        let fields = format!("Authorization: Bearer {key}\r\nContent-Length: 1001\r\n");
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes());
+        let response = client.read_response().expect("an answer").expect(status);
+        assert_eq!(response.header("Connection"), Some("close"), "{path}");
+        let mut frames = FrameClient::open(gateway.http);
+        let block = encode_request_fields("POST", path, key, &[length]);
+        assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 1, &block)));
+        assert_eq!(frames.read_status(1), status, "{path} over HTTP/2");
+    }
+    assert_eq!((gateway.get_month_count(&key), upstream.request_count()), (0, 0));
+}
+
+#[test]
 fn a_body_over_the_limit_gets_413_and_is_not_counted() {
     let upstream = MockUpstream::start();
     for limit in [1_000, 200_000] {

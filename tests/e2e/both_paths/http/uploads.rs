@@ -114,7 +114,11 @@ fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
         (429, upload_header("/v1/signup", "1.1", &with(&spent)), &body),
         // No upstream server accepts the connection: riskgate answers 500 while the body arrives.
         (500, upload_header("/v1/signup", "1.1", &with(&key)), &body),
-        (413, upload_header("/v1/signup", "1.1", "Content-Length: 40000000\r\n"), &body),
+        (
+            413,
+            upload_header("/v1/signup", "1.1", &with(&key).replace("1000000", "40000000")),
+            &body,
+        ),
         (401, upload_header("/v1/signup", "1.1", chunked), &chunks(16_384)),
         (404, upload_header("/nowhere", "1.1", chunked), &chunks(100)),
     ];

@@ -361,7 +361,11 @@ fn method_cases() -> Vec<Case> {
             "CONNECT other.test:443 HTTP/1.1\r\nHost: other.test:443\r\n\r\n",
         )
         .expect_header("Allow", "GET, HEAD, OPTIONS"),
-        Case::refused_and_closed("TRACE", 405, request("TRACE", CHECK).key("{key}")),
+        Case::refused_and_closed("TRACE", 405, request("TRACE", CHECK).key("{key}"))
+            .expect_header("Allow", "GET, HEAD, OPTIONS"),
+        Case::refused_and_closed("TRACE on a route", 405, request("TRACE", "/v1/signup"))
+            .expect_header("Allow", "GET, POST, OPTIONS"),
+        Case::refused_and_closed("TRACE on an unknown path", 404, request("TRACE", "/nowhere")),
         other("POST on a route without POST", "POST"),
         other("DELETE", "DELETE"),
         other("an unknown method", "BREW"),
