@@ -4,6 +4,7 @@ use std::io;
 
 use pingora::{Error, ErrorType};
 
+use super::response::CHUNK_ERRORS;
 use crate::message::chunks::MalformedChunks;
 use crate::model::refusal::Refusal;
 
@@ -30,6 +31,8 @@ impl BodyFault {
             _ if cause.is_some_and(|cause| cause.is::<MalformedChunks>()) => {
                 Some(BodyFault::Malformed)
             }
+            // In a proxy that mounts the gate, Pingora itself reads the client's chunks.
+            kind if CHUNK_ERRORS.contains(kind) => Some(BodyFault::Malformed),
             ErrorType::ReadTimedout => Some(BodyFault::TooSlow),
             kind if *kind == TOO_LONG_ERROR => Some(BodyFault::TooLong),
             _ => None,

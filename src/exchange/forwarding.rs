@@ -10,15 +10,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
-use pingora::Result;
 use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{Error, ErrorType, Result};
 
 use super::forwarding_headers::{
     ClientConnection, ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
 };
 use super::response::{MalformedResponse, ResponseFraming, parse_connection_options};
 use crate::keys::Key;
-use crate::message::request_head::join_cookie_fields;
+use crate::message::request_head::{join_cookie_fields, must_stay_end_to_end};
 use crate::message::response::{FieldName, TRACEPARENT, header_field};
 use crate::message::riskgate_fields::{
     ScreeningFacts, write_identity_fields, write_screening_fields,
@@ -94,12 +94,18 @@ impl ClientInfo<'_> {
 
 /// Turns the client's request into the request for the upstream server: sets the target and
 /// riskgate's own fields, and removes the fields that are not forwarded.
+///
+/// # Errors
+/// Returns an error if `upstream_host` is empty or no valid field value, or the target is none.
 pub fn prepare_upstream_request(
     request: &mut RequestHeader,
     upstream_target: &[u8],
     upstream_host: &str,
     client_info: &ClientInfo<'_>,
 ) -> Result<()> {
+    if upstream_host.is_empty() || HeaderValue::from_str(upstream_host).is_err() {
+        return Error::e_explain(ErrorType::InternalError, "no valid host of the server");
+    }
     let kept = ReceivedForwardingInfo::copy_fields(request, client_info.is_trusted_proxy);
     let mut received = ReceivedForwardingInfo::default();
     for (name, value) in &kept {
@@ -130,8 +136,8 @@ pub fn prepare_upstream_request(
     result
 }
 
-/// Removes `Connection` and the fields that `Connection` lists, but no `X-Forwarded-` fields: a
-/// client could list these to erase what a trusted proxy added.
+/// Removes `Connection` and the fields that `Connection` lists, but no field on which riskgate
+/// relies: a client could list one to hide the end of the body, or what a trusted proxy added.
 pub fn remove_connection_and_listed_fields(request: &mut RequestHeader) {
     if !request.headers.contains_key(CONNECTION) {
         return;
@@ -140,7 +146,7 @@ pub fn remove_connection_and_listed_fields(request: &mut RequestHeader) {
     let connection_options = parse_connection_options(values).unwrap_or_default();
     let is_dropped = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
-        is_listed_as_hop_by_hop(name, &connection_options) && !is_x_forwarded_field(name)
+        is_listed_as_hop_by_hop(name, &connection_options) && !must_stay_end_to_end(name)
     };
     let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
     for name in dropped.iter().chain([&CONNECTION]) {

@@ -46,8 +46,8 @@ pub enum MalformedResponse {
     Incomplete,
 }
 
-/// The types of Pingora's errors for a malformed chunk.
-const CHUNK_ERRORS: [ErrorType; 2] =
+/// The types of Pingora's errors for a malformed chunk, in a request or a response.
+pub(super) const CHUNK_ERRORS: [ErrorType; 2] =
     [ErrorType::new("InvalidChunk"), ErrorType::new("InvalidTrailerEnd")];
 
 impl MalformedResponse {

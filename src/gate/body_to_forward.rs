@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora::Result;
 use pingora::http::RequestHeader;
+
+use crate::message::request_head::parse_content_length;
 
 /// What the server gets of the client's body.
 #[derive(Debug, Default)]
@@ -56,12 +59,15 @@ impl BodyToForward {
                 request.remove_header(&TRANSFER_ENCODING);
                 request.insert_header(CONTENT_LENGTH, *length)
             }
-            // HTTP/2 has no transfer codings (RFC 9113 section 8.2.2).
-            BodyToForward::Streamed { .. } if request.version == http::Version::HTTP_2 => Ok(()),
-            BodyToForward::Streamed { .. } => match request.headers.contains_key(CONTENT_LENGTH) {
-                true => Ok(()),
-                false => request.insert_header(TRANSFER_ENCODING, "chunked"),
-            },
+            BodyToForward::Streamed { .. } => {
+                let announced = request.headers.get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
+                match announced.and_then(parse_content_length) {
+                    Some(length) => request.insert_header(CONTENT_LENGTH, length),
+                    // HTTP/2 has no transfer codings (RFC 9113 section 8.2.2).
+                    None if request.version == http::Version::HTTP_2 => Ok(()),
+                    None => request.insert_header(TRANSFER_ENCODING, "chunked"),
+                }
+            }
         }
     }
 

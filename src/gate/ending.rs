@@ -87,11 +87,6 @@ impl EarlyAnswer<'_> {
 }
 
 impl RequestContext {
-    /// The id of the request, which the answer, the server and the logs get.
-    pub(crate) fn request_id(&self) -> &str {
-        &self.common_headers.request_id
-    }
-
     /// Appends a reply to `out` as HTTP/1.1 bytes, and notes the length of its body for the log.
     /// `date` is the value of `Date`.
     pub(crate) fn append_as_http1(

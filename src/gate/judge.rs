@@ -6,7 +6,7 @@ use pingora_proxy::Session;
 
 use crate::exchange::forwarding::remove_connection_and_listed_fields;
 use crate::keys::KeyRing;
-use crate::message::request_head::takes_body;
+use crate::message::request_head::{check_connection_and_framing, takes_body};
 use crate::message::response::{Cors, Reply};
 use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
@@ -22,7 +22,6 @@ use super::client_limit::check_client_rates;
 use super::held_bytes::{BodyOptions, HeldBytesGuard};
 use super::request_context::{ConnectionFacts, RequestContext};
 use super::route::{self, Route, UpstreamRoute};
-use super::session::protocol_name;
 use super::state::Gate;
 
 /// What the Pingora path does after the gates.
@@ -162,9 +161,13 @@ impl Gate {
             // pass on its client's `keep-alive` without supporting it (RFC 9112 appendix C.2.2).
             session.set_keepalive(None);
         }
-        let connection = session.digest().map(ConnectionFacts::from).unwrap_or_default();
+        self.begin_if_new(session, ctx);
         let header = session.req_header();
-        *ctx = self.begin_request(ctx.start(), &connection, protocol_name(header.version), header);
+        // The parsers of riskgate's own listeners have refused such a request already.
+        if let Err(refusal) = check_connection_and_framing(header) {
+            self.refuse(&refusal, session, ctx).await?;
+            return Ok(AfterGates::Answered);
+        }
         if self.startup_rules.is_authz_path(header.raw_path())
             && let Some(rules) = ctx.rules.authz.clone()
         {

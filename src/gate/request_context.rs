@@ -219,6 +219,17 @@ impl RequestContext {
         self.client_address
     }
 
+    /// Whether the request has begun: riskgate has read its header.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.protocol.is_some()
+    }
+
+    /// The id of the request, which the response, the server and the logs have. It contains no key
+    /// and no e-mail address. Empty before [`Gate::request_filter`](crate::Gate::request_filter).
+    pub fn request_id(&self) -> &str {
+        &self.common_headers.request_id
+    }
+
     /// The path and query that the upstream server gets, percent-encoded: in canonical form for a
     /// check, and as the client sent them on a route of `[[upstream.route]]`. `None` unless
     /// riskgate lets the request pass to a server.

@@ -1,4 +1,4 @@
-//! Helpers on Pingora's session: the version of HTTP, the state of the response, 100 Continue.
+//! Helpers on Pingora's session: the begin of a request, the state of the response, 100 Continue.
 
 use http::HeaderValue;
 use http::header::EXPECT;
@@ -8,12 +8,28 @@ use pingora_proxy::Session;
 use crate::exchange::{StatusKind, closes_after_response};
 use crate::message::request_head::expects_continue;
 
+use super::request_context::{ConnectionFacts, RequestContext};
+use super::state::Gate;
+
 /// Returns the name of a version of HTTP.
-pub(super) fn protocol_name(version: http::Version) -> &'static str {
+fn protocol_name(version: http::Version) -> &'static str {
     match version {
         http::Version::HTTP_2 => "HTTP/2",
         http::Version::HTTP_11 => "HTTP/1.1",
         _ => "HTTP/1.0",
+    }
+}
+
+impl Gate {
+    /// Begins a request on the Pingora path, unless it has begun. A proxy that mounts the gate may
+    /// refuse or answer a request before it calls [`Gate::request_filter`].
+    pub(super) fn begin_if_new(&self, session: &Session, ctx: &mut RequestContext) {
+        if ctx.has_begun() {
+            return;
+        }
+        let connection = session.digest().map(ConnectionFacts::from).unwrap_or_default();
+        let header = session.req_header();
+        *ctx = self.begin_request(ctx.start(), &connection, protocol_name(header.version), header);
     }
 }
 

@@ -11,12 +11,14 @@ mod lines;
 mod list;
 mod request_line;
 
-use http::header::{HOST, TRANSFER_ENCODING};
+use http::Version;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use pingora::http::RequestHeader;
 
 use crate::model::refusal::Refusal;
 pub use accepted::AcceptedTypes;
 pub use cookies::{DIVIDED_COOKIES_OVERHEAD_BYTES, join_cookie_fields};
+pub(crate) use fields::must_stay_end_to_end;
 pub use fields::{
     MAX_CONNECTION_OPTIONS, RequestBodyFraming, RequestFields, bearer_credentials,
     host_without_port, parse_content_length, value_if_single,
@@ -166,6 +168,19 @@ impl RequestHead<'_> {
     pub fn announces_body(&self) -> bool {
         self.body != RequestBodyFraming::Length(0) || !self.fields.has_no_content_length()
     }
+}
+
+/// Checks the fields of a request whose head Pingora has parsed, in a proxy that mounts the gate:
+/// `Connection` may list no field on which riskgate relies, and each server must find the same end
+/// of the body. [`parse_request_head`] and [`check_http2_request`] check this as well.
+pub fn check_connection_and_framing(request: &RequestHeader) -> Result<(), Refusal> {
+    let mut fields = RequestFields::default();
+    for name in [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
+        for value in request.headers.get_all(&name) {
+            fields.add_field(name.as_str().as_bytes(), value.as_bytes())?;
+        }
+    }
+    fields.check_framing_alone(request.version >= Version::HTTP_11)
 }
 
 /// Returns the size that the header of an HTTP/2 request would have over HTTP/1.1, in bytes.

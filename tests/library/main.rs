@@ -4,4 +4,5 @@
 mod deadline;
 mod mount;
 mod mount_forms;
+mod mount_requests;
 mod panic;

@@ -22,6 +22,20 @@ fn a_client_cannot_spoof_riskgate_fields_in_any_spelling() {
     }
 }
 
+#[test]
+fn connection_removes_the_fields_it_lists_but_none_on_which_riskgate_relies() {
+    let mut request = RequestHeader::build("POST", b"/", None).unwrap();
+    let kept = ["content-length", "host", "transfer-encoding", "x-forwarded-for"];
+    for name in kept.iter().chain(&["x-hop"]) {
+        request.append_header(*name, "1").unwrap();
+        request.append_header("Connection", *name).unwrap();
+    }
+    remove_connection_and_listed_fields(&mut request);
+    let mut names: Vec<&str> = request.headers.keys().map(HeaderName::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, kept);
+}
+
 /// Returns the fields that the upstream server gets for a request with these fields, without
 /// Host and X-Request-Id. Checks that the Pingora path and the fast path forward the same.
 fn forwarded_fields_on_both_paths(fields: &[(&str, &str)], is_trusted_proxy: bool) -> Vec<String> {

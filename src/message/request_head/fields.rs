@@ -180,11 +180,11 @@ impl<'b> RequestFields<'b> {
             Some(authority) => authority.eq_ignore_ascii_case(self.host),
             None => true,
         };
-        let has_clear_framing = match self.has_transfer_encoding {
-            true => self.is_chunked_body_allowed(request, limits),
-            false => self.content_length_count <= 1,
-        };
-        if !(has_host && is_host_valid && is_same_host && has_clear_framing) {
+        let may_have_chunks = !self.has_transfer_encoding
+            || takes_body(request.method)
+            || limits.is_authz_target(request.target);
+        let is_body_clear = self.has_clear_framing(request.is_http_11) && may_have_chunks;
+        if !(has_host && is_host_valid && is_same_host && is_body_clear) {
             return Err(Refusal::BadRequest);
         }
         // HTTP/1.0 has no expectations (RFC 9110 section 10.1.1).
@@ -192,13 +192,25 @@ impl<'b> RequestFields<'b> {
         if is_met { Ok(()) } else { Err(Refusal::ExpectationFailed) }
     }
 
-    /// Returns true if the request has one `Transfer-Encoding: chunked`, no `Content-Length` and
-    /// HTTP/1.1, and if its method or its target allows a body.
-    fn is_chunked_body_allowed(&self, request: &RequestLine<'_>, limits: &RequestLimits) -> bool {
-        self.is_chunked
-            && self.content_length_count == 0
-            && request.is_http_11
-            && (takes_body(request.method) || limits.is_authz_target(request.target))
+    /// Returns true if all servers find the same end of the body: the request has at most one
+    /// `Content-Length`, or one `Transfer-Encoding: chunked`, no `Content-Length` and HTTP/1.1.
+    fn has_clear_framing(&self, is_http_11: bool) -> bool {
+        match self.has_transfer_encoding {
+            true => self.is_chunked && self.content_length_count == 0 && is_http_11,
+            false => self.content_length_count <= 1,
+        }
+    }
+
+    /// Refuses a body of which two servers could find different ends. Checks neither whether the
+    /// method takes a body, nor how long the body is.
+    pub(super) fn check_framing_alone(&self, is_http_11: bool) -> Result<(), Refusal> {
+        let is_length_valid = || parse_content_length(self.content_length).is_some();
+        match self.has_clear_framing(is_http_11)
+            && (self.has_no_content_length() || is_length_valid())
+        {
+            true => Ok(()),
+            false => Err(Refusal::BadRequest),
+        }
     }
 
     /// Returns where the body ends. Refuses a body that is too long, and a body of GET, HEAD and
@@ -274,7 +286,7 @@ pub fn value_if_single<'v>(mut values: impl Iterator<Item = &'v [u8]>) -> Option
 
 /// Returns true for a field that a client must not list in `Connection`, because riskgate relies on
 /// this field.
-fn must_stay_end_to_end(option: &[u8]) -> bool {
+pub(crate) fn must_stay_end_to_end(option: &[u8]) -> bool {
     const END_TO_END_FIELDS: [&[u8]; 8] = [
         b"authorization",
         b"host",
