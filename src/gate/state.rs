@@ -2,7 +2,7 @@
 //! judges a request.
 
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::HeaderName;
@@ -155,6 +155,8 @@ pub struct GateState {
     /// Locked while the audit writes a record and notes that it has done so. [`Gate::close`] locks
     /// it for good, so that the process does not end between the two.
     pub audit_writes: Mutex<()>,
+    /// Lets [`Gate::close`] run once.
+    pub close_once: Once,
 }
 
 /// The gates, to mount in a proxy of your own. [`Mount::gate`] creates one; clones share its state.
@@ -190,8 +192,13 @@ impl Gate {
     /// call, the process loses what it loses in a crash: leased calls that it has not spent, and
     /// sign-ups, log lines and spans that wait to be written. If the store or a reader of the log
     /// hangs, `close` gives up after 4 s and logs an error. It also logs how many sign-ups and
-    /// unsettled calls the store did not take.
+    /// unsettled calls the store did not take. Of all calls on a gate and its clones, the first one
+    /// does this. A further call waits until the first one is done.
     pub fn close(&self) {
+        self.state.close_once.call_once(|| self.close_first());
+    }
+
+    fn close_first(&self) {
         let state = Arc::clone(&self.state);
         let (done, closed) = channel();
         std::thread::spawn(move || {

@@ -4,8 +4,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
 use pingora::services::ServiceWithDependents;
-use pingora::services::background::GenBackgroundService;
+use pingora::services::background::{BackgroundService, GenBackgroundService};
 
 use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::gate::Gate;
@@ -24,10 +26,50 @@ use crate::proxy::gateway::Gateway;
 /// A mount listens on no socket: your server has the listeners. Of `[listen]`, riskgate uses only
 /// `trusted_proxies`, `client_address`, `hsts`, `max_body_bytes`, `body_timeout` and
 /// `max_held_bytes`. A mount has no admin listener and handles no signals.
+///
+/// Leave `daemon` of Pingora's `ServerConf` false, and let a service manager such as systemd put
+/// the server into the background: Pingora becomes a daemon in [`Server::run`], and the threads
+/// that [`Mount::from_config_file`] has started do not survive that. The reload service ends such
+/// a process.
+///
+/// A client behind a Unix socket (`add_uds`) has no address. riskgate then does not apply
+/// `max_per_client` to the client, does not write it to the access log, and reads no field in which
+/// a proxy reports the client. Let your listeners use TCP if you need any of these.
+///
+/// [`Server::run`]: pingora::server::Server::run
 pub struct Mount {
     gate: Gate,
     config: Config,
     reloader: Reloader,
+    /// The process that has read the config and started riskgate's threads.
+    process_id: u32,
+}
+
+/// The reloader, in the process in which it was created.
+struct ReloadService {
+    reloader: Reloader,
+    /// See [`Mount`].
+    process_id: u32,
+}
+
+#[async_trait]
+impl BackgroundService for ReloadService {
+    async fn start(&self, shutdown: ShutdownWatch) {
+        let present_id = std::process::id();
+        if present_id != self.process_id {
+            log::error!(
+                "riskgate: expected to run in process {}, which has read the config, but found \
+                 process {present_id}, which has none of riskgate's threads: write daemon: false \
+                 in the config of Pingora, and let a service manager run the server, such as \
+                 systemd",
+                self.process_id
+            );
+            log::logger().flush();
+            // No counted call could succeed here, and no key would ever be revoked.
+            std::process::exit(1);
+        }
+        self.reloader.start(shutdown).await;
+    }
 }
 
 impl Mount {
@@ -55,7 +97,7 @@ impl Mount {
         let config = inputs.config.clone();
         let (state, reloader, _) = build_gate_state_and_reloader(inputs, None, overrides)?;
         let gate = Gate::new(state, config.startup.startup_rules.clone());
-        Ok(Mount { gate, config, reloader })
+        Ok(Mount { gate, config, reloader, process_id: std::process::id() })
     }
 
     /// The gate. Clones share its state, so each of your proxies can have one.
@@ -76,12 +118,14 @@ impl Mount {
     /// Returns the service that watches config, table and keys. Add the service to your server. The
     /// service replaces each part that has changed, while requests run. If the new state of a part
     /// is faulty, the last good state stays. Settings that `riskgate run` can't reload take effect
-    /// at the next start.
+    /// at the next start. In another process than that of [`Mount::from_config_file`], the service
+    /// logs an error and ends the process with status 1.
     ///
     /// Until the service runs, riskgate counts calls, but writes no sign-ups, shared rates, audit
     /// records or times to the store, sends no webhooks, fetches no feeds and learns nothing from
     /// the DNS.
     pub fn into_reload_service(self) -> impl ServiceWithDependents + 'static {
-        GenBackgroundService::new("riskgate".to_owned(), Arc::new(self.reloader))
+        let service = ReloadService { reloader: self.reloader, process_id: self.process_id };
+        GenBackgroundService::new("riskgate".to_owned(), Arc::new(service))
     }
 }

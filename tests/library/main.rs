@@ -3,6 +3,7 @@
 
 mod deadline;
 mod mount;
+mod mount_daemon;
 mod mount_forms;
 mod mount_requests;
 mod panic;

@@ -1,6 +1,6 @@
 //! Builds the state that the gate uses, and the reloader that updates this state.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use super::startup_inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::{Config, ConfigSources};
@@ -80,6 +80,7 @@ pub(in crate::process) fn build_gate_state_and_reloader(
         )),
         webhook: WebhookControl::default(),
         audit_writes: Mutex::default(),
+        close_once: Once::new(),
     });
     if let Some(options) = config.startup.traces.clone() {
         start_trace_exporter(tracer, options).map_err(|error| failed(&error))?;
