@@ -5,6 +5,8 @@
 //! request and screen its form, to prepare the upstream request, to pass its body on, to prepare
 //! the client's response, to answer if the upstream server fails, and to count and log the request.
 //!
+//! Three more methods keep e-mail addresses out of what Pingora logs.
+//!
 //! Create a key with `riskgate keys create -c CONFIG`, then run `mount LISTEN UPSTREAM CONFIG`.
 
 use std::net::SocketAddr;
@@ -18,7 +20,9 @@ use riskgate::pingora::server::configuration::ServerConf;
 use riskgate::pingora::server::{RunArgs, Server};
 use riskgate::pingora::upstreams::peer::HttpPeer;
 use riskgate::pingora::{Error, Result};
-use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
+use riskgate::pingora_proxy::{
+    FailToProxy, ProxyHttp, ProxyWarnLogContext, Session, http_proxy_service,
+};
 use riskgate::{Gate, Mount, RequestContext};
 
 struct MyProxy {
@@ -52,13 +56,16 @@ impl ProxyHttp for MyProxy {
 
     async fn upstream_peer(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         _ctx: &mut MyContext,
     ) -> Result<Box<HttpPeer>> {
         let mut peer = HttpPeer::new(self.upstream, false, String::new());
         // You choose the timeouts.
         peer.options.connection_timeout = Some(Duration::from_millis(500));
-        peer.options.read_timeout = Some(Duration::from_secs(2));
+        // The time in which the client sends its body counts for this timeout, so a short one would
+        // punish slow clients, and would count their calls: your server seems to be late.
+        let has_body = !session.as_downstream_mut().is_body_empty();
+        peer.options.read_timeout = Some(Duration::from_secs(if has_body { 60 } else { 2 }));
         Ok(Box::new(peer))
     }
 
@@ -105,9 +112,48 @@ impl ProxyHttp for MyProxy {
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut MyContext) {
         self.gate.logging(session, error, &mut ctx.riskgate);
     }
+
+    // Pingora's own texts about a request contain its path and query, and so the e-mail address of
+    // a check, and parts of malformed bodies. The gate logs what failed, with the request's id.
+
+    fn suppress_error_log(&self, _: &Session, _: &MyContext, _: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _: &Session,
+        _: &MyContext,
+        _: &Error,
+        _: ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+
+    fn request_summary(&self, _: &Session, ctx: &MyContext) -> String {
+        ctx.riskgate.request_id().to_owned()
+    }
+}
+
+/// Writes what riskgate and Pingora log to standard error. Take the logger of your program instead.
+struct StandardErrorLog;
+
+impl log::Log for StandardErrorLog {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            eprintln!("{}: {}", record.level(), record.args());
+        }
+    }
+
+    fn flush(&self) {}
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    log::set_logger(&StandardErrorLog).map(|()| log::set_max_level(log::LevelFilter::Warn))?;
     let mut arguments = std::env::args().skip(1);
     let mut next_argument = |name: &str| arguments.next().ok_or(format!("expected {name}"));
     let listen: SocketAddr = next_argument("LISTEN")?.parse()?;

@@ -37,6 +37,7 @@ mod unsent_response;
 
 pub(crate) use answers::GateDecision;
 pub(crate) use beginning::{Head, ParsedBytes, PlainHead, RequestParts};
+pub(crate) use body_reading::discard_rest_of_body;
 pub(crate) use body_to_forward::BodyToForward;
 pub use client_address::{ClientAddressRule, ClientAddressSource};
 pub use email_verdict::EmailVerdict;

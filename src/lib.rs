@@ -19,7 +19,9 @@
 //! use riskgate::pingora::prelude::{
 //!     Error, HttpPeer, RequestHeader, ResponseHeader, Result, Server,
 //! };
-//! use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
+//! use riskgate::pingora_proxy::{
+//!     FailToProxy, ProxyHttp, ProxyWarnLogContext, Session, http_proxy_service,
+//! };
 //! use riskgate::{Gate, Mount, RequestContext};
 //!
 //! const UPSTREAM: &str = "127.0.0.1:9000";
@@ -98,6 +100,25 @@
 //!     ) {
 //!         self.gate.logging(session, error, ctx);
 //!     }
+//!
+//!     // What Pingora logs of a request contains e-mail addresses. The gate logs what failed.
+//!     fn suppress_error_log(&self, _: &Session, _: &RequestContext, _: &Error) -> bool {
+//!         true
+//!     }
+//!
+//!     fn suppress_proxy_warn_log(
+//!         &self,
+//!         _: &Session,
+//!         _: &RequestContext,
+//!         _: &Error,
+//!         _: ProxyWarnLogContext,
+//!     ) -> bool {
+//!         true
+//!     }
+//!
+//!     fn request_summary(&self, _: &Session, ctx: &RequestContext) -> String {
+//!         ctx.request_id().to_owned()
+//!     }
 //! }
 //!
 //! fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
@@ -123,7 +144,9 @@
 //! the bodies of requests to the path of `[authz]`. It reads no other body.
 //!
 //! Only `riskgate run` limits connections, and checks the sizes and the grammar of all requests. A
-//! mounted gate only refuses bodies that are too long, and bodies of methods that take none.
+//! mounted gate only refuses bodies that are too long, bodies of methods that take none, bodies of
+//! which two servers could find different ends, and a `Connection` that lists a field on which
+//! riskgate relies.
 //!
 //! # Versions
 //!

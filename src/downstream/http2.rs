@@ -41,7 +41,8 @@ use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
 use super::options::DownstreamOptions;
 use crate::gate::{
-    ConnectionFacts, FAST_PATH_TASK_BYTES, Gate, LoggedHead, UnsentResponse, waiting_request_bytes,
+    ConnectionFacts, FAST_PATH_TASK_BYTES, Gate, LoggedHead, UnsentResponse, discard_rest_of_body,
+    waiting_request_bytes,
 };
 use crate::message::request_head::{
     DIVIDED_COOKIES_OVERHEAD_BYTES, check_http2_request, join_cookie_fields,
@@ -468,5 +469,5 @@ async fn refuse_stream(
     let held = refused.begin_held_body();
     let request_bytes = waiting_request_bytes(session.req_header(), FAST_PATH_TASK_BYTES);
     refused.count_and_log(is_sent);
-    request_body::discard_rest_of_body(&mut session, held, request_bytes).await;
+    discard_rest_of_body(&mut session, held, request_bytes).await;
 }

@@ -1,8 +1,10 @@
-//! Reads the body of a request that riskgate answers itself, or whose body must be empty.
+//! Reads the body of a request that riskgate answers itself, or whose body must be empty. After a
+//! response over HTTP/2, riskgate reads and discards the rest of a body.
 
 use std::time::Duration;
 
 use pingora::Result;
+use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 use tokio::time;
 
@@ -12,7 +14,14 @@ use crate::model::refusal::Refusal;
 use super::held_bytes::{
     HeldBytesGuard, NO_MEMORY_REFUSAL, PINGORA_TASK_BYTES, waiting_request_bytes,
 };
+use super::request_context::RequestContext;
 use super::session::send_continue_if_awaited;
+use super::state::Gate;
+
+/// The longest time for which riskgate discards a body.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most bytes of a body that riskgate discards.
+const MAX_DISCARDED_BYTES: usize = 64 * 1024;
 
 /// The bounds of a body.
 pub(super) struct BodyBounds {
@@ -67,4 +76,45 @@ pub(super) async fn read_whole_body(
         },
         Err(_) => Ok(Err(Refusal::RequestTimeout)),
     }
+}
+
+impl Gate {
+    /// Reads and discards the rest of a body if the response went out over HTTP/2: see
+    /// [`discard_rest_of_body`].
+    pub(crate) async fn discard_body_over_http2(
+        &self,
+        session: &mut Session,
+        ctx: &RequestContext,
+    ) {
+        if session.is_http2() && session.response_written().is_some() {
+            let held = self.begin_held_body(ctx);
+            let client = session.as_downstream_mut();
+            let request_bytes = waiting_request_bytes(client.req_header(), PINGORA_TASK_BYTES);
+            discard_rest_of_body(client, held, request_bytes).await;
+        }
+    }
+}
+
+/// Reads and discards the rest of a body after an HTTP/2 response, so that a client that is still
+/// sending a short body gets no reset. If the body is longer, the client gets a reset of the stream
+/// with NO_ERROR (RFC 9113 section 8.1), and if `held` has no place for `request_bytes`.
+pub(crate) async fn discard_rest_of_body(
+    client: &mut ServerSession,
+    mut held: HeldBytesGuard,
+    request_bytes: usize,
+) {
+    if !held.grow_to(request_bytes) {
+        return;
+    }
+    let rest = async {
+        let mut left = MAX_DISCARDED_BYTES;
+        while left > 0
+            && !client.is_body_done()
+            && let Ok(Some(bytes)) = client.read_request_body().await
+        {
+            left = left.saturating_sub(bytes.len());
+        }
+    };
+    // If the body arrives too slowly, the client gets a reset.
+    let _ = time::timeout(DISCARD_TIMEOUT, rest).await;
 }

@@ -147,6 +147,7 @@ impl Gate {
     /// Counts a finished request in the metrics, and writes its line to the access log. Call this
     /// method in your `ProxyHttp::logging`, with the error that Pingora passes to it.
     pub fn logging(&self, session: &Session, error: Option<&Error>, ctx: &mut RequestContext) {
+        self.begin_if_new(session, ctx);
         let answer = session.response_written().filter(|_| has_final_response_started(session));
         let status = answer.map_or(0, |header| header.status.as_u16());
         ctx.set_outcome_if_unset(status, if error.is_some() { "aborted" } else { "ok" });

@@ -17,6 +17,7 @@ use crate::exchange::{
     Attempts, BodyFault, FailedEnd, Failure, MalformedResponse, StatusKind, is_html_type,
     may_have_framing_fields,
 };
+use crate::message::response::Reply;
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::set_reset_on_close;
 
@@ -50,7 +51,8 @@ impl Gate {
     /// gets the route's `host` or the client's `Host` instead.
     ///
     /// # Errors
-    /// Returns an error if the request did not pass the gates, or `host` is no valid field value.
+    /// Returns an error if the request did not pass the gates, or `host` is empty or no valid field
+    /// value.
     pub fn upstream_request_filter(
         &self,
         _session: &Session,
@@ -172,23 +174,40 @@ impl Gate {
     /// - A route with `failure_status = "gateway"` gets 502 or 504.
     /// - If the client's body is malformed, too long or too slow, the answer is 400, 413 or 408.
     /// - With `check.answer = "fallback"`, riskgate answers a check itself.
+    /// - If the error is an `HTTPStatus` of your own filters, the answer has this status and no
+    ///   `X-Fail-Open`.
     /// - If the client has left, or has a part of the response, the connection closes.
     ///
     /// riskgate refunds the call, unless the server was too slow, riskgate has answered the check,
     /// or the connection closes without an answer.
+    ///
+    /// If the server failed, riskgate logs the type of the error and the id of the request. Return
+    /// true from your `suppress_error_log` and `suppress_proxy_warn_log`: what Pingora logs there
+    /// contains the path, the query and parts of bodies.
     pub async fn fail_to_proxy(
         &self,
         session: &mut Session,
         error: &Error,
         ctx: &mut RequestContext,
     ) -> FailToProxy {
+        self.begin_if_new(session, ctx);
+        let failure = classify_error(error);
+        if matches!(failure, Failure::Connect | Failure::TimedOut | Failure::BrokenResponse(_)) {
+            // Pingora's text of the error may contain parts of the response.
+            let (id, kind) = (ctx.request_id(), error.etype().as_str());
+            log::warn!("request {id}: expected a response of the server, but found {kind}");
+        }
         let failed = FailedExchange {
-            failure: classify_error(error),
+            failure,
             attempts: Attempts::with_connected_last_attempt(),
             is_past_deadline: false,
             is_response_sent: false,
         };
-        self.answer_failure(session, error, ctx, failed).await
+        let answer = self.answer_failure(session, error, ctx, failed).await;
+        if answer.error_code > 0 {
+            self.discard_body_over_http2(session, ctx).await;
+        }
+        answer
     }
 
     /// Like [`Gate::fail_to_proxy`], for a proxy that knows how its exchange failed.
@@ -204,27 +223,23 @@ impl Gate {
         if has_started && is_response_sent {
             return NO_RESPONSE;
         }
-        let refusal = match attempts.end_after(failure, is_past_deadline, has_started) {
-            FailedEnd::Refuse(refusal) => refusal,
-            FailedEnd::Abort => {
-                ctx.set_aborted_outcome();
-                if session.req_header().version < http::Version::HTTP_11
-                    && let Some(stream) = session.as_downstream().stream()
-                {
-                    // An HTTP/1.0 client would take an orderly close for the end of the body, so
-                    // the connection is reset.
-                    set_reset_on_close(stream.id());
+        let own_status = find_status_of_mounting_proxy(error).filter(|_| !has_started);
+        let reply = match (own_status, attempts.end_after(failure, is_past_deadline, has_started)) {
+            (Some(status), _) => self.finish_with_status(status, ctx),
+            (None, FailedEnd::Refuse(refusal)) => {
+                if refusal == Refusal::Internal {
+                    // Only the id is logged: the target may contain an e-mail address.
+                    log::error!("request {}: {:?}", ctx.request_id(), error.etype());
                 }
+                self.finish_with_refusal(&refusal, ctx)
+            }
+            (None, FailedEnd::Abort) => {
+                abort_exchange(session, ctx);
                 return NO_RESPONSE;
             }
         };
-        if refusal == Refusal::Internal {
-            // Only the id is logged: the target may contain an e-mail address.
-            log::error!("request {}: {:?}", ctx.common_headers.request_id.as_str(), error.etype());
-        }
         // Pingora closes the connection after a failed exchange; the response must announce that.
         session.set_keepalive(None);
-        let reply = self.finish_with_refusal(&refusal, ctx);
         match ctx.send_reply(&reply, session).await {
             Ok(()) => FailToProxy { error_code: reply.status(), can_reuse_downstream: false },
             Err(_) => {
@@ -232,6 +247,38 @@ impl Gate {
                 NO_RESPONSE
             }
         }
+    }
+
+    /// Returns the response with which the proxy that mounts the gate refuses a request by itself.
+    /// The request does not count.
+    fn finish_with_status(&self, status: u16, ctx: &mut RequestContext) -> Reply {
+        self.refund(ctx);
+        ctx.set_outcome_if_unset(status, "other");
+        Reply::of_mounting_proxy(status)
+    }
+}
+
+/// Ends an exchange whose client gets nothing more.
+fn abort_exchange(session: &Session, ctx: &mut RequestContext) {
+    ctx.set_aborted_outcome();
+    if session.req_header().version < http::Version::HTTP_11
+        && let Some(stream) = session.as_downstream().stream()
+    {
+        // An HTTP/1.0 client would take an orderly close for the end of the body, so the connection
+        // is reset.
+        set_reset_on_close(stream.id());
+    }
+}
+
+/// Returns the status with which the proxy that mounts the gate refuses a request in its own
+/// filters. `None` if the error comes from the connection to the server, or has no such status.
+fn find_status_of_mounting_proxy(error: &Error) -> Option<u16> {
+    match (error.esource(), error.etype()) {
+        (ErrorSource::Upstream, _) => None,
+        (_, ErrorType::HTTPStatus(status)) => {
+            Some(*status).filter(|status| StatusKind::from(*status) == StatusKind::Final)
+        }
+        _ => None,
     }
 }
 

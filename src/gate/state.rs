@@ -167,6 +167,10 @@ pub struct GateState {
 /// keys reach your upstream server, the start of a longer form is missing, clients can forge
 /// `X-Riskgate-` fields, or calls that failed stay counted.
 ///
+/// Return true from `suppress_error_log` and `suppress_proxy_warn_log`, and
+/// [`RequestContext::request_id`](crate::RequestContext::request_id) from `request_summary`: else
+/// Pingora logs e-mail addresses, queries and parts of bodies.
+///
 /// [`Mount::gate`]: crate::Mount::gate
 #[derive(Clone)]
 pub struct Gate {

@@ -210,6 +210,12 @@ impl Reply {
         reply
     }
 
+    /// Makes a response with this status and no body, for a proxy that mounts the gate and refuses
+    /// a request by itself.
+    pub fn of_mounting_proxy(status: u16) -> Reply {
+        Reply::new(status, Bytes::new(), ExtraHeaders::Nothing)
+    }
+
     /// Makes a 303, after which the client gets the page at `location`.
     pub fn see_other(location: &str) -> Reply {
         Reply::new(303, Bytes::new(), ExtraHeaders::Location(location.into()))

@@ -12,7 +12,7 @@ use pingora_proxy::Session;
 use super::request_body::{self, BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES};
 use crate::gate::{
     AfterGates, BodyOptions, BodyToForward, Gate, PINGORA_TASK_BYTES, RequestContext,
-    UnchargedRoute, send_continue_if_awaited, waiting_request_bytes,
+    UnchargedRoute, has_final_response_started, send_continue_if_awaited, waiting_request_bytes,
 };
 use crate::model::refusal::Refusal;
 use crate::screening::ReceivedBody;
@@ -64,7 +64,8 @@ impl Gate {
     /// order, and screens its form if the route has `[upstream.route.screen]`. Call it first in
     /// your `request_filter`. If it returns true, riskgate has answered the request with a result
     /// or a refusal: return true too. If it returns false, the request may be forwarded. Over
-    /// HTTP/1.1, a client that waits for 100 Continue has then received the 100.
+    /// HTTP/1.1, a client that waits for 100 Continue has then received the 100. A second call for
+    /// the same request judges and counts nothing, and returns the same.
     ///
     /// To screen a form, this method reads the body: the whole body, or the first 64 KiB. Pingora
     /// keeps these bytes and forwards them, apart from the start of some longer bodies. Call
@@ -81,8 +82,12 @@ impl Gate {
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
+        if ctx.has_begun() {
+            return Ok(ctx.permit.is_none() || has_final_response_started(session));
+        }
         let reading = BodyReadRules { are_parts_bounded: false, is_for_screening_alone: true };
         let Some(body) = admit_request(self, session, ctx, reading).await? else {
+            self.discard_body_over_http2(session, ctx).await;
             return Ok(true);
         };
         ctx.body = body;

@@ -23,7 +23,6 @@ use crate::exchange::{BodyFault, BodyFraming, Failure, ResponseFraming, StatusKi
 use crate::gate::{
     BodyToForward, FailedExchange, Gate, HeldBytesGuard, PINGORA_TASK_BYTES, RequestContext,
     ResponsePart, UnsentResponse, classify_error, has_final_response_started,
-    waiting_request_bytes,
 };
 use crate::proxy::admission::{BodyReadRules, admit_request};
 use crate::proxy::request_body;
@@ -506,12 +505,7 @@ impl ProxyHttp for Gateway {
         (ctx.connection_guard, ctx.is_logged) = (None, true);
         self.gate.logging(session, error, &mut ctx.request_context);
         ctx.wait_until_sent_or_held(session, error.is_none()).await;
-        if session.is_http2() && session.response_written().is_some() {
-            let held = self.gate.begin_held_body(&ctx.request_context);
-            let client = session.as_downstream_mut();
-            let request_bytes = waiting_request_bytes(client.req_header(), PINGORA_TASK_BYTES);
-            request_body::discard_rest_of_body(client, held, request_bytes).await;
-        }
+        self.gate.discard_body_over_http2(session, &ctx.request_context).await;
     }
 
     /// riskgate logs its own errors itself, without the target, which may contain an e-mail

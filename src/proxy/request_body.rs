@@ -1,10 +1,9 @@
 //! Reads request bodies. In front of its own servers, riskgate holds a short body until it is
-//! complete, and only then asks a server. A mounted gate holds a body only to screen it. After a
-//! response over HTTP/2, riskgate reads and discards the rest of a body.
+//! complete, and only then asks a server. A mounted gate holds a body only to screen it.
 //!
-//! Owns three limits: the bytes of a short body, the time to discard a body, and the time for the
-//! start of a body. The limits of the config come from [`BodyOptions`]. The parser of the request
-//! head decides whether a request may have a body.
+//! Owns two limits: the bytes of a short body, and the time for the start of a body. The limits of
+//! the config come from [`BodyOptions`]. The parser of the request head decides whether a request
+//! may have a body.
 
 use std::time::Duration;
 
@@ -24,10 +23,8 @@ use crate::message::request_head::{expects_continue, parse_content_length};
 use crate::model::refusal::Refusal;
 
 /// riskgate holds a body of at most this many bytes until it is complete. Pingora keeps as many
-/// bytes for a retry. After a response over HTTP/2, riskgate reads and discards at most as many.
+/// bytes for a retry.
 pub const MAX_HELD_BODY_BYTES: usize = 64 * 1024;
-/// The longest time for which riskgate discards a body.
-const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time to the start of a body whose client waits for a 100 that riskgate can't send.
 /// Many clients wait for 1 s and then send the body.
 const BODY_START_TIMEOUT: Duration = Duration::from_millis(1_500);
@@ -187,28 +184,4 @@ pub async fn wait_for_body_start(
         Ok(read) => read.map(Option::unwrap_or_default),
         Err(_) => Err(HoldError::ContinueNotSent),
     }
-}
-
-/// Reads and discards the rest of a body after an HTTP/2 response, so that a client that is still
-/// sending a short body gets no reset. If the body is longer, the client gets a reset of the stream
-/// with NO_ERROR (RFC 9113 section 8.1), and if `held` has no place for `request_bytes`.
-pub async fn discard_rest_of_body(
-    client: &mut ServerSession,
-    mut held: HeldBytesGuard,
-    request_bytes: usize,
-) {
-    if !held.grow_to(request_bytes) {
-        return;
-    }
-    let rest = async {
-        let mut left = MAX_HELD_BODY_BYTES;
-        while left > 0
-            && !client.is_body_done()
-            && let Ok(Some(bytes)) = client.read_request_body().await
-        {
-            left = left.saturating_sub(bytes.len());
-        }
-    };
-    // If the body arrives too slowly, the client gets a reset.
-    let _ = timeout(DISCARD_TIMEOUT, rest).await;
 }

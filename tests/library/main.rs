@@ -5,5 +5,6 @@ mod deadline;
 mod mount;
 mod mount_daemon;
 mod mount_forms;
+mod mount_in_process;
 mod mount_requests;
 mod panic;

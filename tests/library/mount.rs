@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 /// The running example, its address and key, and the request headers that its upstream received.
 pub struct MountingProxy {
     process: Child,
+    /// What the example has written to standard error so far, line by line.
+    pub log_lines: Receiver<String>,
     pub address: SocketAddr,
     key: String,
     pub received_headers: Receiver<String>,
@@ -23,7 +25,7 @@ impl Drop for MountingProxy {
     }
 }
 
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -32,7 +34,18 @@ fn example_binary_path() -> PathBuf {
     bin.parent().unwrap().join("examples/mount")
 }
 
-fn create_key(config: &Path) -> String {
+fn read_lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            eprintln!("{line}");
+            let _ = sender.send(line);
+        }
+    });
+    receiver
+}
+
+pub fn create_key(config: &Path) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_riskgate"))
         .args(["keys", "create", "--account", "mounted", "--plan", "pro", "-c"])
         .arg(config)
@@ -90,18 +103,20 @@ pub fn start_mounting_proxy_with(
     std::fs::write(&config, text).unwrap();
     let key = create_key(&config);
     let address = free_address();
-    let process = Command::new(example_binary_path())
+    let mut process = Command::new(example_binary_path())
         .args([address.to_string(), upstream_address.to_string()])
         .arg(&config)
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the example: cargo test builds it, or cargo build --example mount");
+    let log_lines = read_lines(process.stderr.take().unwrap());
     let started = Instant::now();
     while TcpStream::connect(address).is_err() {
         assert!(started.elapsed() < Duration::from_secs(30), "the example does not listen");
         std::thread::yield_now();
     }
-    MountingProxy { process, address, key, received_headers: upstream, _folder: folder }
+    MountingProxy { process, log_lines, address, key, received_headers: upstream, _folder: folder }
 }
 
 fn get_and_close(mounted: &MountingProxy, path: &str, key: &str) -> (String, String) {
@@ -132,7 +147,7 @@ fn send_get(mounted: &MountingProxy, path: &str, key: &str, fields: &str) -> (St
 }
 
 /// Returns the values of a field in a header whose lines end with CRLF.
-fn field_values<'h>(header: &'h str, name: &str) -> Vec<&'h str> {
+pub fn field_values<'h>(header: &'h str, name: &str) -> Vec<&'h str> {
     let fields = header.split("\r\n").filter_map(|line| line.split_once(": "));
     let named = fields.filter(|(other, _)| other.eq_ignore_ascii_case(name));
     named.map(|(_, value)| value).collect()
@@ -237,4 +252,23 @@ fn a_mounting_proxy_answers_verdicts_refuses_unknown_keys_and_forwards_checks() 
 
     let (_, body) = get_and_close(&mounted, "/v1/usage", &mounted.key);
     assert!(body.starts_with(r#"{"plan":"pro","month_count":2,"monthly_limit":10000,"#), "{body}");
+}
+
+#[test]
+fn a_mounting_proxy_logs_a_failed_check_without_the_address() {
+    let mounted = start_mounting_proxy_for(free_address(), channel().1);
+    let path = "/v1/check/jane.doe%40yopmail.com?token=hunter22";
+    let fields = "Connection: close\r\nX-Request-Id: failed-check\r\n";
+    let (head, _) = send_get(&mounted, path, &mounted.key, fields);
+    assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+    let mut told = String::new();
+    while !told.contains("failed-check") {
+        told += &mounted.log_lines.recv_timeout(Duration::from_secs(10)).expect(&told);
+    }
+    // The line of the failure is the last one.
+    told.extend(mounted.log_lines.recv_timeout(Duration::from_millis(200)));
+    assert!(told.contains("ConnectRefused"), "{told}");
+    for secret in ["jane", "hunter22", "yopmail", &*mounted.key] {
+        assert!(!told.contains(secret), "{secret}: {told}");
+    }
 }

@@ -24,14 +24,14 @@ use crate::downstream::fast_path_exchange::{
 };
 use crate::gate::{
     ConnectionFacts, FAST_PATH_TASK_BYTES, GateDecision, PlainHead, RequestContext, StartTime,
-    UnchargedRoute, UnsentResponse, waiting_request_bytes,
+    UnchargedRoute, UnsentResponse, discard_rest_of_body, waiting_request_bytes,
 };
 use crate::message::request_head::{RequestFields, check_http2_request, takes_body};
 use crate::message::response::Reply;
 use crate::proxy::BegunUpload;
 use crate::proxy::request_body::{
     BodyOutlook, HeldBody, HoldError, MAX_HELD_BODY_BYTES, announced_length, announces_body,
-    discard_rest_of_body, hold_body,
+    hold_body,
 };
 
 /// A request that the Pingora path has to serve, and its response.
