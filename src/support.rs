@@ -1,8 +1,8 @@
 //! Small mechanisms with one job each. They know nothing of requests.
 
 pub(crate) mod byte_sets;
-pub mod certificate_expiry;
 pub mod certificate_probe;
+pub mod certificate_validity;
 pub mod certificates;
 pub mod client_rates;
 pub mod counted;

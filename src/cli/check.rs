@@ -12,7 +12,8 @@ use crate::keys::{KeyRing, RingError, locate_plan_fault};
 use crate::management::read_present_time;
 use crate::process::served_store::DifferentStore;
 use crate::process::server::{
-    StartupInputs, check_log_limits_and_upstreams, check_runtime_dir, warnings_of_certificates,
+    StartupInputs, check_log_limits_and_upstreams, check_runtime_dir,
+    warnings_of_invalid_certificates, warnings_of_unreachable_certificates,
 };
 use crate::store::{Finding, FindingLevel, RingRows, Store, StoreError};
 use crate::support::certificates::CertificateSet;
@@ -133,8 +134,11 @@ fn print_warnings_of_files(inputs: &StartupInputs, now: i64) {
     if let Some(warning) = check_runtime_dir(&inputs.config) {
         print_message(format!("warning: {warning}"));
     }
-    let expiries = inputs.certificates.as_ref().map(CertificateSet::expiries).unwrap_or_default();
-    for warning in warnings_of_certificates(&inputs.config, &expiries, now) {
+    let certificates = inputs.certificates.as_ref().map(CertificateSet::descriptions);
+    let certificates = certificates.unwrap_or_default();
+    let invalid = warnings_of_invalid_certificates(&inputs.config, certificates, now);
+    let unreachable = warnings_of_unreachable_certificates(&inputs.config, certificates);
+    for warning in invalid.into_iter().chain(unreachable) {
         print_message(format!("warning: {warning}"));
     }
 }

@@ -38,8 +38,8 @@ use crate::management::KnownOverrides;
 use crate::observe::process_log::ProcessLog;
 use crate::process::served_store::{ServedStore, ServedStoreFile};
 use crate::process::served_store_sockets::StoreNameSockets;
-use crate::support::certificate_expiry::CertificateExpiry;
-use crate::support::certificates::{CertificateSet, CurrentCertificates};
+use crate::support::certificate_validity::CertificateValidity;
+use crate::support::certificates::{CertificateDescription, CertificateSet, CurrentCertificates};
 
 use audit::AuditRecorder;
 pub(in crate::process) use audit::check_audit_file;
@@ -417,7 +417,7 @@ impl ReloadState {
         let is_settled = self.config_watch.is_settled();
         outcome.insert("config", if is_settled { self.reload_config() } else { unsettled() });
         let table = self.table.request_rebuild(Some(self.config.table.clone()));
-        if self.certificates.is_some() {
+        if self.certificates.is_some() || !self.config.certificates.is_empty() {
             let is_settled = self.certificate_watch.is_settled();
             let problem = if is_settled { self.reload_certificates() } else { unsettled() };
             outcome.insert("certificates", problem);
@@ -446,27 +446,32 @@ impl ReloadState {
         self.keys.is_key_file_settled() && config && certificates
     }
 
-    /// Reads the certificates again, if there is an HTTPS listener. If they are faulty, returns the
-    /// fault, and the listener keeps its last good certificates.
+    /// Reads the certificates again. If they are faulty, returns the fault, and the HTTPS listener
+    /// keeps its last good certificates. Without such a listener, a fault would keep the next start
+    /// from adding the listener.
     fn reload_certificates(&mut self) -> Option<String> {
-        let certificates = self.certificates.as_ref()?;
         self.certificate_watch.mark_read();
         let loaded = CertificateSet::load(&self.config.certificates);
         let faults = loaded.as_ref().err();
-        let is_transient = faults.is_some_and(|faults| faults.iter().any(|it| it.is_transient()));
-        self.certificate_watch.schedule_retry_if(is_transient);
-        self.certificate_fault = match loaded {
-            Ok(Some(set)) => {
-                certificates.publish(set);
-                None
+        let mut is_transient =
+            faults.is_some_and(|faults| faults.iter().any(|it| it.is_transient()));
+        self.certificate_fault = match (loaded, &self.certificates) {
+            (Ok(Some(set)), Some(serving)) => {
+                let fault = self.find_reason_to_keep(&serving.describe(), set.descriptions());
+                is_transient = fault.is_some();
+                if fault.is_none() {
+                    serving.publish(set);
+                }
+                fault
             }
             // The listener serves until the restart that the removal of listen.https needs.
-            Ok(None) => None,
-            Err(faults) => {
+            (Ok(_), _) => None,
+            (Err(faults), _) => {
                 let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
                 Some(faults.join("\n"))
             }
         };
+        self.certificate_watch.schedule_retry_if(is_transient);
         // A certificate that has expired is loaded all the same, so this reload did not fail.
         let is_good = self.certificate_fault.is_none();
         self.gate_state.metrics.reloads.record_reload("certificates", is_good);
@@ -474,18 +479,37 @@ impl ReloadState {
         self.certificate_fault.clone()
     }
 
-    /// Reports why the certificates were not read, and which of the serving ones have expired.
+    /// Says why the certificates in use are kept for now: some of the new ones are not valid yet,
+    /// and more of those in use are valid than of the new ones.
+    fn find_reason_to_keep(
+        &self,
+        serving: &[CertificateDescription],
+        new: &[CertificateDescription],
+    ) -> Option<String> {
+        let now = self.known_now()?;
+        let is_valid = |it: &&CertificateDescription| it.judge(now).is_valid();
+        if new.iter().filter(is_valid).count() >= serving.iter().filter(is_valid).count() {
+            return None;
+        }
+        let is_early =
+            |it: &&CertificateDescription| matches!(it.judge(now), CertificateValidity::NotYet(_));
+        let early: Vec<String> =
+            new.iter().filter(is_early).filter_map(|it| it.describe_problem(now)).collect();
+        (!early.is_empty()).then(|| early.join("\n"))
+    }
+
+    /// The believed time in Unix seconds; `None` while nobody knows it.
+    fn known_now(&self) -> Option<i64> {
+        let ledger = &self.gate_state.ledger;
+        (!ledger.waits_for_clock()).then(|| ledger.believed_now())
+    }
+
+    /// Reports why the certificates were not read, and which of the serving ones are not valid.
     fn report_certificates(&self) {
         let mut problems: Vec<String> = self.certificate_fault.iter().cloned().collect();
-        let ledger = &self.gate_state.ledger;
-        // Without a known time, nobody can say what has expired.
-        if let Some(certificates) = self.certificates.as_ref().filter(|_| !ledger.waits_for_clock())
-        {
-            let describe = |(chain, expires_at): (String, i64)| {
-                let expiry = CertificateExpiry::judge(expires_at, ledger.believed_now());
-                Some(format!("{chain}: {}", expiry.problem()?))
-            };
-            problems.extend(certificates.expiries().into_iter().filter_map(describe));
+        // Without a known time, nobody can say which certificate is valid.
+        if let (Some(serving), Some(now)) = (&self.certificates, self.known_now()) {
+            problems.extend(serving.describe().iter().filter_map(|it| it.describe_problem(now)));
         }
         let problem = (!problems.is_empty()).then(|| problems.join("\n"));
         self.status_reporter.record_part("certificates", problem.as_deref(), false);
@@ -537,8 +561,9 @@ impl ReloadState {
     /// Updates the gauges of keys and certificates.
     fn update_gauges(&mut self) {
         let metrics = &self.gate_state.metrics;
-        let expiries = self.certificates.as_ref().map(|serving| serving.expiries());
-        metrics.reloads.certificate_expires_at.set_all(&expiries.unwrap_or_default());
+        let serving = self.certificates.as_ref().map(|it| it.describe()).unwrap_or_default();
+        let expiries = serving.into_iter().map(|it| (it.chain, it.validity.expires_at));
+        metrics.reloads.certificate_expires_at.set_all(&expiries.collect::<Vec<_>>());
         let keys = self.gate_state.keys.peek();
         metrics.reloads.keys_in_ring.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
     }

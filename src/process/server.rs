@@ -43,7 +43,10 @@ use signals::{SignalHandler, SignalStreams};
 use sockets::{ListenSockets, ProxyServiceParts};
 use startup::build_gate_state_and_reloader;
 pub(in crate::process) use startup_inputs::check_log_paths;
-pub use startup_inputs::{StartError, StartupInputs, warnings_of_certificates};
+pub use startup_inputs::{
+    StartError, StartupInputs, warnings_of_invalid_certificates,
+    warnings_of_unreachable_certificates,
+};
 
 /// How the process gets its sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +83,7 @@ pub fn run(
     if let Some(upgrade_socket) = upgrade_socket {
         take_over_sockets(&config, &mut prepared_start, upgrade_socket, &reloader, &upstreams)?;
     }
-    log_startup(&config, &configured, &state);
+    log_startup(&config, &configured, &state, certificates.as_deref());
     let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = prepared_start;
     let gate = Gate::new(state, config.startup.startup_rules.clone());
     let connection_tracker =
@@ -344,7 +347,12 @@ pub fn check_runtime_dir(config: &Config) -> Option<String> {
 const RUNTIME_DIR_SETTING: &str = "process.runtime_dir";
 
 /// Logs what the process serves, the limits that were lowered, and the warnings about the config.
-fn log_startup(config: &Config, configured: &Config, state: &GateState) {
+fn log_startup(
+    config: &Config,
+    configured: &Config,
+    state: &GateState,
+    certificates: Option<&CurrentCertificates>,
+) {
     let (connections, exchanges) =
         (config.startup.connection_limits.max_connections, config.startup.upstream.max_in_flight);
     let per_address = config.startup.upstream.max_in_flight_per_address;
@@ -363,7 +371,10 @@ fn log_startup(config: &Config, configured: &Config, state: &GateState) {
     }
     let keys = state.keys.peek();
     let ring = Option::as_ref(&keys);
-    for warning in config.warnings(ring.is_some_and(KeyRing::has_origins)) {
+    let certificates = certificates.map(CurrentCertificates::describe).unwrap_or_default();
+    let of_certificates = warnings_of_unreachable_certificates(config, &certificates);
+    let warnings = config.warnings(ring.is_some_and(KeyRing::has_origins)).into_iter();
+    for warning in warnings.chain(of_certificates) {
         log::warn!("{warning}");
     }
     let table = state.table.peek();

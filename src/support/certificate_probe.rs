@@ -1,7 +1,7 @@
 //! The certificate that a TLS server shows, and whether its clients trust it.
 //!
 //! Completes the handshake even if no client trusts the certificate, because a person wants to know
-//! the expiry of such a certificate. Sends nothing after the handshake.
+//! when such a certificate expires. Sends nothing after the handshake.
 
 use std::io;
 use std::net::TcpStream;
@@ -16,14 +16,14 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::certificates::{is_self_signed, read_expiry};
+use super::certificate_validity::ValidityPeriod;
+use super::certificates::{is_self_signed, read_validity};
 
 /// The certificate of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownCertificate {
-    /// When the certificate expires, in seconds since 1970; `None` if the certificate can't be
-    /// read.
-    pub expires_at: Option<i64>,
+    /// When the certificate is valid; `None` if the certificate can't be read.
+    pub validity: Option<ValidityPeriod>,
     /// Why a client of these authorities does not trust the certificate; `None` if it does.
     pub distrust: Option<String>,
     /// Whether the certificate is itself one of these authorities.
@@ -92,12 +92,12 @@ impl ServerCertVerifier for CertificateRecorder {
             ocsp_response,
             now,
         );
-        let expires_at = read_expiry(end_entity);
+        let validity = read_validity(end_entity);
         let is_trusted_authority = self.authorities.contains(end_entity);
         let distrust =
             verified.err().map(|error| describe_distrust(&error, end_entity, is_trusted_authority));
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        *shown = Some(ShownCertificate { expires_at, distrust, is_trusted_authority });
+        *shown = Some(ShownCertificate { validity, distrust, is_trusted_authority });
         Ok(ServerCertVerified::assertion())
     }
 

@@ -8,15 +8,16 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::RootCertStore;
 use rustls::crypto::ring::{default_provider, sign::any_supported_type};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, SignatureAlgorithm, SignatureScheme};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
+use crate::support::certificate_validity::{CertificateValidity, ValidityPeriod};
 use crate::support::regular_file::read_credential_file;
 use crate::support::snapshot::SnapshotCell;
 
@@ -69,9 +70,9 @@ impl CertificateFault {
 #[derive(Debug)]
 pub struct CertificateSet {
     /// By name in lower case; `*.example.com` stands for all names one label below.
-    by_server_name: HashMap<String, Arc<CertifiedKey>>,
+    by_server_name: HashMap<String, Candidates>,
     /// Used if the client sends no server name, or a name without a certificate.
-    default_certificate: Arc<CertifiedKey>,
+    defaults: Candidates,
     descriptions: Vec<CertificateDescription>,
 }
 
@@ -82,8 +83,23 @@ pub struct CertificateDescription {
     pub chain: String,
     /// The DNS names in it, in lower case.
     pub names: Vec<String>,
-    /// When it expires, in seconds since 1970.
-    pub expires_at: i64,
+    /// When it is valid.
+    pub validity: ValidityPeriod,
+    /// Why no client gets this certificate; `None` if some clients do.
+    pub unreachable: Option<&'static str>,
+}
+
+impl CertificateDescription {
+    /// Judges the certificate at a time in Unix seconds.
+    pub fn judge(&self, now: i64) -> CertificateValidity {
+        CertificateValidity::judge(self.validity, now)
+    }
+
+    /// Says, behind the file, that the certificate is not valid at a time in Unix seconds; `None`
+    /// if it is valid.
+    pub fn describe_problem(&self, now: i64) -> Option<String> {
+        Some(format!("{}: {}", self.chain, self.judge(now).problem()?))
+    }
 }
 
 impl CertificateSet {
@@ -92,51 +108,155 @@ impl CertificateSet {
     pub fn load(
         files: &[CertificateFiles],
     ) -> Result<Option<CertificateSet>, Vec<CertificateFault>> {
-        let (mut by_name, mut first, mut descriptions) = (HashMap::new(), None, Vec::new());
-        let mut faults = Vec::new();
-        for certificate in files {
-            match read_certified_key(certificate) {
-                Ok((names, expires_at, certified)) => {
-                    let chain = certificate.chain.display().to_string();
-                    let description =
-                        CertificateDescription { chain, names: names.clone(), expires_at };
-                    descriptions.push(description);
-                    first.get_or_insert_with(|| Arc::clone(&certified));
-                    for name in names {
-                        by_name.entry(name).or_insert_with(|| Arc::clone(&certified));
-                    }
-                }
+        let (mut certificates, mut faults) = (Vec::new(), Vec::new());
+        for files in files {
+            match read_certified_key(files) {
+                Ok(certificate) => certificates.push(certificate),
                 Err(fault) => faults.push(fault),
             }
         }
-        if !faults.is_empty() {
-            return Err(faults);
+        match faults.is_empty() {
+            true => Ok(CertificateSet::build(certificates)),
+            false => Err(faults),
         }
-        Ok(first.map(|first| CertificateSet {
-            by_server_name: by_name,
-            default_certificate: first,
-            descriptions,
-        }))
     }
 
-    /// When each certificate expires, in seconds since 1970, by the file of its chain.
-    pub fn expiries(&self) -> Vec<(String, i64)> {
-        self.descriptions.iter().map(|it| (it.chain.clone(), it.expires_at)).collect()
+    /// Assigns certificates to their names. The default is the first certificate, together with
+    /// certificates for the same names whose keys are of other types.
+    fn build(certificates: Vec<ReadCertificate>) -> Option<CertificateSet> {
+        let default_subject = certificates.first()?.subject.clone();
+        let mut set = CertificateSet {
+            by_server_name: HashMap::new(),
+            defaults: Candidates::default(),
+            descriptions: Vec::new(),
+        };
+        for ReadCertificate { chain, subject, signer } in certificates {
+            let mut is_reachable =
+                subject.covers(&default_subject) && set.defaults.add(Arc::clone(&signer));
+            for name in &subject.names {
+                let candidates = set.by_server_name.entry(name.clone()).or_default();
+                is_reachable |= candidates.add(Arc::clone(&signer));
+            }
+            let unreachable = match subject.names.is_empty() {
+                _ if is_reachable => None,
+                true => Some("expected a DNS name in subjectAltName, but found none"),
+                false => Some(
+                    "expected a name or a type of key that no earlier certificate has, but found \
+                     none",
+                ),
+            };
+            let Subject { names, validity, .. } = subject;
+            set.descriptions.push(CertificateDescription { chain, names, validity, unreachable });
+        }
+        Some(set)
     }
 
-    fn choose_certificate(&self, server_name: Option<&str>) -> Arc<CertifiedKey> {
+    /// Describes each certificate for an operator.
+    pub fn descriptions(&self) -> &[CertificateDescription] {
+        &self.descriptions
+    }
+
+    /// Chooses the certificate for a name. `offered` are the signatures that the client can verify.
+    fn choose_certificate(
+        &self,
+        server_name: Option<&str>,
+        offered: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
         let name = server_name.unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
         let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
         let found = self.by_server_name.get(&name);
         let found = found.or_else(|| self.by_server_name.get(wildcard.as_deref()?));
-        Arc::clone(found.unwrap_or(&self.default_certificate))
+        found.unwrap_or(&self.defaults).choose(offered)
     }
 }
 
-fn read_certified_key(
-    files: &CertificateFiles,
-) -> Result<(Vec<String>, i64, Arc<CertifiedKey>), CertificateFault> {
-    const EXPECTED_CHAIN: &str = "certificates in PEM form";
+/// Certificates for one name, each with another type of key. RSA comes last, because its signatures
+/// cost the most.
+#[derive(Debug, Default)]
+struct Candidates(Vec<Arc<Signer>>);
+
+impl Candidates {
+    /// Adds a certificate, unless an earlier one has the same type of key. Returns whether the
+    /// certificate was added.
+    fn add(&mut self, signer: Arc<Signer>) -> bool {
+        let is_new = self.0.iter().all(|earlier| earlier.schemes != signer.schemes);
+        if is_new {
+            self.0.push(signer);
+            self.0.sort_by_key(|it| it.certified.key.algorithm() == SignatureAlgorithm::RSA);
+        }
+        is_new
+    }
+
+    /// Returns the first certificate whose signature the client can verify. If there is none,
+    /// returns the first one, with which the handshake fails.
+    fn choose(&self, offered: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let is_verifiable =
+            |it: &&Arc<Signer>| it.schemes.iter().any(|scheme| offered.contains(scheme));
+        let found = self.0.iter().find(is_verifiable).or(self.0.first())?;
+        Some(Arc::clone(&found.certified))
+    }
+}
+
+/// A certificate with its key.
+#[derive(Debug)]
+struct Signer {
+    certified: Arc<CertifiedKey>,
+    /// The signatures that the key makes.
+    schemes: Vec<SignatureScheme>,
+}
+
+/// A certificate that was read from its files.
+struct ReadCertificate {
+    /// The file of its chain.
+    chain: String,
+    subject: Subject,
+    signer: Arc<Signer>,
+}
+
+/// Whom a certificate is for, and when.
+#[derive(Clone)]
+struct Subject {
+    /// The DNS names, in lower case.
+    names: Vec<String>,
+    /// The IP addresses, as the certificate has them.
+    addresses: Vec<Vec<u8>>,
+    validity: ValidityPeriod,
+}
+
+impl Subject {
+    /// Reads a certificate; `None` if it can't be read.
+    fn read(certificate: &CertificateDer<'_>) -> Option<Subject> {
+        let parsed = parse_certificate(certificate)?;
+        let (mut names, mut addresses) = (Vec::new(), Vec::new());
+        let alternatives = parsed.subject_alternative_name().ok()?;
+        for name in alternatives.iter().flat_map(|it| &it.value.general_names) {
+            match name {
+                GeneralName::DNSName(name) => names.push(name.to_ascii_lowercase()),
+                GeneralName::IPAddress(address) => addresses.push(address.to_vec()),
+                _ => {}
+            }
+        }
+        let validity = parsed.validity();
+        let validity = ValidityPeriod {
+            begins_at: validity.not_before.timestamp(),
+            expires_at: validity.not_after.timestamp(),
+        };
+        Some(Subject { names, addresses, validity })
+    }
+
+    /// Returns true if this certificate has all names and addresses of the other. A certificate
+    /// without any covers only another one without.
+    fn covers(&self, other: &Subject) -> bool {
+        let is_empty = |it: &Subject| it.names.is_empty() && it.addresses.is_empty();
+        is_empty(self) == is_empty(other)
+            && other.names.iter().all(|name| self.names.contains(name))
+            && other.addresses.iter().all(|address| self.addresses.contains(address))
+    }
+}
+
+const EXPECTED_CHAIN: &str = "certificates in PEM form";
+
+fn read_certified_key(files: &CertificateFiles) -> Result<ReadCertificate, CertificateFault> {
     const EXPECTED_KEY: &str = "a private key in PEM form";
     let chain = read_pem_certificates(&files.chain, EXPECTED_CHAIN);
     let text = read_pem_file(&files.key, EXPECTED_KEY).map_err(CertificateFault::with_key_mark)?;
@@ -163,15 +283,52 @@ fn read_certified_key(
     let key = any_supported_type(&key).map_err(|error| {
         CertificateFault::new(&files.key, "a key of RSA, ECDSA or Ed25519", error).with_key_mark()
     })?;
-    let (names, expires) = read_names_and_expiry(&chain[0]).ok_or_else(|| {
-        CertificateFault::new(&files.chain, EXPECTED_CHAIN, "one that can't be read")
-    })?;
-    let certified = CertifiedKey::new(chain, key);
-    certified.keys_match().map_err(|_| {
-        let found = format!("another key than that of {}", files.chain.display());
-        CertificateFault::new(&files.key, "the key of the certificate", found).with_key_mark()
-    })?;
-    Ok((names, expires, Arc::new(certified)))
+    let subject = read_chain(&files.chain, &chain)?;
+    check_key(files, &chain, &key)?;
+    let all_schemes = default_provider().signature_verification_algorithms.supported_schemes();
+    let makes = |scheme: &SignatureScheme| key.choose_scheme(&[*scheme]).is_some();
+    let schemes = all_schemes.into_iter().filter(makes).collect();
+    let signer = Signer { certified: Arc::new(CertifiedKey::new(chain, key)), schemes };
+    let chain = files.chain.display().to_string();
+    Ok(ReadCertificate { chain, subject, signer: Arc::new(signer) })
+}
+
+/// Reads every certificate of a chain, because a client refuses a chain with a broken one. Returns
+/// the subject of the first.
+fn read_chain(path: &Path, chain: &[CertificateDer<'static>]) -> Result<Subject, CertificateFault> {
+    let unreadable = |index: usize| {
+        let found = format!("one that can't be read: number {} of the file", index + 1);
+        CertificateFault::new(path, EXPECTED_CHAIN, found)
+    };
+    if let Some(index) = chain.iter().position(|it| parse_certificate(it).is_none()) {
+        return Err(unreadable(index));
+    }
+    chain.first().and_then(Subject::read).ok_or_else(|| unreadable(0))
+}
+
+/// Fails if this is not the key of the first certificate.
+fn check_key(
+    files: &CertificateFiles,
+    chain: &[CertificateDer<'static>],
+    key: &Arc<dyn SigningKey>,
+) -> Result<(), CertificateFault> {
+    let is_of_key = |certificate: &CertificateDer<'static>| {
+        let certified = CertifiedKey::new(vec![certificate.clone()], Arc::clone(key));
+        certified.keys_match().is_ok()
+    };
+    match chain.iter().position(is_of_key) {
+        Some(0) => Ok(()),
+        Some(index) => {
+            let expected = "the server's certificate first, and those of its issuers behind it";
+            let found = format!("the server's certificate as number {} of the file", index + 1);
+            Err(CertificateFault::new(&files.chain, expected, found))
+        }
+        None => {
+            let found = format!("another key than that of {}", files.chain.display());
+            let fault = CertificateFault::new(&files.key, "the key of the certificate", found);
+            Err(fault.with_key_mark())
+        }
+    }
 }
 
 /// What was found if a file has a key in place of certificates.
@@ -183,21 +340,14 @@ fn contains_pem(text: &[u8], kind: &str) -> bool {
     text.lines().any(|line| line.starts_with("-----BEGIN ") && line.contains(kind))
 }
 
-/// The DNS names of a certificate in lower case, and its expiry in seconds since 1970.
-fn read_names_and_expiry(certificate: &CertificateDer<'_>) -> Option<(Vec<String>, i64)> {
-    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    let names = parsed.subject_alternative_name().ok()?;
-    let names = names.iter().flat_map(|names| &names.value.general_names);
-    let names = names.filter_map(|name| match name {
-        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
-        _ => None,
-    });
-    Some((names.collect(), parsed.validity().not_after.timestamp()))
+fn parse_certificate<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
+    let (surplus, parsed) = X509Certificate::from_der(certificate).ok()?;
+    surplus.is_empty().then_some(parsed)
 }
 
-/// When a certificate expires, in seconds since 1970; `None` if the certificate can't be read.
-pub(super) fn read_expiry(certificate: &CertificateDer<'_>) -> Option<i64> {
-    read_names_and_expiry(certificate).map(|(_, expires)| expires)
+/// When a certificate is valid; `None` if the certificate can't be read.
+pub(super) fn read_validity(certificate: &CertificateDer<'_>) -> Option<ValidityPeriod> {
+    Subject::read(certificate).map(|subject| subject.validity)
 }
 
 /// Returns true if a certificate names itself as its authority.
@@ -271,24 +421,20 @@ impl CurrentCertificates {
         self.0.publish(set);
     }
 
-    /// When each certificate expires, in seconds since 1970, by the file of its chain.
-    pub fn expiries(&self) -> Vec<(String, i64)> {
-        self.0.peek().expiries()
-    }
-
     /// Describes each certificate for an operator.
     pub fn describe(&self) -> Vec<CertificateDescription> {
         self.0.peek().descriptions.clone()
     }
 }
 
-/// Chooses the certificate of each handshake by the client's server name (SNI).
+/// Chooses the certificate of each handshake by the client's server name (SNI), and by the
+/// signatures that the client can verify.
 #[derive(Debug)]
 struct SniResolver(Arc<CurrentCertificates>);
 
 impl ResolvesServerCert for SniResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.0.peek().choose_certificate(hello.server_name()))
+        self.0.0.peek().choose_certificate(hello.server_name(), hello.signature_schemes())
     }
 }
 

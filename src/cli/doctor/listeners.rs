@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use ureq::Agent;
 
-use super::ages::judge_certificate_expiry;
+use super::ages::judge_certificate;
 use crate::cli::http_client::describe_http_error;
 use crate::config::Config;
 use crate::model::network::loopback_if_unspecified;
 use crate::store::Finding;
 use crate::support::certificate_probe::probe_certificate;
-use crate::support::certificates::CertificateSet;
+use crate::support::certificates::{CertificateDescription, CertificateSet};
 use crate::support::trusted_authorities::read_trusted_authorities;
 
 /// How long connecting may take, and each read and each write.
@@ -132,9 +132,10 @@ pub(super) fn check_redirect(client: &Agent, subject: &'static str, url: &str) -
 
 /// Says how long each certificate of the config lasts.
 pub(super) fn check_certificate_files(certificates: &CertificateSet) -> Vec<Finding> {
-    let check =
-        |(file, expires_at)| judge_certificate_expiry(format!("certificate {file}"), expires_at);
-    certificates.expiries().into_iter().map(check).collect()
+    let check = |it: &CertificateDescription| {
+        judge_certificate(format!("certificate {}", it.chain), it.validity)
+    };
+    certificates.descriptions().iter().map(check).collect()
 }
 
 #[cfg(test)]

@@ -11,12 +11,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::Value;
 
-use super::ages::judge_certificate_expiry;
+use super::ages::judge_certificate;
 use super::listeners::{check_redirect, connect, describe_failed_handshake};
 use crate::cli::http_client::{create_http_client, describe_http_error};
 use crate::config::Config;
 use crate::gate::ClientAddressSource;
-use crate::store::Finding;
+use crate::store::{Finding, FindingLevel};
 use crate::support::certificate_probe::probe_certificate;
 use crate::support::machine_clock::machine_unix_now;
 use crate::support::trusted_authorities::{client_tls_config, read_trusted_authorities};
@@ -131,15 +131,15 @@ fn check_tls(url: &PublicUrl, stream: TcpStream) -> (Vec<Finding>, bool) {
             );
         }
     };
-    // If clients refuse the certificate, its expiry is told only if it has passed.
-    let is_told = |at: &i64| shown.distrust.is_none() || *at <= machine_unix_now();
-    let expiry = shown.expires_at.filter(is_told);
-    let expiry = expiry.map(|at| judge_certificate_expiry("tls".to_owned(), at));
+    // That a certificate lasts for long is no good news if clients refuse it.
+    let is_told = |it: &Finding| shown.distrust.is_none() || it.level == FindingLevel::Fault;
+    let validity = shown.validity.map(|period| judge_certificate("tls".to_owned(), period));
+    let validity = validity.filter(is_told);
     let distrust = shown.distrust.as_ref().map(|why| {
         let found = format!("clients refuse the certificate of {}: {why}", url.host);
         Finding::fault(SUBJECT, found, "put a certificate for this name there, with its chain")
     });
-    (expiry.into_iter().chain(distrust).collect(), shown.distrust.is_none())
+    (validity.into_iter().chain(distrust).collect(), shown.distrust.is_none())
 }
 
 /// Sends one request, and judges the answer.

@@ -188,7 +188,8 @@ impl FileWatch {
     }
 
     /// Records the outcome of a read. If `is_transient` is true, the system refused the read for
-    /// now: [`FileWatch::is_read_due`] then returns true again later, even if no file changes.
+    /// now, or a certificate is not valid yet: [`FileWatch::is_read_due`] then returns true again
+    /// later, even if no file changes.
     pub(super) fn schedule_retry_if(&mut self, is_transient: bool) {
         let previous = self.retry.take().map(|retry| retry.pause);
         let pause = previous.map_or(FIRST_RETRY_PAUSE, |pause| (2 * pause).min(MAX_RETRY_PAUSE));

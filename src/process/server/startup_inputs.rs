@@ -9,8 +9,9 @@ use crate::management::KnownOverrides;
 use crate::process::reload::{InputWatches, check_audit_file};
 use crate::proxy::upstream::{UpstreamTls, check_connector_authorities};
 use crate::store::StoreUrl;
-use crate::support::certificate_expiry::CertificateExpiry;
-use crate::support::certificates::{CertificateFault, CertificateSet, read_authorities};
+use crate::support::certificates::{
+    CertificateDescription, CertificateFault, CertificateSet, read_authorities,
+};
 use crate::support::regular_file::is_same_file;
 use crate::table::{Table, TableLocation};
 
@@ -104,21 +105,41 @@ impl StartupInputs {
     }
 }
 
-/// Warns of certificates that have expired, each at its setting. `expiries` has the file of the
-/// chain, and when the certificate expires. All times are Unix seconds.
-pub fn warnings_of_certificates(
+/// Warns of certificates that are not valid at a time in Unix seconds, each at its setting.
+pub fn warnings_of_invalid_certificates(
     config: &Config,
-    expiries: &[(String, i64)],
+    certificates: &[CertificateDescription],
     now: i64,
 ) -> Vec<String> {
-    let warning = |(chain, expires_at): &(String, i64)| {
-        let expiry = CertificateExpiry::judge(*expires_at, now);
-        let problem = expiry.problem()?;
-        let places = &config.file_setting_places;
-        let fault = places.fault_at_setting(Path::new(chain), "listen.certificate.chain", &problem);
-        Some(fault.with_hint(expiry.advice().map(str::to_owned)).to_text())
+    let warning = |certificate: &CertificateDescription| {
+        let validity = certificate.judge(now);
+        let problem = validity.problem()?;
+        Some(warn_of_certificate(config, certificate, &problem, validity.advice()?))
     };
-    expiries.iter().filter_map(warning).collect()
+    certificates.iter().filter_map(warning).collect()
+}
+
+/// Warns of certificates that no client gets, each at its setting.
+pub fn warnings_of_unreachable_certificates(
+    config: &Config,
+    certificates: &[CertificateDescription],
+) -> Vec<String> {
+    let warning = |certificate: &CertificateDescription| {
+        let advice = "no client gets this certificate; remove it, or put another one there";
+        Some(warn_of_certificate(config, certificate, certificate.unreachable?, advice))
+    };
+    certificates.iter().filter_map(warning).collect()
+}
+
+fn warn_of_certificate(
+    config: &Config,
+    certificate: &CertificateDescription,
+    problem: &str,
+    advice: &str,
+) -> String {
+    let (places, chain) = (&config.file_setting_places, Path::new(&certificate.chain));
+    let fault = places.fault_at_setting(chain, "listen.certificate.chain", problem);
+    fault.with_hint(Some(advice.to_owned())).to_text()
 }
 
 /// Adds to the fault of a file that is no compiled table, or of a folder without a manifest, its
@@ -238,6 +259,7 @@ fn append_error(config: &Config, setting: &str, path: &Path, error: &std::io::Er
 mod tests {
     use super::*;
     use crate::config::ConfigFile;
+    use crate::support::certificate_validity::ValidityPeriod;
 
     #[test]
     fn a_certificate_that_has_expired_is_told_at_its_setting() {
@@ -250,8 +272,14 @@ mod tests {
         let config = Config::read(&sources).unwrap();
         let warnings = |days: i64| {
             let now = 1_000_000_000;
-            let expiries = [("/a.pem".to_owned(), now + days * 86_400)];
-            warnings_of_certificates(&config, &expiries, now)
+            let expires_at = now + days * 86_400;
+            let certificate = CertificateDescription {
+                chain: "/a.pem".to_owned(),
+                names: Vec::new(),
+                validity: ValidityPeriod { begins_at: 0, expires_at },
+                unreachable: None,
+            };
+            warnings_of_invalid_certificates(&config, &[certificate], now)
         };
         let expected = "riskgate.toml:4:9: listen.certificate 1: chain: expected a certificate that \
                         is valid, but found one that expired 3 days ago\n";

@@ -14,7 +14,7 @@ use rustls::{
 };
 
 use super::http::Stream;
-use super::{Connection, TEST_TIMEOUT};
+use super::{Connection, FakeClock, TEST_TIMEOUT};
 
 impl Stream for StreamOwned<ClientConnection, TcpStream> {
     fn shutdown_write(&mut self) {
@@ -38,7 +38,7 @@ pub struct CertificateAuthority {
 impl CertificateAuthority {
     #[track_caller]
     pub fn new(folder: &Path) -> CertificateAuthority {
-        create_certificate(folder, "-subj /CN=authority -keyout ca.key -out ca.pem");
+        create_certificate(folder, EC_KEY, "-subj /CN=authority -keyout ca.key -out ca.pem", None);
         CertificateAuthority { folder: folder.to_owned() }
     }
 
@@ -50,13 +50,39 @@ impl CertificateAuthority {
     /// `DNS:a.test,IP:127.0.0.1`.
     #[track_caller]
     pub fn issue_certificate(&self, name: &str, names: &str) -> (PathBuf, PathBuf) {
-        create_certificate(
-            &self.folder,
-            &format!(
-                "-subj /CN={name} -CA ca.pem -CAkey ca.key -keyout new.key -out new.pem \
-                 -addext subjectAltName={names} -addext basicConstraints=critical,CA:FALSE"
-            ),
+        self.issue(name, names, EC_KEY, None)
+    }
+
+    /// Like [`Self::issue_certificate`], with an RSA key.
+    #[track_caller]
+    pub fn issue_rsa_certificate(&self, name: &str, names: &str) -> (PathBuf, PathBuf) {
+        self.issue(name, names, "rsa:2048", None)
+    }
+
+    /// Like [`Self::issue_certificate`]. The certificate begins to be valid now, by this clock.
+    #[track_caller]
+    pub fn issue_certificate_by_clock(
+        &self,
+        clock: &FakeClock,
+        name: &str,
+        names: &str,
+    ) -> (PathBuf, PathBuf) {
+        self.issue(name, names, EC_KEY, Some(clock))
+    }
+
+    #[track_caller]
+    fn issue(
+        &self,
+        name: &str,
+        names: &str,
+        key: &str,
+        clock: Option<&FakeClock>,
+    ) -> (PathBuf, PathBuf) {
+        let words = format!(
+            "-subj /CN={name} -CA ca.pem -CAkey ca.key -keyout new.key -out new.pem -addext \
+             subjectAltName={names} -addext basicConstraints=critical,CA:FALSE"
         );
+        create_certificate(&self.folder, key, &words, clock);
         // A gateway that reads the files must not find a half-written one.
         let move_file = |end: &str| {
             let path = self.folder.join(format!("{name}.{end}"));
@@ -166,13 +192,16 @@ fn relay_requests(
     }
 }
 
+/// A key of the curve P-256, in the words of `openssl req -newkey`.
+const EC_KEY: &str = "ec -pkeyopt ec_paramgen_curve:prime256v1";
+
 #[track_caller]
-fn create_certificate(folder: &Path, words: &str) {
+fn create_certificate(folder: &Path, key: &str, words: &str, clock: Option<&FakeClock>) {
+    let key = format!("req -x509 -newkey {key} -nodes -days 2");
     let made = Command::new("openssl")
-        .args(
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split(' '),
-        )
+        .args(key.split(' '))
         .args(words.split_whitespace())
+        .envs(clock.map(FakeClock::environment_variables).into_iter().flatten())
         .current_dir(folder)
         .output()
         .unwrap_or_else(|e| panic!("openssl: {e}: scripts/setup --tests installs it"));

@@ -72,7 +72,7 @@ impl AdminApi {
                     "certificate": it.chain,
                     "key": key_files.get(&it.chain),
                     "names": it.names,
-                    "expires_at": format_rfc3339(it.expires_at),
+                    "expires_at": format_rfc3339(it.validity.expires_at),
                 })
             })
             .collect();

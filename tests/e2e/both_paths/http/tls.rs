@@ -152,6 +152,154 @@ fn a_renewed_certificate_is_used_without_closing_open_connections() {
     open.send_request(&ask).expect(200);
 }
 
+/// A block in PEM form that no client can read as a certificate.
+const BROKEN_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+#[test]
+fn a_chain_with_a_broken_certificate_does_not_replace_the_good_one() {
+    let (gateway, authority, _) = start_with_certificates();
+    let chain = gateway.path("first.pem");
+    let broken = std::fs::read_to_string(&chain).unwrap() + BROKEN_CERTIFICATE;
+    std::fs::write(gateway.path("broken.pem"), broken).unwrap();
+    std::fs::rename(gateway.path("broken.pem"), &chain).unwrap();
+    wait_until("riskgate reports the fault", || {
+        gateway.readyz().text().contains("one that can't be read: number 2 of the file")
+    });
+    try_handshake(&gateway, &authority, "gate.test", rustls::ALL_VERSIONS).unwrap();
+}
+
+#[test]
+fn certificates_of_a_listener_that_needs_a_restart_are_checked_at_the_reload() {
+    let setup = Setup::new();
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let (chain, good_key) = authority.issue_certificate("first", "DNS:gate.test");
+    let (_, other_key) = authority.issue_certificate("second", "DNS:gate.test");
+    let gateway = setup.start();
+    let before = std::fs::read_to_string(gateway.path("riskgate.toml")).unwrap();
+    let add_certificate = |key: &std::path::Path| {
+        let https = "[listen]\nhttps = \"127.0.0.1:0\"\n";
+        let text = before.replacen("[listen]\n", https, 1);
+        assert_ne!(text, before);
+        format!("{text}\n[[listen.certificate]]\nchain = {chain:?}\nkey = {key:?}\n")
+    };
+    gateway.edit_config(|_| add_certificate(&other_key));
+    let fault = "certificates: ";
+    let found = wait_for("riskgate reports the fault", || {
+        let found = gateway.readyz().text();
+        found.contains(fault).then_some(found)
+    });
+    assert!(found.contains("expected the key of the certificate"), "{found}");
+    gateway.edit_config(|_| add_certificate(&good_key));
+    wait_until("the fault has ended", || !gateway.readyz().text().contains(fault));
+    gateway.edit_config(|_| add_certificate(&other_key));
+    wait_until("the fault is back", || gateway.readyz().text().contains(fault));
+    gateway.edit_config(|_| before.clone());
+    wait_until("a removed certificate has no fault", || !gateway.readyz().text().contains(fault));
+}
+
+/// Performs a handshake with `openssl s_client`. Returns the kind of the key with which the server
+/// has signed.
+fn find_signature_type(gateway: &Gateway, words: &str) -> String {
+    let mut command = std::process::Command::new("openssl");
+    let address = gateway.https_address().to_string();
+    command.args(["s_client", "-connect", &address]).args(words.split(' '));
+    let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let found = text.lines().find_map(|line| line.strip_prefix("Peer signature type: "));
+    found.unwrap_or_else(|| panic!("{words}: {text}{output:?}")).to_owned()
+}
+
+#[test]
+fn of_two_certificates_for_a_name_a_client_gets_one_that_it_can_verify() {
+    let setup = Setup::new();
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let certificates = [
+        authority.issue_rsa_certificate("rsa", "DNS:gate.test,DNS:*.gate.test"),
+        authority.issue_certificate("other", "DNS:other.test"),
+        authority.issue_certificate("ec", "DNS:gate.test,DNS:*.gate.test"),
+    ];
+    let gateway = setup.with_certificates(&certificates).start();
+    assert!(!gateway.stderr().contains("no client gets"), "{}", gateway.stderr());
+    for version in ["-tls1_2", "-tls1_3"] {
+        for name in ["-servername gate.test", "-servername a.gate.test", "-noservername"] {
+            let ask = |signatures: &str| {
+                find_signature_type(&gateway, &format!("{version} {name}{signatures}"))
+            };
+            assert_eq!(ask(""), "ECDSA", "{name}");
+            assert_eq!(ask(" -sigalgs ECDSA+SHA256"), "ECDSA", "{name}");
+            assert_eq!(ask(" -sigalgs RSA-PSS+SHA256"), "RSA-PSS", "{name}");
+        }
+    }
+    // The second certificate has another name, so it is no default.
+    let error = try_handshake(&gateway, &authority, "nobody.test", rustls::ALL_VERSIONS);
+    let error = error.unwrap_err();
+    assert!(error.contains("gate.test") && !error.contains("other.test"), "{error}");
+}
+
+#[test]
+fn check_and_run_warn_of_a_certificate_that_no_client_gets() {
+    let setup = Setup::new();
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let certificates = [
+        authority.issue_certificate("first", "DNS:gate.test,IP:127.0.0.1"),
+        authority.issue_certificate("again", "DNS:gate.test,IP:127.0.0.1"),
+        authority.issue_certificate("nameless", "IP:127.0.0.2"),
+        authority.issue_rsa_certificate("rsa", "DNS:gate.test"),
+        authority.issue_certificate("further", "DNS:gate.test,DNS:further.test"),
+    ];
+    let gateway = setup.with_certificates(&certificates).start();
+    let checked = gateway.cli(&["check"]).expect(0);
+    for text in [checked.stderr, gateway.stderr()] {
+        for expected in [
+            "listen.certificate 2: chain: expected a name or a type of key that no earlier",
+            "listen.certificate 3: chain: expected a DNS name in subjectAltName, but found none",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert_eq!(text.matches("no client gets this certificate").count(), 2, "{text}");
+    }
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_yet_is_reported_as_an_expired_one_is() {
+    let setup = Setup::new();
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let clock = FakeClock::starting_at("2999-01-01T00:00:00Z");
+    let certificate = authority.issue_certificate_by_clock(&clock, "first", "DNS:gate.test");
+    let gateway = setup.with_certificates(&[certificate]).start();
+    let expected = "expected a certificate that is valid, but found one that becomes valid in ";
+    let degraded = gateway.readyz().json()["degraded"].to_string();
+    assert!(degraded.contains(expected), "{degraded}");
+    let checked = gateway.cli(&["check"]).expect(0);
+    let warning = format!("listen.certificate 1: chain: {expected}");
+    assert!(checked.stderr.contains(&warning), "{}", checked.stderr);
+    let error = try_handshake(&gateway, &authority, "gate.test", rustls::ALL_VERSIONS).unwrap_err();
+    assert!(error.contains("certificate not valid yet"), "{error}");
+    authority.issue_certificate("first", "DNS:gate.test");
+    wait_until("a valid one ends the fault", || !gateway.readyz().text().contains(expected));
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_yet_replaces_a_valid_one_once_it_is_valid() {
+    let (gateway, authority, _) = start_with_certificates();
+    let clock = FakeClock::starting_at("2999-01-01T00:00:00Z");
+    authority.issue_certificate_by_clock(&clock, "first", "DNS:late.test");
+    let problem = "first.pem: expected a certificate that is valid, but found one that becomes";
+    wait_until("riskgate reports it", || gateway.readyz().text().contains(problem));
+    let failing = ["part=\"certificates\""];
+    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &failing), 1.0);
+    try_handshake(&gateway, &authority, "gate.test", rustls::ALL_VERSIONS).unwrap();
+    clock.set_to(&jiff::Timestamp::now().to_string());
+    clock.step(8);
+    authority.issue_certificate_by_clock(&clock, "first", "DNS:soon.test");
+    wait_until("it is presented", || {
+        try_handshake(&gateway, &authority, "soon.test", rustls::ALL_VERSIONS).is_ok()
+    });
+    wait_until("the fault has ended", || !gateway.readyz().text().contains("certificates"));
+    let log = gateway.stderr();
+    assert!(log.contains(&format!("{problem} valid in 0 days")), "{log}");
+}
+
 #[test]
 fn a_certificate_that_has_expired_is_reported_and_serves_on() {
     let clock = FakeClock::starting_at("2031-01-01T00:00:00Z");
@@ -203,7 +351,21 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
     let request = setup.path("first.csr");
     let block = "CERTIFICATE REQUEST-----";
     std::fs::write(&request, format!("-----BEGIN {block}\nMIIB\n-----END {block}\n")).unwrap();
+    let (broken, misordered) = (setup.path("broken.pem"), setup.path("misordered.pem"));
+    let leaf = std::fs::read_to_string(&chain).unwrap();
+    std::fs::write(&broken, format!("{leaf}{BROKEN_CERTIFICATE}")).unwrap();
+    let issuer = std::fs::read_to_string(authority.certificate_path()).unwrap();
+    std::fs::write(&misordered, issuer + &leaf).unwrap();
     for (files, expected) in [
+        (
+            (broken, key.clone()),
+            "chain: expected certificates in PEM form, but found one that can't be read: number 2",
+        ),
+        (
+            (misordered, key.clone()),
+            "chain: expected the server's certificate first, and those of its issuers behind it, \
+             but found the server's certificate as number 2 of the file\n",
+        ),
         ((request, key.clone()), "but found a request for a certificate; write the certificate"),
         ((der, key.clone()), "but found DER or PKCS#12; write it as PEM: openssl x509"),
         ((chain.clone(), locked), "a key with a passphrase; write it without: openssl pkey"),

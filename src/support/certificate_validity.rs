@@ -1,0 +1,111 @@
+//! Whether a certificate is valid now, and for how long.
+
+use std::fmt;
+
+use crate::model::month::SECONDS_PER_DAY;
+
+/// A certificate that expires in fewer days than these was probably not renewed.
+const MIN_DAYS: i64 = 14;
+
+/// The time during which clients accept a certificate, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValidityPeriod {
+    /// The first second.
+    pub begins_at: i64,
+    /// The last second.
+    pub expires_at: i64,
+}
+
+/// Whether a certificate is valid, in whole days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateValidity {
+    /// It becomes valid in so many days.
+    NotYet(i64),
+    /// It expired so many days ago.
+    Expired(i64),
+    /// It expires in so many days, and was probably not renewed.
+    Soon(i64),
+    /// It expires in so many days.
+    Later(i64),
+}
+
+impl CertificateValidity {
+    /// Judges a certificate at a time in Unix seconds.
+    pub fn judge(period: ValidityPeriod, now: i64) -> CertificateValidity {
+        if now < period.begins_at {
+            return CertificateValidity::NotYet((period.begins_at - now) / SECONDS_PER_DAY);
+        }
+        let left = period.expires_at - now;
+        let days = left / SECONDS_PER_DAY;
+        match (left, days) {
+            (..0, _) => CertificateValidity::Expired(-days),
+            (_, ..MIN_DAYS) => CertificateValidity::Soon(days),
+            _ => CertificateValidity::Later(days),
+        }
+    }
+
+    /// Returns true if clients accept the certificate now.
+    pub fn is_valid(self) -> bool {
+        matches!(self, CertificateValidity::Soon(_) | CertificateValidity::Later(_))
+    }
+
+    /// Says that a certificate is not valid now; `None` if it is.
+    pub fn problem(self) -> Option<String> {
+        let problem = || format!("expected a certificate that is valid, but found one that {self}");
+        (!self.is_valid()).then(problem)
+    }
+
+    /// Returns what the operator should do; `None` if nothing.
+    pub fn advice(self) -> Option<&'static str> {
+        match self {
+            CertificateValidity::NotYet(_) => Some(
+                "see that the clock is right, or put one there that is valid now; riskgate reads \
+                 a new file by itself",
+            ),
+            CertificateValidity::Expired(_) => {
+                Some("renew it; riskgate reads a new file by itself")
+            }
+            CertificateValidity::Soon(_) => {
+                Some("look why it was not renewed; riskgate reads a new file by itself")
+            }
+            CertificateValidity::Later(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for CertificateValidity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CertificateValidity::NotYet(days) => write!(f, "becomes valid in {days} days"),
+            CertificateValidity::Expired(days) => write!(f, "expired {days} days ago"),
+            CertificateValidity::Soon(days) | CertificateValidity::Later(days) => {
+                write!(f, "expires in {days} days")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CertificateValidity::{Expired, Later, NotYet, Soon};
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_not_valid_yet_or_has_expired_or_expires_soon_or_later() {
+        let now = 1_000 * SECONDS_PER_DAY;
+        let judge = |begins_at, expires_at| {
+            CertificateValidity::judge(ValidityPeriod { begins_at, expires_at }, now)
+        };
+        for (days, expected) in [(-3, Expired(3)), (0, Soon(0)), (13, Soon(13)), (14, Later(14))] {
+            assert_eq!(judge(0, now + days * SECONDS_PER_DAY), expected);
+        }
+        assert_eq!(judge(0, now - 1), Expired(0));
+        let end = now + 90 * SECONDS_PER_DAY;
+        assert_eq!(judge(now, end), Later(90));
+        for (begin, days) in [(now + 1, 0), (now + 2 * SECONDS_PER_DAY, 2)] {
+            assert_eq!(judge(begin, end), NotYet(days));
+            assert!(judge(begin, end).problem().is_some());
+        }
+        assert_eq!(judge(now, end).problem(), None);
+    }
+}
