@@ -63,21 +63,25 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     };
     let token = args.token_file.as_deref().map(read_token);
     let client = create_http_client(None);
-    let mut findings = vec![name_config_and_defaults(&sources, config)];
-    findings.extend(
-        inputs.as_ref().err().into_iter().flatten().map(|fault| describe_file_fault(fault)),
-    );
+    let mut findings = match &inputs {
+        Ok(_) => vec![name_config_and_defaults(&sources, config)],
+        Err(faults) => faults.iter().map(|fault| describe_file_fault(fault)).collect(),
+    };
+    let certificates = inputs.iter().filter_map(|inputs| inputs.certificates.as_ref());
+    let of_certificates: Vec<Finding> =
+        certificates.flat_map(listeners::check_certificate_files).collect();
     let of_servers = servers::check_servers(config);
     let of_gateway = gateway::check_gateway(&client, config, token.transpose()?.as_deref());
-    findings.extend(of_gateway.into_iter().filter(|it| !is_told_by(it, &of_servers)));
+    findings.extend(of_gateway.into_iter().filter(|it| {
+        !is_told_by(it, &of_servers) && !listeners::is_told_by_files(it, &of_certificates)
+    }));
     findings.extend(listeners::check_listeners(&client, config));
     findings.extend(check_store(config, DOCTOR_STORE_TIMEOUT).into_iter().map(prefix_with_store));
     findings.extend(of_servers);
     if let Ok(inputs) = &inputs {
         findings.extend(servers::check_resolvers(config, &inputs.table));
-        let certificates = inputs.certificates.iter();
-        findings.extend(certificates.flat_map(listeners::check_certificate_files));
     }
+    findings.extend(of_certificates);
     if let Some(url) = &args.url {
         findings.extend(public_url::check_public_url(url, config));
     }

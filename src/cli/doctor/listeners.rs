@@ -11,7 +11,7 @@ use super::ages::judge_certificate;
 use crate::cli::http_client::describe_http_error;
 use crate::config::Config;
 use crate::model::network::loopback_if_unspecified;
-use crate::store::Finding;
+use crate::store::{Finding, FindingLevel};
 use crate::support::certificate_probe::probe_certificate;
 use crate::support::certificates::{CertificateDescription, CertificateSet};
 use crate::support::trusted_authorities::read_trusted_authorities;
@@ -130,12 +130,28 @@ pub(super) fn check_redirect(client: &Agent, subject: &'static str, url: &str) -
     }
 }
 
+/// What the subjects of [`check_certificate_files`] begin with, before the file.
+const CERTIFICATE_SUBJECT: &str = "certificate ";
+
 /// Says how long each certificate of the config lasts.
 pub(super) fn check_certificate_files(certificates: &CertificateSet) -> Vec<Finding> {
     let check = |it: &CertificateDescription| {
-        judge_certificate(format!("certificate {}", it.chain), it.validity)
+        judge_certificate(format!("{CERTIFICATE_SUBJECT}{}", it.chain), it.validity)
     };
     certificates.descriptions().iter().map(check).collect()
+}
+
+/// Returns true if a finding of the gateway is about certificates whose files
+/// [`check_certificate_files`] has found at fault as well.
+pub(super) fn is_told_by_files(finding: &Finding, of_files: &[Finding]) -> bool {
+    let is_told = |problem: &str| {
+        of_files.iter().filter(|it| it.level == FindingLevel::Fault).any(|it| {
+            let file = it.subject.strip_prefix(CERTIFICATE_SUBJECT);
+            let rest = file.and_then(|file| problem.strip_prefix(file));
+            rest.is_some_and(|rest| rest.starts_with(": "))
+        })
+    };
+    finding.subject == "certificates" && finding.found.lines().all(is_told)
 }
 
 #[cfg(test)]

@@ -184,8 +184,9 @@ fn find_advice(component: &str, keys: KeySource) -> &'static str {
              The overrides that riskgate read last serve, if it has read any."
         }
         "certificates" => {
-            "Put a valid certificate and its key in place. riskgate shows the last good one \
-             meanwhile; clients refuse it once it has expired."
+            "Put a valid certificate and its key in place; riskgate reads them by itself. Until \
+             then, riskgate shows the certificate that it has, which clients refuse unless it is \
+             valid."
         }
         "store" => {
             "See that the store's server or disk works, can be reached and lets riskgate in. If \

@@ -102,6 +102,27 @@ fn doctor_tells_when_certificates_expire_and_that_clients_refuse_them() {
 }
 
 #[test]
+fn doctor_has_one_finding_of_a_certificate_that_has_expired_or_is_missing() {
+    let site = MockUpstream::start();
+    let clock = FakeClock::starting_at("2031-01-01T00:00:00Z");
+    let (gateway, _authority) = start_with_tls(setup_of_site(site.address).with_clock(&clock), "9");
+    let chain = gateway.path("site.pem");
+    let of_certificates = |checked: &CommandOutput| {
+        let problems = find_problems(checked).into_iter().filter(|it| it.contains("certificate"));
+        problems.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let found = of_certificates(&gateway.cli(&["doctor"]));
+    let expected = format!("fault    certificate {}: expired ", chain.display());
+    assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?}");
+    std::fs::remove_file(&chain).unwrap();
+    let checked = gateway.cli(&["doctor"]);
+    let expected = "listen.certificate 1: chain: expected certificates in PEM form, but found";
+    let is_fault = |it: &String| it.starts_with("fault    config: ") && it.contains(expected);
+    assert!(of_certificates(&checked).iter().any(is_fault), "{}", checked.stdout);
+    assert!(!has_line(&checked, "good     config"), "{}", checked.stdout);
+}
+
+#[test]
 fn doctor_warns_of_a_certificate_that_expires_soon_and_of_missing_hsts() {
     let site = MockUpstream::start();
     let (gateway, authority) = start_with_tls(setup_of_site(site.address), "5");
