@@ -233,6 +233,31 @@ fn a_server_becomes_a_store_before_the_first_installation_only() {
 }
 
 #[test]
+fn the_job_gets_all_settings_with_which_the_pods_reach_the_store() {
+    let settings = "[store]\nsentinel_user = \"gates\"\ntls_key = \"/tls/key.pem\"\n";
+    let mut values = everything();
+    values["config"] = json!(format!("[plans]\nfree = 7\n{settings}"));
+    let rendered = render(json!({"values": values}));
+    let job = rendered.object("Job", "-store-init");
+    let [pod, of_gateway] = [job, rendered.workload()].map(|it| &it["spec"]["template"]["spec"]);
+    let (container, gateway) = (&pod["containers"][0], &of_gateway["containers"][0]);
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    assert_eq!(container["envFrom"], gateway["envFrom"]);
+    assert!(list(&container["env"]).contains(&values["extraEnv"][0]));
+    assert!(list(&container["volumeMounts"]).contains(&values["extraVolumeMounts"][0]));
+    assert!(list(&pod["volumes"]).contains(&values["extraVolumes"][0]));
+    let config = rendered.object("ConfigMap", "-store-init");
+    let text = config["data"]["riskgate.toml"].as_str().unwrap();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    assert_eq!(lines, settings.lines().collect::<Vec<&str>>());
+    let weight = &config["metadata"]["annotations"]["helm.sh/hook-weight"];
+    assert_eq!(
+        (weight, &job["metadata"]["annotations"]["helm.sh/hook-weight"]),
+        (&json!("-1"), &Value::Null)
+    );
+}
+
+#[test]
 fn the_chart_has_the_version_of_the_crate_and_the_alerts_of_contrib() {
     let chart = read_project_file("contrib/helm/riskgate/Chart.yaml");
     for line in ["version: ", "appVersion: "] {

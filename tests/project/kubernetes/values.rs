@@ -39,6 +39,15 @@ fn helm_refuses_values_that_do_not_fit_and_names_the_reason() {
             "extraEnv: RISKGATE__STORE__URL: expected the chart to set it, from store.kind",
         ),
         (env("RISKGATE_CONFIG"), "extraEnv: RISKGATE_CONFIG: expected the chart to set it"),
+        (
+            env("RISKGATE__UPSTREAM__HEALTH_INTERVAL"),
+            "extraEnv: RISKGATE__UPSTREAM__HEALTH_INTERVAL: expected no such variable, because",
+        ),
+        (
+            json!({"podLabels": {"app.kubernetes.io/name": "x"}}),
+            "podLabels: app.kubernetes.io/name: expected the chart to set it, because Services",
+        ),
+        (config("check = 1\n"), "config: check: expected a section, [check], but found 1"),
         (json!({"replica": 1}), "additional properties 'replica' not allowed"),
         (json!({"store": {"kind": "mysql"}}), "at '/store/kind': value must be one of 'sqlite'"),
         (json!({"store": {"sqlite": {"size": 5}}}), "at '/store/sqlite/size': got number"),

@@ -3,6 +3,7 @@
 {{- include "riskgate.checkStore" . -}}
 {{- include "riskgate.checkConfig" . -}}
 {{- include "riskgate.checkEnv" . -}}
+{{- include "riskgate.checkLabels" . -}}
 {{- if and .Values.tls.enabled (not .Values.tls.secretNames) -}}
 {{- fail "tls.secretNames: expected a Secret, because tls.enabled is true, but found none" -}}
 {{- end -}}
@@ -36,6 +37,11 @@
 {{- with get $config "Error" -}}
 {{- fail (printf "config: expected TOML, but found an error: %s" (toString .)) -}}
 {{- end -}}
+{{- range $name, $value := $config -}}
+{{- if not (or (kindIs "map" $value) (and (kindIs "slice" $value) (ne $name "check"))) -}}
+{{- fail (printf "config: %s: expected a section, [%s], but found %v" $name $name $value) -}}
+{{- end -}}
+{{- end -}}
 {{- range $setting, $value := include "riskgate.ownSettings" . | fromYaml -}}
 {{- $words := splitList "." $setting -}}
 {{- $section := get $config (first $words) -}}
@@ -57,8 +63,22 @@
 {{- $expected := printf "expected the chart to set it, from %s" (get $own $setting) -}}
 {{- fail (printf "extraEnv: %s: %s, but found it in the list" .name $expected) -}}
 {{- end -}}
+{{- if and (eq $setting "upstream.health_interval") (not $.Values.upstream.servers) -}}
+{{- $expected := print
+  "expected no such variable, because upstream.servers is empty, so that the chart sets it" -}}
+{{- fail (printf "extraEnv: %s: %s, but found it in the list" .name $expected) -}}
+{{- end -}}
 {{- if eq .name "RISKGATE_CONFIG" -}}
 {{- fail "extraEnv: RISKGATE_CONFIG: expected the chart to set it, but found it in the list" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "riskgate.checkLabels" -}}
+{{- range $name, $_ := include "riskgate.selectorLabels" . | fromYaml -}}
+{{- if hasKey $.Values.podLabels $name -}}
+{{- $expected := "expected the chart to set it, because Services find the pods by it" -}}
+{{- fail (printf "podLabels: %s: %s, but found it in the values" $name $expected) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

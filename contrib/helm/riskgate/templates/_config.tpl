@@ -71,3 +71,9 @@ key = "/run/secrets/riskgate/tls/{{ . }}/tls.key"
 {{- end }}
 {{- end }}
 {{- end -}}
+
+{{/* The section [store] of the config file, for the Job that prepares the store. */}}
+{{- define "riskgate.storeConfig" -}}
+{{- $store := get (.Values.config | fromToml) "store" -}}
+{{- dict "store" (ternary $store dict (kindIs "map" $store)) | toToml | trim -}}
+{{- end -}}

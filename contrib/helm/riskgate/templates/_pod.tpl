@@ -1,4 +1,5 @@
-{{/* How to reach the store: environment variables of the gateway and of the Job. */}}
+{{/* How to reach the store: environment variables of the gateway and of the Job. `extraEnv` is in
+them, because it may have settings of the store. */}}
 {{- define "riskgate.storeEnv" -}}
 {{- if eq .Values.store.kind "redis" }}
 - name: RISKGATE__STORE__URL_FILE
@@ -12,6 +13,16 @@
 {{- else }}
 - name: RISKGATE__STORE__URL
   value: sqlite:/var/lib/riskgate/riskgate.db
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "riskgate.envFrom" -}}
+{{- with .Values.extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
@@ -87,9 +98,6 @@
 - name: RISKGATE__PROCESS__RUNTIME_DIR
   value: /run/riskgate/process
 {{- include "riskgate.storeEnv" . }}
-{{- with .Values.extraEnv }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{- define "riskgate.volumeMounts" -}}
@@ -184,10 +192,7 @@ securityContext:
   {{- toYaml .Values.securityContext | nindent 2 }}
 env:
   {{- include "riskgate.env" . | nindent 2 }}
-{{- with .Values.extraEnvFrom }}
-envFrom:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "riskgate.envFrom" . }}
 ports:
   - name: http
     containerPort: 8080
