@@ -6,6 +6,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,8 @@ const PID_FILE: &str = "riskgate.pid";
 /// The file that each process locks from its claim to its end. Several processes may hold this lock
 /// at once, because an old process may drain while its successor serves.
 const USERS_LOCK_FILE: &str = "users.lock";
+/// The socket at which a successor waits for the sockets of the process that serves.
+const UPGRADE_SOCKET: &str = "successor.sock";
 /// The file that describes the store of the process that serves.
 const SERVED_STORE_FILE: &str = "store";
 
@@ -64,6 +67,15 @@ impl RuntimeDir {
             Some(parent) => check_dir_writable(parent),
             None => Ok(()),
         }
+    }
+
+    /// Fails if the path of the directory is too long for the socket of an upgrade.
+    pub fn check_fits_upgrade_socket(path: &Path) -> io::Result<()> {
+        let socket = path.join(UPGRADE_SOCKET);
+        SocketAddr::from_pathname(&socket).map(drop).map_err(|_| {
+            let length = path.as_os_str().len();
+            io::Error::other(format!("a path of {length} bytes, too long for a socket in it"))
+        })
     }
 
     fn check_owner_and_mode(path: &Path) -> io::Result<()> {
@@ -164,6 +176,11 @@ impl RuntimeDir {
     /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the path of the socket at which a successor waits.
+    pub fn upgrade_socket_path(&self) -> PathBuf {
+        self.path.join(UPGRADE_SOCKET)
     }
 
     /// Returns the file in which this process describes the store that it serves.

@@ -40,7 +40,7 @@ pub use exit::ExitHook;
 use exit::{ExitTasks, UpgradeState, claim_runtime_dir_or_warn};
 pub use signals::survive_file_size_limit;
 use signals::{SignalHandler, SignalStreams};
-use sockets::{ListenSockets, ProxyServiceParts};
+use sockets::{ListenSockets, ProxyServiceParts, check_predecessor};
 use startup::build_gate_state_and_reloader;
 pub(in crate::process) use startup_inputs::check_log_paths;
 pub use startup_inputs::{
@@ -179,6 +179,7 @@ fn bind_unless_upgrading(
 /// Waits for the sockets of the predecessor. Binds each configured address for which the
 /// predecessor sent no socket. If the predecessor releases the runtime directory without sending
 /// sockets, claims the directory and binds all addresses. Then reads what has changed meanwhile.
+/// Fails if the predecessor is another gateway, which then keeps serving.
 fn take_over_sockets(
     config: &Config,
     prepared_start: &mut PreparedStart,
@@ -191,6 +192,9 @@ fn take_over_sockets(
     let inherited = upgrade_socket.receive_sockets(runtime_dir).map_err(|error| {
         StartError::Failed(format!("expected to take sockets over, but found {error}"))
     })?;
+    if let Some((sockets, _)) = &inherited {
+        check_predecessor(config, sockets, runtime_dir.read_served_store().as_ref())?;
+    }
     prepared_start.signal_streams = Some(signals::install_signal_handlers());
     let (inherited, predecessor_stream) = inherited.unzip();
     if predecessor_stream.is_none() {
@@ -289,16 +293,18 @@ fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> 
 }
 
 /// Opens the runtime directory. If that fails, logs a warning: the process serves without the
-/// directory, but can't be upgraded.
+/// directory, but can't be upgraded. If only the path is too long for an upgrade, logs this warning
+/// as well, and uses the directory: commands find this process by it.
 fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
     let path = config.startup.runtime_dir.as_ref()?;
-    match RuntimeDir::open(path) {
-        Ok(runtime_dir) => Some(runtime_dir),
-        Err(error) => {
-            log::warn!("an upgrade will not be possible: {}", runtime_dir_error(path, &error));
-            None
-        }
+    let warn = |error| {
+        log::warn!("an upgrade will not be possible: {}", runtime_dir_error(path, &error));
+    };
+    let runtime_dir = RuntimeDir::open(path).map_err(warn).ok()?;
+    if let Err(error) = RuntimeDir::check_fits_upgrade_socket(path) {
+        warn(error);
     }
+    Some(runtime_dir)
 }
 
 /// Opens the runtime directory, which an upgrade requires. If a process serves from the directory,
@@ -312,6 +318,7 @@ fn open_dir_and_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, S
         ]));
     };
     let failed = |error| StartError::Failed(runtime_dir_error(path, &error));
+    RuntimeDir::check_fits_upgrade_socket(path).map_err(failed)?;
     let runtime_dir = RuntimeDir::open(path).map_err(failed)?;
     if !runtime_dir.is_claimed() {
         log::info!("no process serves from process.runtime_dir: starting as without --upgrade");
@@ -337,7 +344,8 @@ fn runtime_dir_problem(path: &Path, error: &std::io::Error) -> String {
 /// Returns a warning if the runtime directory can't be used. The process would serve without it.
 pub fn check_runtime_dir(config: &Config) -> Option<String> {
     let path = config.startup.runtime_dir.as_ref()?;
-    let error = RuntimeDir::check_openable(path).err()?;
+    let fits = || RuntimeDir::check_fits_upgrade_socket(path);
+    let error = RuntimeDir::check_openable(path).and_then(|()| fits()).err()?;
     let problem = runtime_dir_problem(path, &error);
     let fault = config.file_setting_places.fault_at_setting(path, RUNTIME_DIR_SETTING, &problem);
     let words = "an upgrade without a refused connection would not be possible";

@@ -27,8 +27,6 @@ use crate::process::runtime_dir::{RuntimeDir, try_lock};
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a waiting process checks whether it should stop waiting.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// The name of the upgrade socket in the runtime directory.
-const UPGRADE_SOCKET: &str = "successor.sock";
 /// The most sockets that can be transferred.
 const MAX_SOCKETS: usize = 8;
 /// The message by which the successor says that it accepts connections.
@@ -47,7 +45,7 @@ pub fn transfer_sockets(
     sockets: &[(&str, OwnedFd)],
     is_cancelled: &dyn Fn() -> bool,
 ) -> io::Result<()> {
-    let mut successor = UnixStream::connect(runtime_dir.path().join(UPGRADE_SOCKET))
+    let mut successor = UnixStream::connect(runtime_dir.upgrade_socket_path())
         .map_err(|_| io::Error::other("no successor is waiting"))?;
     successor.set_write_timeout(Some(REPLY_TIMEOUT))?;
     send_fds(&successor, sockets)?;
@@ -80,7 +78,7 @@ impl SuccessorSocket {
     /// # Errors
     /// If another successor waits already, or if the system refuses a file, a lock or the socket.
     pub fn bind(runtime_dir: &RuntimeDir) -> io::Result<SuccessorSocket> {
-        let path = runtime_dir.path().join(UPGRADE_SOCKET);
+        let path = runtime_dir.upgrade_socket_path();
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(runtime_dir.path().join("successor.lock"))?;

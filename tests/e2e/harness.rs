@@ -38,7 +38,7 @@ pub use dns_server::{DelayingDnsProxy, DnsServer};
 pub use fake_clock::FakeClock;
 pub use fault_proxy::{AcceptMode, CloseMode, Fault, FaultProxy};
 pub use front_proxy::{FrontProxy, ProxyKind};
-pub use gateway::{CALLS_TO_OBTAIN_LEASE, Gateway, shared_gateway};
+pub use gateway::{CALLS_TO_OBTAIN_LEASE, Gateway, Successor, shared_gateway};
 pub use http::{Connection, Request, Response, Stream, get, request, stream_from};
 pub use integrated_proxy::{IntegratedProxy, start_haproxy_with_tls, start_integrated_proxy};
 pub use list_folder::ListFolder;

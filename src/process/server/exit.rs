@@ -124,7 +124,7 @@ pub(super) fn claim_runtime_dir_or_warn(runtime_dir: &mut Option<RuntimeDir>) {
         Ok(true) => {}
         Ok(false) => log::warn!(
             "another process serves from the same process.runtime_dir: this process cannot be \
-             upgraded"
+             upgraded; write another process.runtime_dir"
         ),
         Err(error) => log::warn!("process.runtime_dir: this process cannot be upgraded: {error}"),
     }
@@ -132,7 +132,8 @@ pub(super) fn claim_runtime_dir_or_warn(runtime_dir: &mut Option<RuntimeDir>) {
 
 impl UpgradeState {
     /// Sends the duplicate sockets to the successor that waits in the runtime directory. On
-    /// success, this process has released the directory.
+    /// success, this process has released the directory. Fails if another process has claimed the
+    /// directory: the successor waits for that process.
     pub fn transfer_sockets_to_successor(
         &mut self,
         is_cancelled: &dyn Fn() -> bool,
@@ -153,6 +154,10 @@ impl UpgradeState {
             .map(|(name, fd)| Ok((name.as_str(), fd.try_clone()?)))
             .collect::<std::io::Result<_>>()?;
         let runtime_dir = self.runtime_dir.as_mut().ok_or_else(no_runtime_dir)?;
+        if !runtime_dir.claim()? {
+            let found = "another process serves from the same process.runtime_dir";
+            return Err(std::io::Error::other(found));
+        }
         transfer_sockets(runtime_dir, &named, is_cancelled)
     }
 

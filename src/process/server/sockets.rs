@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::downstream::{ConnectionTracker, DownstreamApp};
 use crate::gate::Gate;
 use crate::process::listener::{self, ListenerService};
+use crate::process::served_store::ServedStore;
 use crate::process::systemd::Heartbeat;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::upstream::Upstreams;
@@ -32,16 +33,9 @@ impl ListenSockets {
         inherited: Vec<(String, TcpListener)>,
     ) -> Result<ListenSockets, StartError> {
         let mut inherited: HashMap<String, TcpListener> = inherited.into_iter().collect();
-        let wanted = [
-            ("http", Some(config.startup.http)),
-            ("admin", Some(config.startup.admin)),
-            ("https", config.startup.https),
-            ("redirect", config.startup.redirect),
-        ];
-        let wanted = wanted.into_iter().filter_map(|(name, address)| Some((name, address?)));
-        let bound = wanted.map(|(name, address)| {
-            let setting = format!("listen.{name}");
-            let name = format!("{name} {address}");
+        let bound = configured_listeners(config).map(|(listener, address)| {
+            let setting = format!("listen.{listener}");
+            let name = socket_name(listener, address);
             let socket = match inherited.remove(&name) {
                 Some(socket) => Ok(socket),
                 None => listener::bind_listener(address),
@@ -69,6 +63,49 @@ impl ListenSockets {
             self.0.iter().position(|(found, _)| found.split(' ').next() == Some(listener_name))?;
         Some(self.0.swap_remove(at).1)
     }
+}
+
+/// The configured listeners, each with its address.
+fn configured_listeners(config: &Config) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+    let listeners = [
+        ("http", Some(config.startup.http)),
+        ("admin", Some(config.startup.admin)),
+        ("https", config.startup.https),
+        ("redirect", config.startup.redirect),
+    ];
+    listeners.into_iter().filter_map(|(listener, address)| Some((listener, address?)))
+}
+
+fn socket_name(listener: &str, address: SocketAddr) -> String {
+    format!("{listener} {address}")
+}
+
+/// Fails if the sockets are those of another gateway than the one of this config: this process
+/// would then end a gateway that it does not replace. Two gateways share no address. If they share
+/// only the address of the admin listener, they are the same gateway if they have the same store.
+pub(super) fn check_predecessor(
+    config: &Config,
+    inherited: &[(String, TcpListener)],
+    served: Option<&ServedStore>,
+) -> Result<(), StartError> {
+    let is_inherited = |(listener, address): &(&str, SocketAddr)| {
+        inherited.iter().any(|(name, _)| *name == socket_name(listener, *address))
+    };
+    let shared: Vec<_> = configured_listeners(config).filter(is_inherited).collect();
+    let has_other_store =
+        served.is_some_and(|served| served.address != config.startup.store.shown_address());
+    let is_other = shared.is_empty()
+        || has_other_store && shared.iter().all(|(listener, _)| *listener == "admin");
+    if !is_other {
+        return Ok(());
+    }
+    let names: Vec<&str> = inherited.iter().map(|(name, _)| name.as_str()).collect();
+    Err(StartError::Failed(format!(
+        "process.runtime_dir: expected the gateway of this config to serve from it, but found \
+         another, which listens at {}; write another process.runtime_dir, or stop that gateway if \
+         its addresses should change",
+        names.join(", ")
+    )))
 }
 
 /// Says why riskgate can't listen on an address.

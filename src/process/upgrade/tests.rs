@@ -55,7 +55,7 @@ fn a_successor_may_serve_after_its_predecessor_died_before_or_after_connecting()
     // The predecessor dies before its final message.
     let waits = waiting();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let stream = UnixStream::connect(folder.path().join(UPGRADE_SOCKET)).unwrap();
+    let stream = UnixStream::connect(serving.upgrade_socket_path()).unwrap();
     send_fds(&stream, &[("http", OwnedFd::from(listener))]).unwrap();
     (&stream).read_exact(&mut [0; ACCEPTING_MESSAGE.len()]).unwrap();
     drop((stream, serving));

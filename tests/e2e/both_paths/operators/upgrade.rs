@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::harness::{
-    BINARY, Connection, MockUpstream, SetOnDrop, Setup, get, run_command, wait_until,
+    BINARY, Connection, MockUpstream, SetOnDrop, Setup, Successor, free_address, get, run_command,
+    wait_until,
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -256,4 +257,65 @@ fn a_successor_that_does_not_take_over_exits_with_1_however_its_drain_ends() {
     assert!(told.contains("the upgrade failed: drains: 1 request left"), "{told}");
     assert!(told.contains("1 request was cut"), "{told}");
     gateway.get_domain("first.test", &key).expect(200);
+}
+
+/// Waits until the successor has failed, and returns what it told.
+fn wait_for_failure(successor: &mut Successor) -> String {
+    wait_until("the successor has ended", || successor.exit_status().is_some());
+    assert_eq!(successor.exit_status().unwrap().code(), Some(1), "{}", successor.stderr());
+    successor.stderr()
+}
+
+/// Another gateway, with a config, a store and addresses of its own, may have the same default
+/// directory.
+#[test]
+fn a_successor_that_belongs_to_another_gateway_leaves_the_serving_one_alone() {
+    let gateway = Setup::new().start();
+    let key = gateway.create_active_key("acme", &[]);
+    let store = format!("sqlite:{}", gateway.path("other.db").display());
+    let addresses = [free_address(), free_address()].map(|it| it.to_string());
+    let variables = [
+        ("RISKGATE__LISTEN__HTTP", addresses[0].as_str()),
+        ("RISKGATE__LISTEN__ADMIN", addresses[1].as_str()),
+        ("RISKGATE__STORE__URL", store.as_str()),
+    ];
+    let mut other = gateway.spawn_successor_with(&variables);
+    other.wait_until_ready();
+    gateway.send_signal("QUIT");
+    wait_until("the serving process reports it", || gateway.stderr().contains("serving on"));
+    let refused = wait_for_failure(&mut other);
+    let expected = format!(
+        "process.runtime_dir: expected the gateway of this config to serve from it, but found \
+         another, which listens at http {}, admin {}",
+        gateway.http, gateway.admin
+    );
+    assert!(refused.contains(&expected), "{refused}");
+    gateway.get_domain("first.test", &key).expect(200);
+    // The admin address alone does not make another store the same gateway.
+    let variables = [variables[0], variables[2]];
+    let mut other = gateway.spawn_successor_with(&variables);
+    other.wait_until_ready();
+    gateway.send_signal("QUIT");
+    assert!(wait_for_failure(&mut other).contains("but found another, which listens at"));
+    gateway.get_domain("first.test", &key).expect(200);
+    assert_eq!(gateway.readyz().status, 200);
+}
+
+#[test]
+fn a_process_beside_another_one_in_its_directory_says_truly_that_it_cannot_be_upgraded() {
+    let first = Setup::new().start();
+    let run = first.path("run").display().to_string();
+    let second = Setup::new().set_text("process.runtime_dir", &run).start();
+    let expected = "another process serves from the same process.runtime_dir: this process cannot be \
+                    upgraded";
+    assert!(second.stderr().contains(expected), "{}", second.stderr());
+    let successor = second.spawn_successor();
+    successor.wait_until_ready();
+    second.send_signal("QUIT");
+    wait_until("it serves on", || {
+        let refusal =
+            "SIGQUIT: another process serves from the same process.runtime_dir: serving on";
+        second.stderr().contains(refusal)
+    });
+    assert_eq!((first.readyz().status, second.readyz().status), (200, 200));
 }

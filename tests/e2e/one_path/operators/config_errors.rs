@@ -306,6 +306,10 @@ fn a_missing_file_is_reported_at_its_setting() {
     let shown = check("[process]\nruntime_dir = \"file\"\n", 0);
     let expected = "riskgate.toml:2:15: process.runtime_dir: expected a directory that only this";
     assert!(shown.contains(expected) && shown.contains("not a directory: file"), "{shown}");
+    let long = "d".repeat(120);
+    let shown = check(&format!("[process]\nruntime_dir = \"{long}\"\n"), 0);
+    assert!(shown.contains("an upgrade without a refused connection would not be"), "{shown}");
+    assert!(shown.contains("bytes, too long for a socket in it: "), "{shown}");
 }
 
 #[test]
