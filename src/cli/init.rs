@@ -11,6 +11,7 @@ mod questions;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::failure::CommandFailure;
@@ -23,8 +24,8 @@ use crate::support::regular_file::parent_dir;
 use answers::Answers;
 pub use answers::Args;
 use files::{
-    COMPOSE_FILE, UNIT_FILE, check_user_of_unit, quote_for_shell, render_compose_file,
-    render_config, render_unit,
+    COMPOSE_FILE, UNIT_FILE, check_user_of_unit, quote_for_shell, quote_path_for_shell,
+    render_compose_file, render_config, render_unit,
 };
 use questions::Interview;
 
@@ -45,11 +46,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     if args.systemd {
         check_user_of_unit(folder)?;
     }
-    let mut answers = Interview::new().ask(args)?;
-    if args.compose {
-        // A client outside of the container can't reach the container's loopback address.
-        answers.listen.set_ip([0, 0, 0, 0].into());
-    }
+    let answers = Interview::new().ask(args)?;
     let mut written = Vec::new();
     write_files_and_key(args, &answers, extra.as_deref(), &mut written).inspect_err(|_| {
         // `riskgate init` overwrites no file, so the files of a failed run would stop the next run.
@@ -69,14 +66,22 @@ fn write_files_and_key(
     extra: Option<&Path>,
     written: &mut Vec<PathBuf>,
 ) -> Result<(), CommandFailure> {
-    write_new(&args.file, &render_config(answers))?;
+    let listen = match args.compose {
+        true => answers.listen_in_container(),
+        false => answers.listen,
+    };
+    write_new(&args.file, &render_config(answers, listen))?;
     written.push(args.file.clone());
+    if args.compose {
+        // The user of the container is another one. The config has no secret.
+        fs::set_permissions(&args.file, fs::Permissions::from_mode(0o644))?;
+    }
     let file = ConfigFile::Written(args.file.clone());
     let config = Config::read(&ConfigSources { file, flags: Vec::new() });
     let config = config.map_err(CommandFailure::config_faults)?;
     if let Some(extra) = extra {
         let text = match args.systemd {
-            true => render_unit(&args.file)?,
+            true => render_unit(&args.file, answers)?,
             false => render_compose_file(&args.file, answers),
         };
         write_new(extra, &text)?;
@@ -87,7 +92,7 @@ fn write_files_and_key(
         let plan = Some(FIRST_PLAN.to_owned());
         create_key(&config, &NewKey { account, plan, ..NewKey::default() }, false)?;
     }
-    let (shown, quoted) = (args.file.display(), quote_for_shell(&args.file));
+    let (shown, quoted) = (args.file.display(), quote_path_for_shell(&args.file));
     print_message(format!("wrote {shown}; `riskgate check -c {quoted}` checks it"));
     if let Some(extra) = extra {
         print_message(format!("wrote {}", extra.display()));
@@ -96,7 +101,7 @@ fn write_files_and_key(
 }
 
 fn print_next_commands(args: &Args, answers: &Answers) {
-    let (file, account) = (quote_for_shell(&args.file), &answers.account);
+    let (file, account) = (quote_path_for_shell(&args.file), quote_for_shell(&answers.account));
     let address = match args.compose {
         true => SocketAddr::from((Ipv4Addr::LOCALHOST, answers.listen.port())),
         false => loopback_if_unspecified(answers.listen),
@@ -105,8 +110,8 @@ fn print_next_commands(args: &Args, answers: &Answers) {
         "curl -s -H 'Authorization: Bearer rg_…' http://{address}/v1/public/domain/yopmail.com"
     );
     let folder = parent_dir(&args.file);
-    let unit = quote_for_shell(&folder.join(UNIT_FILE));
-    let compose = quote_for_shell(&folder.join(COMPOSE_FILE));
+    let unit = quote_path_for_shell(&folder.join(UNIT_FILE));
+    let compose = quote_path_for_shell(&folder.join(COMPOSE_FILE));
     let (first, second) = match (args.systemd, args.compose) {
         (true, _) => (
             format!("sudo systemctl enable --now \"$(realpath {unit})\""),
@@ -126,6 +131,12 @@ fn print_next_commands(args: &Args, answers: &Answers) {
             "build the image first: scripts/release in the sources, then the command at the top of \
              compose.yaml",
         );
+        if fs::metadata(folder).is_ok_and(|found| found.mode() & 0o005 != 0o005) {
+            let folder = quote_path_for_shell(folder);
+            print_message(format!(
+                "the user of the container can't read the folder of the config: chmod o+rx {folder}"
+            ));
+        }
     }
     print_message(format!("next:\n    {first}\n    {second}"));
 }

@@ -5,6 +5,11 @@ use std::path::{Component, PathBuf};
 
 use crate::support::regular_file::parent_dir;
 
+/// Linux lets only privileged processes listen on lower ports.
+const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+/// The port in the container if the port of the machine is privileged.
+const UNPRIVILEGED_PORT_IN_CONTAINER: u16 = 8080;
+
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The config to write; riskgate.toml in it if this is a folder.
@@ -62,4 +67,21 @@ pub struct Answers {
     pub upstream: Option<Upstream>,
     pub sign_up: Option<String>,
     pub account: String,
+}
+
+impl Answers {
+    /// Returns whether a process needs a capability to listen on the port.
+    pub fn has_privileged_port(&self) -> bool {
+        self.listen.port() < FIRST_UNPRIVILEGED_PORT
+    }
+
+    /// Returns the address for requests in a container: one that clients outside of the container
+    /// reach, with a port that the process may use without a capability.
+    pub fn listen_in_container(&self) -> SocketAddr {
+        let port = match self.has_privileged_port() {
+            true => UNPRIVILEGED_PORT_IN_CONTAINER,
+            false => self.listen.port(),
+        };
+        SocketAddr::from(([0, 0, 0, 0], port))
+    }
 }

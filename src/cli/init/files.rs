@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -38,10 +39,9 @@ keep = \"90d\"
 name = \"reviewed\"
 ";
 
-/// Renders the config.
-pub(super) fn render_config(answers: &Answers) -> String {
+/// Renders the config. riskgate listens at `listen`.
+pub(super) fn render_config(answers: &Answers, listen: SocketAddr) -> String {
     let mut text = CONFIG_HEAD.to_owned();
-    let listen = answers.listen;
     // Writing to a string can't fail.
     let _ = write!(
         text,
@@ -107,7 +107,7 @@ pub(super) fn check_user_of_unit(folder: &Path) -> Result<(), CommandFailure> {
 /// Renders a unit for systemd. The service runs as the user who runs this command, because that
 /// user has made the store. The service may write to the folder at which the default paths start,
 /// even if the folder is below one that `ProtectSystem` makes read-only.
-pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
+pub(super) fn render_unit(config: &Path, answers: &Answers) -> Result<String, CommandFailure> {
     let (program, config) = (std::env::current_exe()?, std::path::absolute(config)?);
     let (folder, user) = (parent_dir(&config), geteuid().as_raw());
     let folder = folder.display().to_string().replace('%', "%%");
@@ -116,6 +116,13 @@ pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
     let (program, config) = (quote_for_systemd(&program), quote_for_systemd(&config));
     // systemd replaces variables in the arguments, but not in the name of the program.
     let config = config.replace('$', "$$");
+    let capabilities = match answers.has_privileged_port() && !geteuid().is_root() {
+        true => {
+            "# For a port below 1024.\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n\
+             CapabilityBoundingSet=CAP_NET_BIND_SERVICE\n"
+        }
+        false => "",
+    };
     Ok(format!(
         "# riskgate under systemd. An upgrade without a refused connection needs two instances:\n\
          # see conf/systemd in the sources.\n\
@@ -127,18 +134,22 @@ pub(super) fn render_unit(config: &Path) -> Result<String, CommandFailure> {
          ExecReload=/bin/sh -c \"kill -HUP $MAINPID\"\n\
          # Longer than drain.delay and drain.grace together.\nTimeoutStopSec=60\n\
          Restart=on-failure\nRestartSec=1\n# A restart does not repair a broken config.\n\
-         RestartPreventExitStatus=78\nLimitNOFILE=65536\nNoNewPrivileges=yes\n\
+         RestartPreventExitStatus=78\nLimitNOFILE=65536\n{capabilities}NoNewPrivileges=yes\n\
          ProtectSystem=full\nReadWritePaths=-{writable}\nPrivateTmp=yes\nUMask=0077\n\n\
          [Install]\nWantedBy=multi-user.target\n"
     ))
 }
 
 /// Formats a path as a word for a shell.
-pub(super) fn quote_for_shell(path: &Path) -> String {
-    let text = path.display().to_string();
+pub(super) fn quote_path_for_shell(path: &Path) -> String {
+    quote_for_shell(&path.display().to_string())
+}
+
+/// Formats a text as a word for a shell.
+pub(super) fn quote_for_shell(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
-    match text.chars().all(is_plain) && !text.starts_with('-') {
-        true => text,
+    match !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('-') {
+        true => text.to_owned(),
         false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
@@ -152,7 +163,7 @@ fn quote_for_systemd(path: &Path) -> String {
 
 /// Renders a compose file. The image is one that `scripts/release` has built.
 pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
-    let port = answers.listen.port();
+    let (port, inner_port) = (answers.listen.port(), answers.listen_in_container().port());
     let server = answers.upstream.as_ref().map_or("", |upstream| &upstream.server);
     // On Linux, Docker knows the name of the machine only by this line.
     let hosts = match server.starts_with(HOST_OF_CONTAINER) {
@@ -172,7 +183,7 @@ pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
          RISKGATE_CONFIG: {path}\n    volumes:\n      \
          - state:/var/lib/riskgate\n      \
          # The folder: an editor may replace a file, and a mount of the file would keep the old \
-         one.\n      - .:/etc/riskgate:ro\n    ports: [\"127.0.0.1:{port}:{port}\"]\n{hosts}    \
+         one.\n      - .:/etc/riskgate:ro\n    ports: [\"127.0.0.1:{port}:{inner_port}\"]\n{hosts}    \
          # Longer than drain.delay and drain.grace together.\n    stop_grace_period: 40s\n\n\
          volumes:\n  state: {{}}\n"
     )

@@ -276,3 +276,43 @@ fn on_a_terminal_four_questions_have_defaults() {
     }
     assert!(run_in(folder.path(), &["keys", "list"]).expect(0).stdout.contains("  main  "));
 }
+
+#[test]
+fn a_port_below_1024_has_what_its_service_needs() {
+    let folder = TempDir::new().unwrap();
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    for (config, port, needs_right) in [("a.toml", 80, !is_root), ("b.toml", 1024, false)] {
+        let listen = format!("0.0.0.0:{port}");
+        run_in(folder.path(), &["init", config, "--systemd", "--listen", &listen]).expect(0);
+        let unit = read("riskgate.service");
+        for setting in ["AmbientCapabilities", "CapabilityBoundingSet"] {
+            let line = format!("\n{setting}=CAP_NET_BIND_SERVICE\n");
+            assert_eq!(unit.contains(&line), needs_right, "{unit}");
+        }
+        fs::remove_file(folder.path().join("riskgate.service")).unwrap();
+    }
+    for (config, outer, inner) in [("c.toml", 80, 8080), ("d.toml", 1024, 1024)] {
+        let listen = format!("127.0.0.1:{outer}");
+        let words = ["init", config, "--compose", "--listen", &listen];
+        run_in(folder.path(), &words).expect(0);
+        let compose = read("compose.yaml");
+        assert!(compose.contains(&format!("[\"127.0.0.1:{outer}:{inner}\"]")), "{compose}");
+        assert!(read(config).contains(&format!("http = \"0.0.0.0:{inner}\"")));
+        fs::remove_file(folder.path().join("compose.yaml")).unwrap();
+    }
+}
+
+#[test]
+fn the_user_of_a_container_can_read_the_config_and_names_are_quoted() {
+    let folder = TempDir::new().unwrap();
+    let script = format!("umask 077; {BINARY} init --compose --account 'a;id$(id)'");
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", &script]).current_dir(folder.path());
+    let made = run_command(command.env_remove("RISKGATE_CONFIG")).expect(0).stderr;
+    assert!(made.contains("--account 'a;id$(id)' --plan pro\n"), "{made}");
+    let config = fs::metadata(folder.path().join("riskgate.toml")).unwrap();
+    assert_eq!(config.permissions().mode() & 0o777, 0o644);
+    // The folder is that of its owner; the command does not open it.
+    assert!(made.contains("can't read the folder of the config: chmod o+rx ."), "{made}");
+}
