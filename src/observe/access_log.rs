@@ -79,8 +79,8 @@ impl AccessLog {
         self.shared.add_entry(entry);
     }
 
-    /// Makes the writer reopen the file before it writes the next line. Call this after another
-    /// program has renamed the file.
+    /// Makes the writer reopen the file within a moment, before it writes further lines. Call this
+    /// after another program has renamed the file.
     pub fn request_reopen(&self) {
         self.shared.reopen_requested.store(true, Ordering::Release);
     }

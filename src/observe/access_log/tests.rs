@@ -117,3 +117,38 @@ fn only_the_newest_old_files_stay() {
     let found = ["access.log", "access.log.1", "access.log.2", "access.log.3"].map(first_digit);
     assert_eq!(found, [None, Some('4'), Some('3'), None]);
 }
+
+#[test]
+fn an_idle_log_is_reopened_after_another_program_has_renamed_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log = start(&path, None, LineForm::default());
+    std::fs::rename(&path, folder.path().join("access.log.1")).unwrap();
+    log.request_reopen();
+    let begun = std::time::Instant::now();
+    while !path.exists() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "no new file");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    log.close();
+}
+
+#[test]
+fn a_link_stays_and_the_file_to_which_it_leads_is_renamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (link, disk) = (folder.path().join("access.log"), folder.path().join("disk"));
+    std::fs::create_dir(&disk).unwrap();
+    std::os::unix::fs::symlink(disk.join("real.log"), &link).unwrap();
+    std::fs::write(disk.join("real.log"), "an old line\n").unwrap();
+    let log = start(&link, Some(LogRotation { max_bytes: 5, kept_files: 1 }), LineForm::default());
+    log.queue_entry(&entry());
+    let begun = std::time::Instant::now();
+    while !disk.join("real.log.1").exists() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "no rotation");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    log.close();
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert!(disk.join("real.log").exists());
+    assert!(!folder.path().join("access.log.1").exists());
+}

@@ -67,7 +67,8 @@ impl Output {
 }
 
 /// Returns the options to open the log file. The file contains addresses of clients, so a new file
-/// has mode 0640: its owner may write to the file, and its group (for a log shipper) may read it.
+/// has mode 0640: its owner may write to the file, and its group (for a log shipper) may read it,
+/// unless the umask of the process denies that.
 fn open_options(creates: bool) -> OpenOptions {
     let mut options = OpenOptions::new();
     // If the path is a pipe that nobody reads, opening the pipe fails instead of blocking forever.
@@ -109,8 +110,7 @@ impl Writer {
         loop {
             let has_leftover = !self.lines.is_empty();
             let is_closed = self.wait_for_lines();
-            if !self.lines.is_empty() && self.shared.reopen_requested.swap(false, Ordering::AcqRel)
-            {
+            if self.shared.reopen_requested.swap(false, Ordering::AcqRel) {
                 if has_leftover {
                     self.flush();
                     self.drop_partial_line();
@@ -244,7 +244,8 @@ impl Writer {
 
 /// Renames each old file to the next number, which replaces the oldest, and the log to number 1. If
 /// no old files are kept, deletes the log. If another process has put a new file in place of `own`,
-/// as during an upgrade, does nothing.
+/// as during an upgrade, does nothing. If `path` is a symbolic link, the link stays, and the old
+/// files are beside the file to which the link leads.
 fn make_room_for_new_file(
     path: &Path,
     rotation: LogRotation,
@@ -254,6 +255,7 @@ fn make_room_for_new_file(
     if !std::fs::metadata(path).is_ok_and(is_own) {
         return Ok(());
     }
+    let path = &path.canonicalize()?;
     let numbered = |number: u32| {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{number}"));
