@@ -17,7 +17,7 @@ use super::connection_tracker::ConnectionTracker;
 use super::context::ListenerContext;
 use super::http1::Http1Server;
 use super::http2::serve_http2;
-use super::idle_wait::IdleWait;
+use super::idle_wait::{IdleWait, finish_unless_shutdown};
 use super::options::DownstreamOptions;
 use super::preamble::{ProxyHeader, parse_proxy_header, starts_with_http2_preface};
 use super::redirect::redirect_to_https;
@@ -103,15 +103,18 @@ where
             return None;
         }
         if proxies.is_some() {
-            self.receive_proxy_header(&mut client_io, deadline).await?;
+            let header = self.receive_proxy_header(&mut client_io, deadline);
+            finish_unless_shutdown(shutdown, &self.context.tracker, header).await??;
             _address_guard = self.track_client(&client_io)?;
         }
         if let Some(https_port) = self.redirect_port {
-            redirect_to_https(&self.context, client_io, https_port, deadline).await;
+            redirect_to_https(&self.context, client_io, https_port, deadline, shutdown).await;
             return Some(());
         }
         if let Some(tls) = &self.tls {
-            let stream = box_future(|| self.handshake_tls(tls, *client_io, deadline)).await?;
+            let handshake = box_future(|| self.handshake_tls(tls, *client_io, deadline));
+            let stream =
+                finish_unless_shutdown(shutdown, &self.context.tracker, handshake).await??;
             if stream.selected_alpn_proto() == Some(ALPN::H2) {
                 box_future(|| {
                     serve_http2(
@@ -126,7 +129,7 @@ where
             }
             client_io = Box::new(ClientIo::from_pingora_stream(stream));
         } else if self.context.options.accepts_h2c
-            && detect_http2_preface(&mut client_io, deadline).await?
+            && self.expect_http2_preface(&mut client_io, deadline, shutdown).await?
         {
             box_future(|| serve_http2(&self.proxy, &self.context, *client_io, shutdown)).await;
             return Some(());
@@ -157,6 +160,17 @@ where
         }
         self.context.gate.state().metrics.connections.tls_handshake_failures.inc();
         None
+    }
+
+    /// As [`detect_http2_preface`]. Returns `None` as well if the process is about to end.
+    async fn expect_http2_preface(
+        &self,
+        client_io: &mut ClientIo,
+        deadline: Instant,
+        shutdown: &ShutdownWatch,
+    ) -> Option<bool> {
+        let preface = detect_http2_preface(client_io, deadline);
+        finish_unless_shutdown(shutdown, &self.context.tracker, preface).await?
     }
 
     /// Returns `None`, and counts a refused connection, if the peer is not a trusted proxy.

@@ -14,7 +14,7 @@ use super::client_io::{ClientIo, LINGER_TIMEOUT};
 use super::connection_tracker::CountGuard;
 use super::context::ListenerContext;
 use super::fast_path_connection::{FastPathExit, serve_fast_path};
-use super::idle_wait::IdleWait;
+use super::idle_wait::{IdleWait, finish_unless_shutdown};
 use super::request_io::{RequestIo, ReturnedConnection};
 use crate::exchange::closes_after_response;
 use crate::gate::{LoggedHead, ParsedBytes};
@@ -31,7 +31,8 @@ enum HeadReadOutcome {
     Request(RequestFraming),
     /// The head is invalid; the client gets this refusal.
     Refused(Refusal),
-    /// The client closed the connection or was too slow; it gets no response.
+    /// The client closed the connection or was too slow, or the process is about to end; the client
+    /// gets no response.
     Disconnected,
 }
 
@@ -129,7 +130,9 @@ where
         loop {
             let request =
                 self.wait_for_first_byte(&mut client_io, idle_wait, answered_at, deadline).await?;
-            let served = match self.read_request_head(&mut client_io).await {
+            let head = self.read_request_head(&mut client_io);
+            let head = finish_unless_shutdown(shutdown, &self.context.tracker, head);
+            let served = match head.await.unwrap_or(HeadReadOutcome::Disconnected) {
                 HeadReadOutcome::Request(framing) => {
                     self.serve_request_with_pingora(client_io, framing, shutdown).await?
                 }

@@ -39,6 +39,7 @@ use final_close::FinalClose;
 use super::boxed::box_future;
 use super::client_io::{ClientIo, FrameMeter};
 use super::context::ListenerContext;
+use super::idle_wait::finish_unless_shutdown;
 use super::options::DownstreamOptions;
 use crate::gate::{
     ConnectionFacts, FAST_PATH_TASK_BYTES, Gate, LoggedHead, UnsentResponse, discard_rest_of_body,
@@ -137,7 +138,9 @@ pub(super) async fn serve_http2<P>(
     let stream: Stream = Box::new(client_io);
     let facts = ConnectionFacts::from(&*digest);
     let handshake = handshake(stream, Some(build_h2_options(&context.options)));
-    let Ok(Ok(mut h2_conn)) = timeout(context.options.header_timeout, handshake).await else {
+    let handshake = timeout(context.options.header_timeout, handshake);
+    let handshake = finish_unless_shutdown(shutdown, &context.tracker, handshake);
+    let Some(Ok(Ok(mut h2_conn))) = handshake.await else {
         return;
     };
     let active_requests = ActiveRequestCounter::new(send_progress, context.options.write_timeout);

@@ -2,17 +2,46 @@
 //! deadline passes, or the process is about to end.
 //!
 //! The timer and the shutdown signal are created once per connection, not per request.
+//!
+//! If the process is about to end, this module limits the wait for the rest of what a client has
+//! begun to send.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use pingora::server::ShutdownWatch;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::client_io::ClientIo;
 use super::connection_tracker::ConnectionTracker;
 use crate::support::test_fault::{TestFault, is_injected};
+
+/// How long a process that is about to end waits at least for the rest of a request header or of a
+/// handshake. An honest client sends the rest within round trips.
+const UNFINISHED_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Waits for `read`, which reads a request header or performs a handshake. Once the process is
+/// about to end, waits for [`UNFINISHED_HEADER_TIMEOUT`] or, if that is longer, for as long as the
+/// drain keeps idle connections, and then returns `None`. So a client that has sent half a header
+/// does not hold up the end of the process.
+pub(super) async fn finish_unless_shutdown<T>(
+    shutdown: &ShutdownWatch,
+    tracker: &ConnectionTracker,
+    read: impl Future<Output = T>,
+) -> Option<T> {
+    let mut shutdown = shutdown.clone();
+    let is_late = async move {
+        drop(shutdown.wait_for(|stop| *stop).await);
+        sleep(UNFINISHED_HEADER_TIMEOUT.max(tracker.drain_keepalive())).await;
+    };
+    tokio::select! {
+        biased;
+        done = read => Some(done),
+        () = is_late => None,
+    }
+}
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

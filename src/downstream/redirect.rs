@@ -3,10 +3,12 @@
 //! riskgate answers one request on each connection with 308 (RFC 9110 section 15.4.9). The new
 //! location has the same host and target. A request without a valid host gets 400.
 
+use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
 
 use super::client_io::ClientIo;
 use super::context::ListenerContext;
+use super::idle_wait::finish_unless_shutdown;
 use crate::message::request_head::{
     RequestHead, RequestLimits, RequestLineGuess, host_without_port, parse_request_head,
 };
@@ -22,8 +24,10 @@ pub(super) async fn redirect_to_https(
     mut client_io: Box<ClientIo>,
     https_port: u16,
     deadline: Instant,
+    shutdown: &ShutdownWatch,
 ) {
-    let Some(found) = read_location(context, &mut client_io, https_port, deadline).await else {
+    let read = read_location(context, &mut client_io, https_port, deadline);
+    let Some(Some(found)) = finish_unless_shutdown(shutdown, &context.tracker, read).await else {
         return;
     };
     let _request = context.tracker.track_request();

@@ -6,8 +6,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    BINARY, CALLS_TO_OBTAIN_LEASE, Demo, Fault, FaultProxy, MockUpstream, Setup, Step,
-    TEST_TIMEOUT, get, response_bytes, run_command, wait_for, wait_until,
+    BINARY, CALLS_TO_OBTAIN_LEASE, CertificateAuthority, Connection, Demo, Fault, FaultProxy,
+    MockUpstream, Setup, Step, TEST_TIMEOUT, get, response_bytes, run_command, wait_for,
+    wait_until,
 };
 use crate::redis_server::RedisServer;
 
@@ -200,6 +201,33 @@ fn during_drain_delay_readyz_says_503_and_new_connections_are_served() {
     }
     assert_eq!(gateway.wait_for_exit().code(), Some(0));
     assert!(std::net::TcpStream::connect(gateway.http).is_err());
+}
+
+#[test]
+fn connections_without_a_whole_request_header_do_not_hold_up_the_end() {
+    let setup = Setup::new();
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let certificate = authority.issue_certificate("first", "DNS:gate.test");
+    let mut gateway = setup.with_certificates(&[certificate]).start();
+    let (http, https) = (gateway.http, gateway.https_address());
+    let half = |address, bytes: &[u8]| {
+        let mut connection = Connection::open(address);
+        connection.send(bytes);
+        connection
+    };
+    let tcp = std::net::TcpStream::connect(https).unwrap();
+    let without_preface =
+        authority.try_tls_handshake(https, "gate.test", rustls::ALL_VERSIONS, &["h2"], tcp);
+    let open = [
+        half(http, b"GET /v1/usage HTTP/1.1\r\nHost: a\r\n"),
+        half(https, b"\x16\x03\x01\x02\x00\x01\x00"),
+    ];
+    wait_until("they are open", || gateway.sum_of_samples("riskgate_connections", &[]) >= 3.0);
+    let begun = Instant::now();
+    gateway.send_signal("TERM");
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+    assert!(begun.elapsed() < IMMEDIATE_STOP_LIMIT, "{:?}", begun.elapsed());
+    drop((open, without_preface.expect("a handshake")));
 }
 
 #[test]
