@@ -37,7 +37,7 @@ impl Settings {
             self.replace_last_hint(format!("write {url}"));
         }
         if let Some(endpoint) = &endpoint {
-            self.warn_of_other_protocol(endpoint, protocol);
+            self.warn_of_unlikely_endpoint(endpoint, protocol);
         }
         let sample_one_in = self.read_integer("traces.sample_one_in", 1..=1_000_000_000, 100);
         let service_name = self.read_text("traces.service_name");
@@ -47,17 +47,27 @@ impl Settings {
         Some(TraceOptions { endpoint: endpoint?, protocol, sample_one_in, service_name, tls_ca })
     }
 
-    /// Warns if the port of the collector is the usual one of the other protocol.
-    fn warn_of_other_protocol(&mut self, endpoint: &str, protocol: TraceProtocol) {
-        let port = endpoint.parse::<http::Uri>().ok().and_then(|it| it.port_u16());
-        let other = match (protocol, port) {
-            (TraceProtocol::Http, Some(4317)) => "grpc",
-            (TraceProtocol::Grpc, Some(4318)) => "http/protobuf",
+    /// Warns if the port of the collector is the usual one of the other protocol, or if the URL
+    /// has no path, although the protocol needs one.
+    fn warn_of_unlikely_endpoint(&mut self, endpoint: &str, protocol: TraceProtocol) {
+        let Ok(url) = endpoint.parse::<http::Uri>() else { return };
+        let of_other = |other: &str| {
+            format!(
+                "expected protocol = \"{other}\", because collectors take no other at this port"
+            )
+        };
+        let problem = match (protocol, url.port_u16()) {
+            (TraceProtocol::Http, Some(4317)) => of_other("grpc"),
+            (TraceProtocol::Grpc, Some(4318)) => of_other("http/protobuf"),
+            (TraceProtocol::Http, _) if url.path() == "/" => {
+                let server = endpoint.trim_end_matches('/');
+                format!(
+                    "expected a URL with a path, because collectors take spans only at one; write \
+                     \"{server}/v1/traces\""
+                )
+            }
             _ => return,
         };
-        let problem = format!(
-            "expected protocol = \"{other}\", because collectors take no other at this port"
-        );
         let warning = self.begin_fault_at_value("traces.endpoint").with_problem(&problem);
         self.warnings.push(warning);
     }

@@ -226,6 +226,11 @@ fn without_a_collector_requests_are_served_and_without_traces_a_traceparent_pass
         let refused = setup.set_text("traces.endpoint", endpoint).cli(&["check"]).expect(78).stderr;
         assert!(refused.contains("traces.endpoint: expected a URL"), "{refused}");
     }
+    let without_path = Setup::new().set_text("traces.endpoint", "http://127.0.0.1:4318");
+    let checked = without_path.cli(&["check"]).expect(0).stderr;
+    let expected = "traces.endpoint: expected a URL with a path, because collectors take spans only at one; \
+                    write \"http://127.0.0.1:4318/v1/traces\"";
+    assert!(checked.contains(expected), "{checked}");
     let with_user =
         Setup::new().set_text("traces.endpoint", "http://ops:pass-word-1@127.0.0.1:4318");
     let refused = with_user.cli(&["check"]).expect(78).stderr;
