@@ -26,6 +26,7 @@ mod logs;
 mod plans;
 mod raw_value;
 mod read_at_start;
+mod readable_name;
 mod route_cors;
 mod routes;
 mod schema;

@@ -1,12 +1,13 @@
 //! The settings in force, each with the place that it is from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 use serde_json::{Value, json};
 
 use super::description::{SettingKind, is_index, without_indexes};
 use super::read_at_start::is_read_at_start;
+use super::readable_name::ReadableSettingName;
 use super::settings::{RawSetting, Settings};
 use crate::keys::sha256;
 
@@ -49,8 +50,13 @@ impl EffectiveSettings {
 
     /// Describes each change from these settings to `new`, without secrets: one text for a setting,
     /// or for an entry that was added or removed. An entry of an array of tables has its prefix or
-    /// its name in place of its index.
-    pub fn describe_changes(&self, new: &EffectiveSettings) -> Vec<String> {
+    /// its name in place of its index. `at_start` are the settings with which the process started.
+    pub fn describe_changes(
+        &self,
+        new: &EffectiveSettings,
+        at_start: &EffectiveSettings,
+    ) -> Vec<String> {
+        let at_start = at_start.by_shown_key();
         let (old_order, new_order) = (self.rule_order(), new.rule_order());
         let (old, new) = (self.by_shown_key(), new.by_shown_key());
         let entries = |all: &BTreeMap<ReadableSettingName, ShownValue>| -> BTreeSet<String> {
@@ -69,8 +75,13 @@ impl EffectiveSettings {
             let not_set = ShownValue::default();
             let values = [&old, &new].map(|all| all.get(key).unwrap_or(&not_set));
             if let Some(change) = describe_change(values[0], values[1]) {
-                let is_for_later = key.entry.is_none() && is_read_at_start(&key.name);
-                let when = if is_for_later { " at the next restart" } else { "" };
+                let is_of_start = key.entry.is_none() && is_read_at_start(&key.name);
+                let is_in_force = at_start.get(key).unwrap_or(&not_set) == values[1];
+                let when = match is_of_start {
+                    true if is_in_force => ", in force since the start",
+                    true => " at the next restart",
+                    false => "",
+                };
                 changes.push(format!("{key} {change}{when}"));
             }
         }
@@ -113,7 +124,7 @@ impl EffectiveSettings {
     /// prefix or its name in place of its index.
     pub fn into_named(self) -> Vec<(String, EffectiveSetting)> {
         let values = self.values_by_key();
-        let name = |it: &EffectiveSetting| ReadableSettingName::of(&it.key, &values).to_string();
+        let name = |it: &EffectiveSetting| name_setting(&it.key, &values).to_string();
         let names: Vec<String> = self.0.iter().map(name).collect();
         names.into_iter().zip(self.0).collect()
     }
@@ -128,7 +139,7 @@ impl EffectiveSettings {
             text: setting.value.clone(),
             fingerprint: setting.secret_fingerprint.clone(),
         };
-        self.0.iter().map(|it| (ReadableSettingName::of(&it.key, &values), value(it))).collect()
+        self.0.iter().map(|it| (name_setting(&it.key, &values), value(it))).collect()
     }
 
     /// Renders the settings as a config file, with a comment behind each value that names its
@@ -161,38 +172,9 @@ impl EffectiveSettings {
     }
 }
 
-/// The name of a setting as people know it. An entry of an array has its prefix or its name in
-/// place of its index, because the same entry may have another index in another config.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct ReadableSettingName {
-    /// The entry of an array of tables, such as `upstream.route "/signup"`.
-    entry: Option<String>,
-    name: String,
-}
-
-impl ReadableSettingName {
-    /// `values` are the values in TOML of all settings by key.
-    fn of(key: &str, values: &BTreeMap<&str, &str>) -> ReadableSettingName {
-        let parts: Vec<&str> = key.split('.').collect();
-        let Some(at) = parts.iter().position(|part| part.parse::<usize>().is_ok()) else {
-            return ReadableSettingName { entry: None, name: key.to_owned() };
-        };
-        let (array, entry) = (parts[..at].join("."), parts[..=at].join("."));
-        let text = |name: &str| values.get(format!("{entry}.{name}").as_str()).copied();
-        let shown = text("prefix")
-            .or_else(|| text("name"))
-            .map_or(entry.clone(), |name| format!("{array} {name}"));
-        ReadableSettingName { entry: Some(shown), name: parts[at + 1..].join(".") }
-    }
-}
-
-impl fmt::Display for ReadableSettingName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.entry {
-            Some(entry) => write!(f, "{entry}: {}", self.name),
-            None => f.write_str(&self.name),
-        }
-    }
+/// `values` are the values in TOML of all settings by key.
+fn name_setting(key: &str, values: &BTreeMap<&str, &str>) -> ReadableSettingName {
+    ReadableSettingName::of(key, |key| values.get(key).map(|value| (*value).to_owned()))
 }
 
 /// The value of a setting, as a message may show it.

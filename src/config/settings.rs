@@ -20,6 +20,7 @@ use super::locations::{FormerDefault, RelativePathBases};
 use super::raw_value::{
     RawValue, is_too_long_duration, parse_duration, place_in_list, redact_urls_and_long_words,
 };
+use super::readable_name::ReadableSettingName;
 use super::variables::{ENV_PREFIX, hint_for_credential, hint_for_variable};
 
 use crate::keys::Plans;
@@ -392,19 +393,11 @@ impl Settings {
     /// Returns the key as faults show it: an entry of an array has its prefix or its name in place
     /// of its index, or else its number.
     pub(super) fn shown_key(&self, key: &str) -> String {
-        let parts: Vec<&str> = key.split('.').collect();
-        let Some(at) = parts.iter().position(|part| part.parse::<usize>().is_ok()) else {
-            return key.to_owned();
+        let toml_of = |key: &str| {
+            let text = self.values.get(key)?.raw.as_text()?;
+            Some(toml_text(&redact_urls_and_long_words(text)))
         };
-        let (array, rest) = (parts[..at].join("."), parts[at + 1..].join("."));
-        let entry = format!("{array}.{}", parts[at]);
-        let text = |name: &str| self.values.get(&format!("{entry}.{name}"))?.raw.as_text();
-        let number = parts[at].parse::<usize>().unwrap_or_default() + 1;
-        let entry = match text("prefix").or_else(|| text("name")) {
-            Some(name) => format!("{array} {}", toml_text(&redact_urls_and_long_words(name))),
-            None => format!("{array} {number}"),
-        };
-        if rest.is_empty() { entry } else { format!("{entry}: {rest}") }
+        ReadableSettingName::of(key, toml_of).to_string()
     }
 
     /// Reads a setting as `parse` reads its value. Returns `None` if the setting is missing or

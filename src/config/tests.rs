@@ -1806,8 +1806,8 @@ fn a_reload_says_what_has_changed_and_shows_no_secret() {
         "[plans]\nfree = 7\n".to_owned(),
     ];
     let (before, after) = (read(&before.concat()), read(&after.concat()));
-    assert_eq!(before.describe_changes(&before), [""; 0]);
-    let changes = before.describe_changes(&after);
+    assert_eq!(before.describe_changes(&before, &before), [""; 0]);
+    let changes = before.describe_changes(&after, &before);
     let expected = [
         "upstream.route \"/new\" added",
         "upstream.route \"/gone\" removed",
@@ -1821,10 +1821,40 @@ fn a_reload_says_what_has_changed_and_shows_no_secret() {
         format!("[[rule]]\nname = {name:?}\nif = [\"risk_score >= {score}\"]\nthen = \"review\"\n")
     };
     let (a, b, c) = (rule("a", 70), rule("b", 60), rule("c", 50));
-    let changes = read(&[&*a, &b].concat()).describe_changes(&read(&[&*b, &a].concat()));
+    let describe = |old: &str, new: &str| read(old).describe_changes(&read(new), &read(old));
+    let changes = describe(&[&*a, &b].concat(), &[&*b, &a].concat());
     assert_eq!(changes, ["the order of the rules is now \"b\", \"a\""]);
-    let changes = read(&[&*a, &b].concat()).describe_changes(&read(&[&*a, &c, &b].concat()));
+    let changes = describe(&[&*a, &b].concat(), &[&*a, &c, &b].concat());
     assert_eq!(changes, ["rule \"c\" added"]);
+}
+
+#[test]
+fn an_entry_without_a_name_has_the_same_number_in_a_change_as_in_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("riskgate.toml");
+    let read = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        Config::read_settings_of_file(&path).unwrap()
+    };
+    let before = read("[[listen.certificate]]\nchain = \"c.pem\"\nkey = \"k.pem\"\n");
+    let changes = before.describe_changes(&read("# None.\n"), &before);
+    assert_eq!(changes, ["listen.certificate 1 removed"]);
+}
+
+#[test]
+fn a_setting_that_is_put_back_is_in_force_since_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |text: &str| {
+        let path = folder.path().join("riskgate.toml");
+        std::fs::write(&path, text).unwrap();
+        let sources = ConfigSources { file: ConfigFile::Path(path), flags: Vec::new() };
+        Config::read_effective_settings(&sources).unwrap()
+    };
+    let (at_start, without) = (read("[listen]\nthreads = 3\n"), read("[listen]\nthreads = 2\n"));
+    let changes = at_start.describe_changes(&without, &at_start);
+    assert_eq!(changes, ["listen.threads 3 → 2 at the next restart"]);
+    let changes = without.describe_changes(&at_start, &at_start);
+    assert_eq!(changes, ["listen.threads 2 → 3, in force since the start"]);
 }
 
 /// Sections of other programs with a dot in their names, each with what riskgate has.

@@ -45,7 +45,9 @@ impl ReloadState {
     fn replace_settings_and_describe(&mut self, new: Option<EffectiveSettings>) -> String {
         let old = std::mem::replace(&mut self.settings, new);
         let changes = match (old, &self.settings) {
-            (Some(old), Some(new)) => old.describe_changes(new),
+            (Some(old), Some(new)) => {
+                old.describe_changes(new, self.startup_settings.as_ref().unwrap_or(&old))
+            }
             _ => return "the settings before are not known".to_owned(),
         };
         match changes.len().saturating_sub(MAX_LOGGED_CHANGES) {
