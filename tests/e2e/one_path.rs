@@ -1,7 +1,7 @@
 //! Tests that run once: both data paths share what they test, such as commands, stores and the
 //! admin listener, or they run both paths themselves.
 
-mod browsers;
+pub mod browsers;
 mod faults;
 mod http;
 pub mod operators;

@@ -4,3 +4,4 @@ mod browser_forms;
 mod client_forms;
 mod origins;
 mod screening;
+mod sites;

@@ -67,7 +67,11 @@ impl Browser {
             "--host-resolver-rules=MAP rebound.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, \
              EXCLUDE localhost",
         ];
-        let options = json!({ "args": arguments, "binary": find_program("chromium", "chromium") });
+        // Debian's Chromium sends a site no cookies from pages of other sites unless told so.
+        let cookies = json!({ "profile": { "cookie_controls_mode": 0 } });
+        let options = json!({
+            "args": arguments, "binary": find_program("chromium", "chromium"), "prefs": cookies,
+        });
         let logs = json!({ "browser": "ALL", "performance": "ALL" });
         // The tests sign their own certificates.
         let match_all = json!({

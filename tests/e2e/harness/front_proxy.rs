@@ -44,6 +44,27 @@ impl FrontProxy {
         panic!("{proxy:?} did not start");
     }
 
+    /// Starts HAProxy with this certificate: chain and key. It ends TLS, offers HTTP/2, and
+    /// forwards everything to `server`.
+    #[track_caller]
+    pub fn start_with_tls(server: SocketAddr, certificate: &(PathBuf, PathBuf)) -> FrontProxy {
+        // Another process may take the free port before the proxy binds it.
+        for _ in 0..5 {
+            let (folder, address) = (TempDir::new().unwrap(), free_address());
+            let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
+            let chain_and_key = folder.path().join("site.pem");
+            std::fs::write(&chain_and_key, read(&certificate.0) + &read(&certificate.1)).unwrap();
+            let config = folder.path().join("haproxy.cfg");
+            std::fs::write(&config, tls_config(address, server, &chain_and_key)).unwrap();
+            let mut command = Command::new(find_program("haproxy", "haproxy"));
+            command.arg("-db").arg("-f").arg(&config);
+            if let Some(front) = FrontProxy::spawn(command, address, folder) {
+                return front;
+            }
+        }
+        panic!("HAProxy did not start");
+    }
+
     fn try_start(proxy: ProxyKind, server: SocketAddr) -> Option<FrontProxy> {
         let (folder, address) = (TempDir::new().unwrap(), free_address());
         let text = match proxy {
@@ -138,6 +159,25 @@ frontend front
 backend gateway
     server gateway {server} {how}
 "
+    )
+}
+
+fn tls_config(address: SocketAddr, server: SocketAddr, chain_and_key: &Path) -> String {
+    format!(
+        "defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    option forwardfor
+frontend front
+    bind {address} ssl crt {} alpn h2,http/1.1
+    http-request set-header X-Forwarded-Proto https
+    default_backend site
+backend site
+    server site {server}
+",
+        chain_and_key.display()
     )
 }
 

@@ -2,4 +2,4 @@
 
 mod admin_page;
 mod form_parsers;
-mod sign_up_page;
+pub mod sign_up_page;

@@ -103,7 +103,7 @@ fn page_of_the_document() -> String {
 }
 
 /// The first route that docs/signup-form.md shows, in the mode `block`.
-fn route_of_the_document() -> String {
+pub fn route_of_the_document() -> String {
     let document = include_str!("../../../../docs/signup-form.md");
     let (_, rest) = document.split_once("[[upstream.route]]\n").unwrap();
     let route = rest.split("```").next().unwrap().replace("\"shadow\"", "\"block\"");
