@@ -20,5 +20,5 @@ pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts, MAX_COUNT
 pub use self::inbox::{CanonicalInbox, InboxRules, canonical_address_text};
 pub use self::pseudonymizer::{InboxSecret, MIN_SECRET_BYTES, Pseudonymizer, SignUpScope};
 pub use self::rules::{Action, Decision, DecisionRule, ScorePolicy, decide, decide_strictest};
-pub use self::sign_ups::SignUpCounter;
+pub use self::sign_ups::{SignUpCounter, has_too_many_inboxes};
 pub use self::sync::{SignUpSync, delete_expired_sign_ups};

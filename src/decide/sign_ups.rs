@@ -20,6 +20,19 @@ use super::pseudonymizer::{InboxSecret, Pseudonymizer, SignUpScope};
 /// sign-ups count on this node only.
 const MAX_UNSAVED: usize = 10_000;
 
+/// The most inboxes to which the addresses of one sign-up form belong. An honest form has one
+/// inbox, or the inbox of a second address, such as that of a parent.
+const MAX_INBOXES_OF_FORM: usize = 4;
+
+/// Whether the addresses of a form belong to more inboxes than the addresses of a sign-up do. Such
+/// a form counts nothing: else one form of an attacker would raise the counts of many strangers.
+pub fn has_too_many_inboxes(sign_ups: &[SignUp]) -> bool {
+    let is_first = |(at, it): &(usize, &SignUp)| {
+        sign_ups[..*at].iter().all(|earlier| earlier.inbox != it.inbox)
+    };
+    sign_ups.iter().enumerate().filter(is_first).nth(MAX_INBOXES_OF_FORM).is_some()
+}
+
 /// Makes inbox ids, counts sign-ups, and holds those that are not in the store yet.
 pub struct SignUpCounter {
     inbox_rules: InboxRules,

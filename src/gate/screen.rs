@@ -6,7 +6,7 @@
 use arrayvec::ArrayVec;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
-use crate::decide::Action;
+use crate::decide::{Action, has_too_many_inboxes};
 use crate::message::request_head::{takes_body, value_if_single};
 use crate::message::response::Reply;
 use crate::model::domain::Domain;
@@ -14,6 +14,7 @@ use crate::model::refusal::Refusal;
 use crate::screening::{BodyHeaders, FieldValues, ReceivedBody, UnreadCause, read_field_values};
 
 use super::beginning::Head;
+use super::decisions::SignUpSuccessRule;
 use super::judged_values::JudgingContext;
 use super::request_context::RequestContext;
 use super::route::query_of;
@@ -102,10 +103,19 @@ impl Gate {
         };
         let judged = found.values.iter().flat_map(|value| self.judge_value(value, judging));
         let (ascii_rests, judged): (Vec<_>, Vec<_>) = judged.partition(|it| it.is_ascii_rest);
-        let Some(decision) = self.decide_form(judged, &policy.route, &policy.scores, ctx) else {
+        let Some(mut decision) = self.decide_form(judged, &policy.route, &policy.scores, ctx)
+        else {
             return ScreeningResult::of_unread_form(UnreadCause::NoField, policy);
         };
         let is_blocked = decision.action == Action::Block;
+        let counts_forms =
+            ctx.screen_rules.as_ref().is_none_or(|it| it.success != SignUpSuccessRule::Never);
+        if counts_forms && has_too_many_inboxes(&decision.sign_ups) {
+            decision.sign_ups.clear();
+            if !is_blocked {
+                return ScreeningResult::of_form_with_many_inboxes(policy);
+            }
+        }
         let is_hiding = !ascii_rests.is_empty();
         match found.unread.or(is_hiding.then_some(UnreadCause::Broken)) {
             // The server might read a value that riskgate could not read.

@@ -157,11 +157,25 @@ impl ScreeningResult {
     /// Makes the result for a form that riskgate could not read whole, for this cause. The policy
     /// may block the form, but not if the cause is that the form has no field with an address.
     pub fn of_unread_form(cause: UnreadCause, policy: &ScreenPolicy) -> ScreeningResult {
-        let is_blocked = policy.blocks_unscreened
-            && policy.mode == ScreenMode::Block
-            && cause != UnreadCause::NoField;
-        let unscreened = ScreeningResult::of_unscreened_form(cause.as_str(), policy.mode);
-        match is_blocked {
+        match cause {
+            UnreadCause::NoField => {
+                ScreeningResult::of_unscreened_form(cause.as_str(), policy.mode)
+            }
+            _ => ScreeningResult::of_unclear_form(cause.as_str(), policy),
+        }
+    }
+
+    /// Makes the result for a form with addresses of too many inboxes for a sign-up. The policy may
+    /// block the form.
+    pub fn of_form_with_many_inboxes(policy: &ScreenPolicy) -> ScreeningResult {
+        ScreeningResult::of_unclear_form("many_inboxes", policy)
+    }
+
+    /// Makes the result for a form of which riskgate can't tell, for this reason, whose account it
+    /// makes. The policy may block the form.
+    fn of_unclear_form(reason: &'static str, policy: &ScreenPolicy) -> ScreeningResult {
+        let unscreened = ScreeningResult::of_unscreened_form(reason, policy.mode);
+        match policy.blocks_unscreened && policy.mode == ScreenMode::Block {
             true => ScreeningResult { action: ScreenAction::Block, ..unscreened },
             false => unscreened,
         }

@@ -81,6 +81,50 @@ fn one_form_raises_the_counts_of_a_victim_by_one_at_most() {
     assert_eq!(seen_fields(&upstream).0, "review");
 }
 
+/// A form of an attacker with the addresses of many strangers, and their own addresses later.
+#[test]
+fn a_form_with_addresses_of_many_inboxes_counts_nothing_and_is_no_pass() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let gateway = start(&upstream, "block", "");
+    let victims =
+        |tag: &str| (0..5).map(|n| format!("victim{n}{tag}@gmail.com")).collect::<Vec<_>>();
+    let texts = |all: &[String]| form_of(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    for tag in ["+0", "+1", "+2", "+3"] {
+        gateway.send_request(&texts(&victims(tag))).expect(201);
+        assert_eq!(seen_fields(&upstream), ("unscreened".into(), String::new(), String::new()));
+        assert_eq!(upstream.last_request().header_values("X-Riskgate-Reason"), ["many_inboxes"]);
+    }
+    for victim in victims("") {
+        post(&gateway, &victim).expect(201);
+        assert_eq!(seen_fields(&upstream).0, "pass", "{victim}");
+    }
+    // A form with an address to be refused is refused, however many addresses it has.
+    let with_bad = [&victims("+4")[..], &["x@yopmail.com".to_owned()]].concat();
+    gateway.send_request(&texts(&with_bad)).expect(422);
+    // The addresses of four people make a sign-up, and so do several addresses of these.
+    let four = ["a+1@gmail.com", "a+2@gmail.com", "b@gmail.com", "c@gmail.com", "d@gmail.com"];
+    gateway.send_request(&form_of(&four)).expect(201);
+    assert_eq!(seen_fields(&upstream).0, "pass");
+    post(&gateway, "c+1@gmail.com").expect(201);
+    assert_eq!(seen_fields(&upstream).0, "review");
+}
+
+#[test]
+fn forms_with_many_inboxes_pass_where_no_form_counts_and_are_refused_where_unread_forms_are() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let invited: Vec<String> = (0..9).map(|n| format!("colleague{n}@quelbrandt.com")).collect();
+    let invited: Vec<&str> = invited.iter().map(String::as_str).collect();
+    let gateway = start(&upstream, "block", "count = false\nunscreened = \"block\"");
+    gateway.send_request(&form_of(&invited)).expect(201);
+    assert_eq!(seen_fields(&upstream).0, "pass");
+    let gateway = start(&upstream, "block", "unscreened = \"block\"");
+    let refused = gateway.send_request(&form_of(&invited)).expect(422).json();
+    assert_eq!(
+        (&refused["error"], &refused["detail"]),
+        (&"form_unreadable".into(), &"many_inboxes".into())
+    );
+}
+
 #[test]
 fn a_decoy_in_the_form_hides_no_sign_up() {
     let upstream = MockUpstream::with_script(accept_with(201, ""));
