@@ -71,6 +71,14 @@ impl CanonicalInbox {
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
+
+    /// The registrable domain for which a sign-up with this address counts, unless the domain is
+    /// protected or free. `None` if the inboxes of a domain are on another domain: then the domain
+    /// belongs to a provider.
+    pub fn counted_domain(&self, address: &EmailAddress) -> Option<&str> {
+        let start = self.domain.registrable_start().filter(|_| self.domain == *address.domain())?;
+        Some(&self.domain.as_str()[start..])
+    }
 }
 
 impl fmt::Debug for CanonicalInbox {
@@ -183,9 +191,14 @@ impl InboxRules {
         parent.is_some_and(|parent| self.by_parent.contains_key(parent))
     }
 
+    /// Whether a provider's rule says how the addresses of this domain become inboxes.
+    pub fn has_rule(&self, domain: &Domain) -> bool {
+        self.by_domain.contains_key(domain) || self.is_below_parent(domain)
+    }
+
     /// Returns the inbox of an address. The inbox of an inbox is itself.
     pub fn canonical_inbox(&self, address: &EmailAddress) -> CanonicalInbox {
-        let local_part = canonical_local_part(address);
+        let local_part = unquoted_local_part(address);
         let domain = address.domain();
         if let Some((label, parent)) = domain.as_str().split_once('.')
             && let Some(rule) = self.by_parent.get(parent)
@@ -195,37 +208,36 @@ impl InboxRules {
         self.fold(local_part, domain)
     }
 
-    /// Folds a local part in lower case by the rule of its domain. A local part that needs quotes
-    /// stays as it is, on its own domain.
+    /// Folds a local part in lower case and without quotes by the rule of its domain.
     fn fold(&self, local_part: String, domain: &Domain) -> CanonicalInbox {
-        let rule = self
-            .by_domain
-            .get(domain)
-            .filter(|_| EmailAddress::is_unquoted_local_part(&local_part));
-        let (folded, domain) = match rule {
+        let (folded, domain) = match self.by_domain.get(domain) {
             None => (local_part, domain),
             Some(rule) => {
+                let needs_quotes = |text: &str| !EmailAddress::is_unquoted_local_part(text);
                 let fold = |text: String, fold: &Fold| {
-                    // If a fold leaves no valid local part, no mailbox has this name.
                     let folded = fold.apply(&text);
-                    if EmailAddress::is_unquoted_local_part(&folded) { folded } else { text }
+                    // If a fold leaves no valid local part, no mailbox has this name.
+                    let is_left =
+                        folded.is_empty() || (needs_quotes(&folded) && !needs_quotes(&text));
+                    if is_left { text } else { folded }
                 };
                 (rule.folds.iter().fold(local_part, fold), &rule.inbox_domain)
             }
         };
-        CanonicalInbox { text: format!("{folded}@{domain}"), domain: domain.clone() }
+        let text = format!("{}@{domain}", quote_if_needed(folded));
+        CanonicalInbox { text, domain: domain.clone() }
     }
 }
 
 /// Returns the spelling of an address by which riskgate counts addresses: in lower case, without
 /// needless quotes and backslashes. Tags and dots stay.
 pub fn canonical_address_text(address: &EmailAddress) -> String {
-    format!("{}@{}", canonical_local_part(address), address.domain())
+    format!("{}@{}", quote_if_needed(unquoted_local_part(address)), address.domain())
 }
 
-/// Returns the local part in lower case, without needless quotes and backslashes, which never make
-/// another mailbox (RFC 5321 section 4.1.2).
-fn canonical_local_part(address: &EmailAddress) -> String {
+/// Returns the local part in lower case, without quotes and without the backslashes between them.
+/// Neither ever makes another mailbox (RFC 5321 section 4.1.2).
+fn unquoted_local_part(address: &EmailAddress) -> String {
     let written = address.local_part();
     let Some(inner) = written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
         return written.to_ascii_lowercase();
@@ -236,7 +248,11 @@ fn canonical_local_part(address: &EmailAddress) -> String {
         // A backslash stands for the character behind it.
         meant.extend(if c == '\\' { characters.next() } else { Some(c) });
     }
-    let meant = meant.to_ascii_lowercase();
+    meant.to_ascii_lowercase()
+}
+
+/// Returns a local part with quotes and backslashes if it needs them.
+fn quote_if_needed(meant: String) -> String {
     if EmailAddress::is_unquoted_local_part(&meant) {
         return meant;
     }

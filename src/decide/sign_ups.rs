@@ -94,8 +94,8 @@ impl SignUpCounter {
     }
 
     /// Makes the sign-up of an address at the time `at`, in seconds since 1970; `None` until the
-    /// secret is known. The sign-up counts for its registrable domain if `counts_domain` is true,
-    /// and the inbox is on the domain of the address. This function counts nothing.
+    /// secret is known. The sign-up counts for the [`CanonicalInbox::counted_domain`] if
+    /// `counts_domain` is true. This function counts nothing.
     pub fn make_sign_up(
         &self,
         address: &EmailAddress,
@@ -107,20 +107,21 @@ impl SignUpCounter {
         let pseudonymizer = self.pseudonymizer.peek();
         let pseudonymizer = pseudonymizer.as_ref().as_ref()?;
         let inbox = self.inbox_rules.canonical_inbox(address);
-        // If the inboxes of a domain are on another domain, the domain belongs to a provider.
-        let counts_domain = counts_domain && inbox.domain() == address.domain();
-        let registrable = inbox.domain().registrable_start().filter(|_| counts_domain);
+        let registrable = inbox.counted_domain(address).filter(|_| counts_domain);
         Some(SignUp {
             at,
             inbox: pseudonymizer.inbox_id(&inbox, scope),
             address: pseudonymizer.address_pseudonym(&canonical_address_text(address), scope),
-            domain: registrable.map(|start| {
-                pseudonymizer.domain_pseudonym(&inbox.domain().as_str()[start..], scope)
-            }),
+            domain: registrable.map(|domain| pseudonymizer.domain_pseudonym(domain, scope)),
             client: client.map(|address| {
                 pseudonymizer.network_pseudonym(SignUpNetwork::from(address), scope)
             }),
         })
+    }
+
+    /// The rules by which addresses become inboxes.
+    pub fn inbox_rules(&self) -> &InboxRules {
+        &self.inbox_rules
     }
 
     /// The pseudonym of the bucket of a client's rate; `None` until the secret is known.

@@ -1,10 +1,10 @@
 //! The facts about one address, by the answer of the table for its domain.
 
-use crate::decide::{CountFacts, DomainFacts, Facts, ScorePolicy};
+use crate::decide::{CountFacts, DomainFacts, Facts, InboxRules, ScorePolicy};
 use crate::model::domain::Domain;
 use crate::model::email::EmailAddress;
 use crate::model::sign_up::SignUp;
-use crate::model::typed_address::OtherReadings;
+use crate::model::typed_address::{OtherReadings, TypedAddress};
 use crate::model::verdict::{Reason, Rule, Score};
 use crate::table::{Table, TableAnswer};
 
@@ -87,6 +87,25 @@ impl OtherFacts {
             facts.reason != Reason::Undeliverable && scores.is_blocking(facts.score, facts.reason)
         })
     }
+}
+
+/// Looks up the address that is left where software removes characters from an address. `None` if
+/// nothing is removed, or if the address is on another domain that has no rule for inboxes: an
+/// honest domain may leave any rest.
+pub fn look_up_sanitized<'a, 't>(
+    typed: &'a TypedAddress,
+    inbox_rules: &InboxRules,
+    table: &'t Table,
+    unknown_score: Option<Score>,
+    unix_now: i64,
+) -> Option<(&'a EmailAddress, TableAnswer<'t>)> {
+    let sanitized = typed.other_readings.sanitized.as_ref()?;
+    let domain = sanitized.domain();
+    if domain != typed.address.domain() && !inbox_rules.has_rule(domain) {
+        return None;
+    }
+    let lookup = table.lookup(domain, unix_now).with_score_of_unknown_names(unknown_score);
+    Some((sanitized, lookup))
 }
 
 impl AddressFacts {

@@ -79,7 +79,6 @@ impl Gate {
         let decision = self.decide_form(judged, route, scores, ctx);
         let decision = decision.ok_or(Refusal::Internal)?;
         let (action, decided) = (decision.action, &decision.value);
-        let sign_up = decision.sign_ups.first().copied();
         let facts = &decided.facts;
         let answer = json_in_order(&[
             ("action", json!(action.as_str())),
@@ -88,13 +87,13 @@ impl Gate {
             ("reasons", reasons),
             ("email", json!(address.masked())),
             ("domain", json!(address.domain().as_str())),
-            ("inbox", json!(sign_up.map(|it| it.inbox.to_string()))),
+            ("inbox", json!(decision.single_inbox().map(|it| it.to_string()))),
             ("did_you_mean", json!(decided.suggestion.as_ref().map(SmolStr::as_str))),
         ]);
         let answer =
             format!("{},\"facts\":{}}}", &answer[..answer.len() - 1], render_facts(decided));
-        if let Some(sign_up) = sign_up.filter(|_| question.count && action != Action::Block) {
-            self.state.sign_ups.record_form(&[sign_up]);
+        if question.count && action != Action::Block {
+            self.state.sign_ups.record_form(&decision.sign_ups);
         }
         ctx.verdict_reason = Some(facts.reason.as_str());
         self.record_screening(decision.into_result(ScreenMode::Block), route, ctx);

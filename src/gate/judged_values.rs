@@ -15,7 +15,7 @@ use crate::model::verdict::Score;
 use crate::screening::MAX_ADDRESSES_IN_VALUE;
 use crate::table::{Table, TableAnswer};
 
-use super::address_facts::{AddressFacts, OtherFacts, facts_of_address};
+use super::address_facts::{AddressFacts, OtherFacts, facts_of_address, look_up_sanitized};
 use super::answers::look_up_and_count;
 use super::request_context::RequestContext;
 use super::screen_rules::{ScreenAction, ScreenMode, ScreeningResult, ScreeningRule};
@@ -135,28 +135,57 @@ impl Gate {
         of_others.into_iter().chain(of_domains).chain([of_text]).collect()
     }
 
-    /// Judges an address, and the domains that other software reads in it.
+    /// Judges an address, and what other software reads in it.
     pub(super) fn judge_typed_address(
         &self,
         typed: &TypedAddress,
         ctx: JudgingContext<'_>,
     ) -> Vec<JudgedValue> {
-        let of_address = self.judge_address(&typed.address, ctx);
-        let suggestion = of_address.first().and_then(|it| it.suggestion.clone());
-        ctx.judge_other_readings(&typed.other_readings, suggestion).chain(of_address).collect()
-    }
-
-    /// Judges an address. Returns the verdict on the domain, and a second verdict if the local part
-    /// is a role.
-    fn judge_address(&self, address: &EmailAddress, ctx: JudgingContext<'_>) -> Vec<JudgedValue> {
+        let address = &typed.address;
         let lookup = look_up_and_count(&self.state, ctx.table, address.domain(), ctx.request);
         let sign_up = self.identify_sign_up(address, &lookup, ctx.client, ctx.request);
+        let of_address = self.judge_address(address, &lookup, sign_up, ctx);
+        let suggestion = of_address.first().and_then(|it| it.suggestion.clone());
+        let of_sanitized = self.judge_sanitized_address(typed, sign_up, ctx);
+        let of_others = ctx.judge_other_readings(&typed.other_readings, suggestion);
+        of_others.chain(of_sanitized).chain(of_address).collect()
+    }
+
+    /// Judges the address that software reads which removes characters from an address. It has a
+    /// sign-up of its own if its domain has a rule for inboxes, and its inbox is not that of
+    /// `sign_up`, the sign-up of the address as riskgate reads it.
+    fn judge_sanitized_address(
+        &self,
+        typed: &TypedAddress,
+        sign_up: Option<SignUp>,
+        ctx: JudgingContext<'_>,
+    ) -> Vec<JudgedValue> {
+        let rules = self.state.sign_ups.inbox_rules();
+        let (unknown_score, unix_now) = (ctx.request.rules.unknown_score, ctx.request.unix_now());
+        let found = look_up_sanitized(typed, rules, ctx.table, unknown_score, unix_now);
+        let Some((sanitized, lookup)) = found else { return Vec::new() };
+        let own_sign_up = rules.has_rule(sanitized.domain()).then(|| {
+            let found = self.identify_sign_up(sanitized, &lookup, ctx.client, ctx.request)?;
+            sign_up.is_none_or(|it| it.inbox != found.inbox).then_some(found)
+        });
+        self.judge_address(sanitized, &lookup, own_sign_up.flatten(), ctx)
+    }
+
+    /// Judges an address by the answer of the table for its domain. Returns the verdict on the
+    /// domain, and a second verdict if the local part is a role.
+    fn judge_address(
+        &self,
+        address: &EmailAddress,
+        lookup: &TableAnswer<'_>,
+        sign_up: Option<SignUp>,
+        ctx: JudgingContext<'_>,
+    ) -> Vec<JudgedValue> {
         let counts = match &sign_up {
             Some(sign_up) if ctx.wants_counts => self.state.sign_ups.count_others(sign_up),
             _ => CountFacts::default(),
         };
         let suggestion = lookup.suggest_provider(address.domain()).map(SmolStr::new);
-        let judged = facts_of_address(address, &lookup, ctx.table.role_score()).into_iter();
+        let judged = facts_of_address(address, lookup, ctx.table.role_score()).into_iter();
         judged
             .map(|facts| JudgedValue {
                 facts: AddressFacts { sign_up, counts, ..facts },
@@ -203,6 +232,7 @@ impl JudgedValue {
 impl FormDecision {
     /// Returns the result of the screening, on a route in this mode.
     pub fn into_result(self, mode: ScreenMode) -> ScreeningResult {
+        let inbox = self.single_inbox();
         let facts = self.value.facts;
         ScreeningResult {
             action: match (self.action, mode) {
@@ -218,18 +248,18 @@ impl FormDecision {
             domain: facts.domain,
             suggestion: self.value.suggestion,
             rule: self.rule,
-            inbox: single_inbox(&self.sign_ups),
+            inbox,
             sign_ups: self.sign_ups,
             is_upstream_told: mode != ScreenMode::Shadow,
         }
     }
-}
 
-/// The inbox of a form. `None` if the form has no sign-up, or if its addresses belong to several
-/// inboxes: the server may use any of the addresses.
-fn single_inbox(sign_ups: &[SignUp]) -> Option<Pseudonym> {
-    let inbox = sign_ups.first()?.inbox;
-    sign_ups.iter().all(|it| it.inbox == inbox).then_some(inbox)
+    /// The inbox of a form. `None` if the form has no sign-up, or if its addresses belong to
+    /// several inboxes: the server may use any of the addresses.
+    pub fn single_inbox(&self) -> Option<Pseudonym> {
+        let inbox = self.sign_ups.first()?.inbox;
+        self.sign_ups.iter().all(|it| it.inbox == inbox).then_some(inbox)
+    }
 }
 
 /// Returns the start of a text that has only ASCII letters, digits, dots, hyphens and characters

@@ -19,11 +19,12 @@ pub fn has_at_sign(text: &str) -> bool {
 pub struct TypedAddress {
     /// The address that riskgate reads.
     pub address: EmailAddress,
-    /// What other software reads as its domain.
+    /// What other software reads.
     pub other_readings: OtherReadings,
 }
 
-/// The domains that only some software reads in a text. Both are `None` for an ASCII text.
+/// What only some software reads in a text. All are `None` for a text of letters, digits and the
+/// usual signs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherReadings {
     /// Software with the IDNA of 2003: Python's codec and Java's `IDN` write `ss` for `ß`
@@ -31,6 +32,9 @@ pub struct OtherReadings {
     pub by_idna_2003: Option<Domain>,
     /// Software that removes all characters beyond ASCII, as PHP's `FILTER_SANITIZE_EMAIL` does.
     pub as_ascii: Option<Domain>,
+    /// The address that is left where software removes characters from an address, as PHP's
+    /// `FILTER_SANITIZE_EMAIL` does. `None` if nothing is removed, or no address is left.
+    pub sanitized: Option<EmailAddress>,
 }
 
 /// What a client asks to check: an address, or a domain alone.
@@ -58,7 +62,9 @@ impl TypedAddress {
             return Err(EmailError::OtherAddress);
         }
         let domain = text.rsplit('@').next().unwrap_or_default();
-        Ok(TypedAddress { address, other_readings: OtherReadings::of_domain(domain) })
+        let sanitized = parse_sanitized(text);
+        let other_readings = OtherReadings { sanitized, ..OtherReadings::of_domain(domain) };
+        Ok(TypedAddress { address, other_readings })
     }
 }
 
@@ -67,6 +73,17 @@ impl TypedAddress {
 /// or an encoded word in its local part.
 fn hides_another_address(local_part: &str) -> bool {
     has_at_sign(local_part) || local_part.contains("=?")
+}
+
+/// Returns the address without the characters that PHP's `FILTER_SANITIZE_EMAIL` removes: quotes,
+/// blanks, `/`, `\`, and all beyond ASCII. `None` if it removes none, or no address is left.
+fn parse_sanitized(text: &str) -> Option<EmailAddress> {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-=?^_`{|}~@.[]".contains(c);
+    if text.chars().all(is_kept) {
+        return None;
+    }
+    let kept: String = text.chars().filter(|c| is_kept(*c)).collect();
+    EmailAddress::parse(&kept).ok()
 }
 
 impl OtherReadings {
@@ -84,6 +101,7 @@ impl OtherReadings {
         OtherReadings {
             by_idna_2003: by_idna_2003.and_then(|text| Domain::parse(&text).ok()),
             as_ascii: Domain::parse(&as_ascii).ok(),
+            sanitized: None,
         }
     }
 }
@@ -110,7 +128,7 @@ impl AddressOrDomain {
         }
     }
 
-    /// What other software reads as the domain of an address.
+    /// What other software reads in an address.
     pub fn other_readings(&self) -> OtherReadings {
         match self {
             AddressOrDomain::Address(typed) => typed.other_readings.clone(),

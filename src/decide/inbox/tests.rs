@@ -21,6 +21,11 @@ fn addresses_of_one_mailbox_have_one_inbox() {
             ][..],
         ),
         ("\"jane \\\"d\"@gmail.com", &["\"J\\ane\\ \\\"d\"@gmail.com"]),
+        // A tag between quotes is a tag.
+        ("janedoe@gmail.com", &["\"jane.doe+a b\"@gmail.com", "\"jane..doe\"@googlemail.com"]),
+        ("\"jane doe\"@gmail.com", &["\"j.ane doe+a b\"@googlemail.com"]),
+        ("\"jane+a b\"@example.com", &["\"Jane+a b\"@example.com"]),
+        ("base-@yahoo.com", &["\"base-a b\"@yahoo.com"]),
         ("jane@mailbox.org", &["jane+x@secure.mailbox.org"]),
         ("jane.doe@outlook.com", &["Jane.Doe+a+b@outlook.com"]),
         ("jane-doe@yandex.ru", &["jane.doe+x@ya.ru", "jane-doe@yandex.com"]),
@@ -112,6 +117,16 @@ proptest! {
         let once = inbox(&text);
         let parsed = EmailAddress::parse(once.as_str());
         prop_assert!(parsed.is_ok(), "{text} gave {}", once.as_str());
+        let twice = inbox(once.as_str());
+        prop_assert_eq!(twice.as_str(), once.as_str());
+    }
+
+    #[test]
+    fn the_inbox_of_an_inbox_between_quotes_is_itself(
+        local in "[a-c+._ \\-]{1,12}",
+        domain in prop::sample::select(listed_domains()),
+    ) {
+        let once = inbox(&format!("\"{local}\"@{domain}"));
         let twice = inbox(once.as_str());
         prop_assert_eq!(twice.as_str(), once.as_str());
     }

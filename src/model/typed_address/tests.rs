@@ -32,6 +32,23 @@ fn the_domains_that_other_software_reads_are_known() {
 }
 
 #[test]
+fn the_address_that_a_sanitizer_leaves_is_known() {
+    for (text, sanitized) in [
+        ("o'brien+x_y-z.{1}@gmail.com", None),
+        ("m/allory+0@gmail.com", Some("mallory+0@gmail.com")),
+        ("mall\u{e9}ory+5@gmail.com", Some("mallory+5@gmail.com")),
+        ("\"janedoe+a b\"@gmail.com", Some("janedoe+ab@gmail.com")),
+        ("\"jane\\.doe\"@gmail.com", Some("jane.doe@gmail.com")),
+        ("mallory+7@gmail\u{e9}.com", Some("mallory+7@gmail.com")),
+        ("\u{e9}@gmail.com", None),
+    ] {
+        let readings = TypedAddress::parse(text).unwrap().other_readings;
+        let expected = sanitized.map(|text| EmailAddress::parse(text).unwrap());
+        assert_eq!(readings.sanitized, expected, "{text}");
+    }
+}
+
+#[test]
 fn invisible_characters_do_not_count() {
     for text in [
         "in\u{200b}fo@gmail.com",

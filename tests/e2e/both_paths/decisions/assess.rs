@@ -100,6 +100,18 @@ fn another_reading_of_a_domain_takes_no_sign_up_from_the_address() {
 }
 
 #[test]
+fn an_address_in_which_some_software_reads_another_counts_for_both_and_has_no_id() {
+    let (gateway, key) = start();
+    for (earlier, email) in (0..).zip(["m/allory+0@gmail.com", "ma/llory+1@gmail.com"]) {
+        let answer = assess(&gateway, &key, json!({"email": email, "count": true}));
+        assert_eq!(answer["inbox"], Value::Null, "{email}");
+        assert_eq!(answer["facts"]["inbox_accounts_30d"], earlier, "{email}");
+    }
+    let answer = assess(&gateway, &key, json!({"email": "mallory@gmail.com"}));
+    assert_eq!(answer["facts"]["inbox_accounts_30d"], 2);
+}
+
+#[test]
 fn a_page_of_a_browser_learns_nothing_of_other_sign_ups() {
     let (gateway, key) = start();
     let page_key = gateway.create_active_key("web", &["--origin", "https://app.example.com"]);

@@ -125,6 +125,36 @@ fn forms_with_many_inboxes_pass_where_no_form_counts_and_are_refused_where_unrea
     );
 }
 
+/// PHP's `FILTER_SANITIZE_EMAIL` leaves an address of one inbox of each.
+#[test]
+fn characters_that_servers_remove_make_no_new_inbox() {
+    let upstream = MockUpstream::with_script(accept_with(201, ""));
+    let gateway = start(&upstream, "annotate", "");
+    for (email, action) in [
+        ("mallory@gmail.com", "pass"),
+        ("m/allory+0@gmail.com", "review"),
+        ("mall\u{e9}ory+5@gmail.com", "review"),
+        ("mallory+7@gmail\u{e9}.com", "would_block"),
+        ("\"mallory+a b\"@gmail.com", "would_block"),
+        ("\"mall ory+a\"@gmail.com", "would_block"),
+    ] {
+        post(&gateway, email).expect(201);
+        let (found, _, inbox) = seen_fields(&upstream);
+        assert_eq!(found, action, "{email}");
+        // A refused address names its own inbox.
+        let has_one =
+            matches!(email.as_bytes(), [b'm', b'a', b'l', b'l', b'o', b'r', b'y', b'@', ..])
+                || email.contains("a b");
+        assert_eq!(inbox.len(), if has_one { 32 } else { 0 }, "{email}");
+    }
+    // Where no rule folds tags, such an address has the id of its own inbox, as ever.
+    post(&gateway, "jos\u{e9}@quelbrandt.com").expect(201);
+    assert_eq!(seen_fields(&upstream).2.len(), 32);
+    // A role is a role.
+    post(&gateway, "in/fo@quelbrandt.com").expect(201);
+    assert_eq!(upstream.last_request().header_values("X-Riskgate-Reason"), ["role_account"]);
+}
+
 #[test]
 fn a_decoy_in_the_form_hides_no_sign_up() {
     let upstream = MockUpstream::with_script(accept_with(201, ""));
