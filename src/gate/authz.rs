@@ -117,8 +117,11 @@ impl Gate {
                 {
                     return self.finish_with_refusal(&refusal, ctx);
                 }
-                // riskgate does not see what the server answers, so each admitted sign-up counts.
-                self.state.sign_ups.record_form(&sign_ups);
+                // riskgate does not see what the server answers, so each admitted sign-up counts,
+                // unless the client has only asked for a page.
+                if may_be_post(head) || !names_original_method(head) {
+                    self.state.sign_ups.record_form(&sign_ups);
+                }
             }
         }
         ctx.set_outcome_if_unset(200, "ok");
@@ -293,6 +296,11 @@ fn is_body_sent_whole<'r>(head: impl Head<'r>) -> bool {
 /// Returns true if the client's request may have posted a form: one of its methods takes a body.
 fn may_be_post<'r>(head: impl Head<'r>) -> bool {
     iter_original_methods(head).any(takes_body)
+}
+
+/// Returns true if the question tells the method of the client's request.
+fn names_original_method<'r>(head: impl Head<'r>) -> bool {
+    iter_original_methods(head).next().is_some()
 }
 
 fn iter_original_methods<'r>(head: impl Head<'r>) -> impl Iterator<Item = &'r [u8]> {

@@ -290,6 +290,29 @@ fn a_proxy_that_asks_gets_the_decision() {
     }
 }
 
+#[test]
+fn a_question_about_a_page_is_judged_and_counts_nothing() {
+    let authz = "[authz]\npath = \"/authz\"\ncheck = [\"screen\"]\nemail = \"query:email\"\n\
+                 mode = \"block\"\n";
+    let gateway =
+        start_counting(Setup::with_bundled_table().append_toml(&format!("{authz}{RULES}")));
+    let ask = |method: &str, email: &str| {
+        let asked = request("GET", "/authz").with_header("X-Original-Method", method);
+        let target = format!("/signup?email={}", email.replace('+', "%2B"));
+        let answer = gateway.send_request(&asked.with_header("X-Original-URI", &target));
+        (answer.status, answer.header_values("X-Riskgate-Action").concat())
+    };
+    for tag in 0..4 {
+        for method in ["GET", "HEAD"] {
+            let judged = ask(method, &format!("bob+{tag}@gmail.com"));
+            assert_eq!(judged, (200, "pass".into()), "{method} {tag}");
+        }
+    }
+    assert_eq!(ask("GET", "x@yopmail.com"), (403, "block".into()));
+    assert_eq!(ask("POST", "bob@gmail.com").0, 200);
+    assert_eq!(ask("GET", "bob+4@gmail.com"), (200, "review".into()));
+}
+
 /// A server that answers every request with this status and these fields.
 fn accept_with(
     status: u16,
