@@ -14,6 +14,7 @@ use crate::model::domain::{Domain, percent_decode};
 use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
+use crate::model::typed_address::first_mark_of_address;
 
 pub use path_reading::{PathReadings, query_of, split_path_and_query};
 pub use upstream_route::find_screen_rules;
@@ -210,7 +211,7 @@ pub fn redact_path(target: &[u8]) -> String {
     let text = String::from_utf8_lossy(path);
     // In the other paths, nothing tells where an e-mail address would end. So a path that may
     // contain an address is hidden as a whole.
-    if text.contains(['@', '%', '\u{ff20}']) {
+    if first_mark_of_address(&text).is_some() {
         return "…".to_owned();
     }
     let shown: Vec<&str> = text.split('/').map(redact_if_key_length).collect();

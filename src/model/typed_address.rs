@@ -14,6 +14,13 @@ pub fn has_at_sign(text: &str) -> bool {
     text.contains(AT_SIGNS)
 }
 
+/// Returns the first character of a text that may belong to an e-mail address: an `@`, or the
+/// character with which an encoded `@` begins, as in `%40`, `&commat;` and `\u0040`. A text without
+/// such a character has no local part, so a log may show it.
+pub fn first_mark_of_address(text: &str) -> Option<char> {
+    text.chars().find(|c| AT_SIGNS.contains(c) || matches!(c, '%' | '&' | '\\'))
+}
+
 /// An address as a user has typed or pasted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedAddress {

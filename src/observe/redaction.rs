@@ -2,6 +2,7 @@
 //! riskgate logs such a text.
 
 use crate::keys::MIN_KEY_LEN;
+use crate::model::typed_address::first_mark_of_address;
 
 /// The shortest word of ASCII letters alone that may be a key. The names of types are shorter.
 const MIN_KEY_LETTERS: usize = 24;
@@ -11,8 +12,7 @@ pub fn redact_secrets(text: &str) -> String {
     let is_in_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let mut redacted = String::with_capacity(text.len());
     for word in text.split_inclusive(char::is_whitespace) {
-        // An encoded `@` begins with `%`, `&` or `\\`.
-        if word.contains(['@', '\u{ff20}', '%', '&', '\\']) {
+        if first_mark_of_address(word).is_some() {
             redacted.push('…');
             redacted.extend(word.chars().next_back().filter(|c| c.is_whitespace()));
             continue;
@@ -52,6 +52,7 @@ mod tests {
             ("bot (jane@example.com; x)", "bot … x)"),
             ("GET /v1/check/jane%40example.com HTTP/1.1", "GET … HTTP/1.1"),
             ("jane%2540example.com jane&#64;example.com jane\\u0040example.com", "… … …"),
+            ("j\u{ff20}b.co j\u{fe6b}b.co j&commat;b.co", "… … …"),
             ("correct-horse-battery-staple", "…"),
             ("InvalidHTTPHeader", "InvalidHTTPHeader"),
         ] {

@@ -10,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use crate::model::typed_address::first_mark_of_address;
 use crate::support::excerpt::Excerpt;
 use crate::support::regular_file::{ReadError, is_transient_io_error};
 
@@ -124,11 +125,12 @@ impl TableFault {
 /// Quotes a text from a file, or one in place of a domain, for a fault. Shortens a long text, and
 /// does not quote a text with an @, because it may be an e-mail address, or with an encoded @.
 pub fn quote_excerpt(text: &str) -> String {
-    if text.contains(['@', '\u{ff20}']) {
-        return "a text with an @".to_owned();
-    }
-    if text.contains('%') {
-        return "a text with a %".to_owned();
+    match first_mark_of_address(text) {
+        None => {}
+        Some('%') => return "a text with a %".to_owned(),
+        Some('&') => return "a text with an &".to_owned(),
+        Some('\\') => return "a text with a \\".to_owned(),
+        Some(_) => return "a text with an @".to_owned(),
     }
     match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
@@ -262,7 +264,14 @@ mod tests {
 
     #[test]
     fn no_fault_repeats_an_address_or_a_long_text() {
-        for address in ["user@example.com", "user%40example.com", "user＠example.com"] {
+        for address in [
+            "user@example.com",
+            "user%40example.com",
+            "user\u{ff20}example.com",
+            "user\u{fe6b}example.com",
+            "user&commat;example.com",
+            "user\\u0040example.com",
+        ] {
             assert!(!quote_excerpt(address).contains("user"), "{address}");
         }
         assert!(quote_excerpt(&"a".repeat(500)).len() < 80);

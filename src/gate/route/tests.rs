@@ -121,6 +121,9 @@ fn no_local_part_reaches_a_log() {
     ] {
         assert!(!redact_path(target.as_bytes()).contains("secret"), "{target}");
     }
+    for spelling in ["@", "\u{ff20}", "\u{fe6b}", "%40", "&commat;", "\\u0040"] {
+        assert_eq!(redact_path(format!("/ann/secret{spelling}b.co").as_bytes()), "…", "{spelling}");
+    }
     assert_eq!(redact_path(b"/v1/check/secret%40example.com"), "/v1/check/…@example.com");
     let umlaut = redact_path(b"/v1/public/domain/B%C3%BCcher.de");
     assert_eq!(umlaut, "/v1/public/domain/xn--bcher-kva.de");
