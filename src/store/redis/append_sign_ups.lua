@@ -10,13 +10,21 @@
 --      each sign-up
 --
 -- The id of an entry is the number of the sign-up, so no clock changes the order. The last entry
--- stays, because the next number follows from it.
+-- stays, because readers go on from it.
 
 -- A user without the right to XDEL fails here, before anything is written. There is no entry 0-1.
 redis.call('XDEL', KEYS[1], '0-1')
 local stream, earliest, latest = KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
 local number = last and tonumber(string.match(last[1], '^%d+')) or 0
+-- The last id that the stream has had. If somebody has deleted the newest entries, their ids can't be
+-- used again. Without the right to XINFO, the number follows from the last entry alone.
+local info = redis.pcall('XINFO', 'STREAM', stream)
+for at = 1, #info, 2 do
+    if info[at] == 'last-generated-id' then
+        number = math.max(number, tonumber(string.match(info[at + 1], '^%d+')))
+    end
+end
 -- The first byte of a deletion's pseudonyms. The inbox follows.
 local deletion_byte = '\4'
 local function inbox_of(pseudonyms) return string.sub(pseudonyms, 2, 17) end

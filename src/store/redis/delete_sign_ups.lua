@@ -33,6 +33,13 @@ for _, entry in ipairs(redis.call('XRANGE', stream, after, '+')) do
 end
 local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
 if last then number = tonumber(string.match(last[1], '^%d+')) end
+-- See append_sign_ups.lua.
+local info = redis.pcall('XINFO', 'STREAM', stream)
+for at = 1, #info, 2 do
+    if info[at] == 'last-generated-id' then
+        number = math.max(number, tonumber(string.match(info[at + 1], '^%d+')))
+    end
+end
 -- The deletions are appended first, so that none of the numbers is that of the last entry.
 for _, bytes in ipairs(deletions) do
     number = number + 1

@@ -63,7 +63,7 @@ const COMMANDS_BY_USE: [(&str, &[&[&str]]); 5] = [
         &[&["HINCRBY", "KEY", "f", "1"], &["HSETNX", "KEY", "f", "v"], &["ZADD", "KEY", "1", "m"]],
     ),
     ("rights of dns.learn and webhook.url", &[&["ZADD", "KEY", "1", "m"], &["ZREM", "KEY", "m"]]),
-    ("rights to count sign-ups", &[&["XDEL", "KEY", "0-1"]]),
+    ("rights to count sign-ups", &[&["XDEL", "KEY", "0-1"], &["XINFO", "STREAM", "KEY"]]),
     ("rights of store.wait_replicas", &[&["WAIT", "0", "1"]]),
 ];
 

@@ -175,6 +175,28 @@ fn a_reader_goes_on_after_the_sign_up_of_its_cursor_was_deleted() {
     });
 }
 
+/// An operator deletes entries of the server by hand: the newest, and later all.
+#[test]
+fn sign_ups_are_shared_again_after_the_newest_were_deleted_by_hand() {
+    let location = TestStore::new_redis();
+    let (mut store, mut reader) = (location.open(), location.open());
+    let key = "riskgate:{sign_ups}:stream";
+    let start = SignUpCursor::default();
+    store.append_sign_ups(&sign_ups(0..5), start).unwrap();
+    let (_, cursor) = read_all(&mut reader, start);
+    location.server().run(&["XDEL", key, "4-0", "5-0"]);
+    let (_, cursor) = read_all(&mut reader, cursor);
+    store.append_sign_ups(&sign_ups(20..22), start).unwrap();
+    let (read, cursor) = read_all(&mut reader, cursor);
+    assert_eq!(read, sign_ups(20..22));
+    location.server().run(&["XTRIM", key, "MAXLEN", "0"]);
+    store.append_sign_ups(&sign_ups(22..23), start).unwrap();
+    assert_eq!(read_all(&mut reader, cursor).0, sign_ups(22..23));
+    location.server().run(&["XTRIM", key, "MAXLEN", "0"]);
+    delete(&mut store, &[pseudonym(0, 1)]);
+    assert_eq!(entries(&mut reader).len(), 1, "the deletion");
+}
+
 #[test]
 fn only_the_latest_sign_ups_are_kept() {
     on_each_store(|location| {
