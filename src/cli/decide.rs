@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::lookup_sources::LookupSources;
-use super::output::print_result;
+use super::output::{print_message, print_result};
 use super::standard_input::{read_typed_address, require_dash};
 use crate::config::{Config, list_deciding_routes};
 use crate::decide::{
-    Action, Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy, decide_strictest,
+    Action, Condition, Decision, DecisionRule, Fact, InboxRules, MAX_COUNT, ScorePolicy,
+    decide_strictest, find_contradiction,
 };
-use crate::gate::address_facts::{AddressFacts, OtherFacts, facts_of_address};
+use crate::gate::address_facts::{AddressFacts, OtherFacts, facts_of_address, look_up_sanitized};
 use crate::gate::screen_rules::{ScreenAction, ScreenPolicy};
 use crate::model::email::EmailAddress;
 use crate::model::route_label::RouteLabel;
@@ -35,6 +36,23 @@ pub struct Args {
     config: ConfigArgs,
 }
 
+/// Fails if no address has all of these counts at once.
+fn check_counts(counts: &[(Fact, u32)]) -> Result<(), CommandFailure> {
+    let condition = |(fact, number): &(Fact, u32)| {
+        Condition::parse(&format!("{} == {number}", fact.as_str())).ok()
+    };
+    let conditions: Vec<Condition> = counts.iter().filter_map(condition).collect();
+    match find_contradiction(&conditions) {
+        None => Ok(()),
+        Some(index) => {
+            let last = conditions[index].as_str();
+            Err(CommandFailure::usage(format!(
+                "--fact: expected counts that can be true together, but found {last} behind another"
+            )))
+        }
+    }
+}
+
 fn parse_supposed_count(text: &str) -> Result<(Fact, u32), String> {
     let counts = || Fact::ALL.into_iter().filter(|fact| fact.is_count());
     let expected = || {
@@ -55,6 +73,7 @@ struct DecidingRoute<'c> {
 
 /// Decides on the address that standard input has, and says why.
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
+    check_counts(&args.counts)?;
     let config = args.config.read_config()?;
     let route = find_deciding_route(&args.route, &config)?;
     let typed = read_typed_address()?;
@@ -62,11 +81,20 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let mut sources = LookupSources::of_config(&config);
     let table = sources.build_table()?;
     let found = sources.explain(&table, address.domain())?;
-    let mut of_address = facts_of_address(address, &found.answer, table.role_score());
-    for (fact, number) in &args.counts {
-        of_address.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
-    }
+    let inboxes = InboxRules::built_in().map_err(CommandFailure::failed)?;
+    let inbox = inboxes.canonical_inbox(address);
     let unknown_score = config.reloadable.unknown_score;
+    let sanitized = look_up_sanitized(&typed, &inboxes, &table, unknown_score, sources.unix_now());
+    let has_other_inbox = sanitized.as_ref().is_some_and(|(it, _)| {
+        inboxes.has_rule(it.domain()) && inboxes.canonical_inbox(it) != inbox
+    });
+    let of_sanitized = sanitized
+        .map(|(it, answer)| facts_of_address(it, &answer, table.role_score()))
+        .unwrap_or_default();
+    let mut of_address = facts_of_address(address, &found.answer, table.role_score());
+    let has_domain_counts =
+        inbox.counted_domain(address).is_some() && !found.answer.is_protected_or_free_provider();
+    suppose_counts(&args.counts, has_domain_counts, &mut of_address);
     let readings = &typed.other_readings;
     let mut others = OtherFacts::look_up(readings, &table, unknown_score, sources.unix_now());
     let by_idna_2003 = others.by_idna_2003.take();
@@ -75,24 +103,44 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let is_unscreened = as_ascii.is_some() && route.name != RouteLabel::Assess.as_str();
     let as_ascii = as_ascii.filter(|_| !is_unscreened);
     let judged: Vec<AddressFacts> =
-        as_ascii.into_iter().chain(by_idna_2003).chain(of_address).collect();
+        as_ascii.into_iter().chain(by_idna_2003).chain(of_sanitized).chain(of_address).collect();
     let rules = config.reloadable.decisions.rules();
     let strictest =
         decide_strictest(&judged, |facts| facts.for_rules(), route.name, rules, route.scores);
     let Some((facts, decision)) = strictest else { unreachable!("an address has facts") };
-    let inboxes = InboxRules::built_in().map_err(CommandFailure::failed)?;
-    let inbox = inboxes.canonical_inbox(address);
-    let inbox =
-        EmailAddress::parse(inbox.as_str()).map_or_else(|_| address.masked(), |it| it.masked());
+    let mask =
+        || EmailAddress::parse(inbox.as_str()).map_or_else(|_| address.masked(), |it| it.masked());
+    let inbox = (!has_other_inbox).then(mask);
     let rules: Vec<&DecisionRule> = rules.iter().filter(|it| it.applies_to(route.name)).collect();
     let action = match decision.action {
         Action::Pass | Action::Review if is_unscreened => ScreenAction::Unscreened.as_str(),
         decided => decided.as_str(),
     };
     print_result(match args.json {
-        true => render_json(address, &inbox, facts, decision, action),
-        false => render_text(address, &inbox, &rules, facts, decision, action),
+        true => render_json(address, inbox.as_deref(), facts, decision, action),
+        false => render_text(address, inbox.as_deref(), &rules, facts, decision, action),
     })
+}
+
+/// Sets the counts that the user supposes. Leaves out the counts of the domain if gateways give
+/// them no value, and says so.
+fn suppose_counts(
+    counts: &[(Fact, u32)],
+    has_domain_counts: bool,
+    of_address: &mut [AddressFacts],
+) {
+    for (fact, number) in counts {
+        let is_of_domain = matches!(fact, Fact::DomainAccounts1h | Fact::DomainAccounts1d);
+        if is_of_domain && !has_domain_counts {
+            print_message(format!(
+                "--fact: {} has no value, because the domain is protected or free, or the inboxes \
+                 of its provider are on another domain",
+                fact.as_str()
+            ));
+        } else {
+            of_address.iter_mut().for_each(|facts| facts.counts.set(*fact, *number));
+        }
+    }
 }
 
 fn find_deciding_route<'c>(
@@ -122,7 +170,7 @@ fn find_deciding_route<'c>(
 
 fn render_json(
     address: &EmailAddress,
-    inbox: &str,
+    inbox: Option<&str>,
     facts: &AddressFacts,
     decision: Decision<'_>,
     action: &str,
@@ -140,12 +188,13 @@ fn render_json(
 
 fn render_text(
     address: &EmailAddress,
-    inbox: &str,
+    inbox: Option<&str>,
     rules: &[&DecisionRule],
     facts: &AddressFacts,
     decision: Decision<'_>,
     action: &str,
 ) -> String {
+    let inbox = inbox.unwrap_or("none, because some software reads another inbox in the address");
     let mut out = format!("address  {}\ninbox    {inbox}\n", address.masked());
     let shown = facts.for_rules();
     for fact in Fact::ALL {

@@ -116,6 +116,37 @@ fn it_shows_the_facts_and_the_rules_up_to_the_one_that_decides() {
 }
 
 #[test]
+fn it_supposes_no_count_that_no_gateway_has() {
+    let setup = Setup::with_bundled_table().append_toml(RULES);
+    let ask = |email: &str, count: &str| {
+        let arguments = ["decide", "-", "--json", "--fact", count];
+        let output = setup.cli_with_input(&arguments, email.as_bytes()).expect(0);
+        (output.json()["facts"]["domain_accounts_1h"].clone(), output.stderr)
+    };
+    assert_eq!(ask("jane@quelbrandt.com", "domain_accounts_1h=12").0, 12);
+    // A free provider, and one whose inboxes are on another domain.
+    for email in ["jane@gmail.com", "jane@runbox.li"] {
+        let (count, told) = ask(email, "domain_accounts_1h=12");
+        assert_eq!(count, Value::Null, "{email}");
+        assert!(told.contains("domain_accounts_1h has no value, because"), "{email}: {told}");
+    }
+}
+
+#[test]
+fn it_reads_an_address_without_the_characters_that_some_software_removes() {
+    let setup = Setup::with_bundled_table().append_toml(RULES);
+    for (email, inbox) in [
+        ("m/allory+0@gmail.com", Value::Null),
+        ("mall\u{e9}ory+0@gmail.com", Value::Null),
+        ("\"janedoe+a b\"@gmail.com", json!("ja****oe@gmail.com")),
+        ("jos\u{e9}@quelbrandt.com", json!("j****@quelbrandt.com")),
+    ] {
+        let shown = setup.cli_with_input(&["decide", "-", "--json"], email.as_bytes()).expect(0);
+        assert_eq!(shown.json()["inbox"], inbox, "{email}");
+    }
+}
+
+#[test]
 fn a_wrong_use_says_what_was_expected() {
     let screened = "[[upstream.route]]\nprefix = \"/signup\"\nmethods = [\"POST\"]\nkey = false\n\
                     [upstream.route.screen]\nfields = [\"email\"]\n\
@@ -123,7 +154,7 @@ fn a_wrong_use_says_what_was_expected() {
     let plain = Setup::new().append_toml(screened);
     let authz = Setup::new().append_toml(screened).set_text("authz.path", "/authz");
     let authz = authz.set_text("authz.email", "header:X-Email");
-    let wrong: [(&Setup, &[&str], &[u8], &str); 8] = [
+    let wrong: [(&Setup, &[&str], &[u8], &str); 10] = [
         (
             &plain,
             &["--route", "/api"],
@@ -156,6 +187,18 @@ fn a_wrong_use_says_what_was_expected() {
         ),
         (&plain, &[], &[b'a'; 5000], "an address, but found more than 4096 bytes"),
         (&plain, &["--fact", "inbox_accounts_30d=4000000000"], b"a@b.test", "of 0 to 1000"),
+        (
+            &plain,
+            &["--fact", "domain_accounts_1h=5", "--fact", "domain_accounts_1d=2"],
+            b"a@b.test",
+            "can be true together, but found domain_accounts_1d == 2 behind another",
+        ),
+        (
+            &plain,
+            &["--fact", "inbox_accounts_30d=5", "--fact", "inbox_accounts_30d=2"],
+            b"a@b.test",
+            "but found inbox_accounts_30d == 2 behind another",
+        ),
         (&plain, &["--fact", "risk_score=4"], b"a@b.test", "inbox_accounts_30d, "),
     ];
     for (setup, arguments, input, expected) in wrong {
