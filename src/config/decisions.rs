@@ -136,7 +136,10 @@ impl Settings {
         }
         let then = self.read_optional_choice(&then_key, &Action::ALL.map(Action::as_str));
         let then = Action::ALL.into_iter().find(|action| Some(action.as_str()) == then);
-        let expected = format!("a text of 1 to {MAX_RULE_MESSAGE_CHARS} characters");
+        let expected = format!(
+            "a text of 1 to {MAX_RULE_MESSAGE_CHARS} characters, without line breaks and other \
+             control characters"
+        );
         let message = self.parse_setting(&format!("{entry}.message"), &expected, |raw| {
             let text = raw.as_text()?;
             let is_valid = (1..=MAX_RULE_MESSAGE_CHARS).contains(&text.chars().count());
@@ -159,6 +162,15 @@ impl Settings {
             let problem = format!("expected no rule behind {other}, which always holds");
             let hint = format!("write this rule before {other}, or give {other} a condition");
             self.report_at_section(entry, &problem, Some(hint));
+        }
+        let is_for_all = rule.conditions.is_empty() && rule.routes.is_none();
+        let admits = |other: &DecisionRule| other.then != Action::Block;
+        if rule.then == Action::Block && is_for_all && !earlier.iter().any(admits) {
+            let problem = "expected a condition or routes, because otherwise riskgate refuses \
+                           every sign-up";
+            let hint = Some("write a condition into `if`, or remove this rule".to_owned());
+            let warning = self.begin_fault_at_key(&then_key).with_problem(problem);
+            self.warnings.push(warning.with_hint(hint));
         }
         Some(rule)
     }

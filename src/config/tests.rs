@@ -1245,6 +1245,11 @@ fn settings_that_say_less_than_their_author_thinks_are_told() {
         ),
         ("[plans]\nPro = 5\n", "2:1: plans.Pro: expected pro, or a name", "write pro = 5"),
         (
+            "[[rule]]\nname = \"a\"\nif = []\nthen = \"block\"\n",
+            "4:1: rule \"a\": then: expected a condition or routes, because otherwise riskgate",
+            "write a condition into `if`, or remove this rule",
+        ),
+        (
             "[dns]\nlearn = true\nresolvers = [\"::1:53\"]\n",
             "3:13: dns.resolvers: expected [ and ] around ::1, but found",
             "write \"[::1]:53\", or \"[::1:53]:53\" for the address ::1:53",
@@ -1502,7 +1507,8 @@ fn typical_mistakes_in_rules_get_the_right_hint() {
     assert_hints(&[
         (rule("condition = \"risk_score > 3\""), "did you mean `if`?"),
         (rule("if = \"risk_score > 3\""), "write [\"risk_score > 3\"]"),
-        (rule("message = \"\""), "a text of 1 to 200 characters"),
+        (rule("message = \"\""), "a text of 1 to 200 characters, without line breaks"),
+        (rule("message = \"a\\nb\""), "without line breaks and other control characters"),
         ("[[rule]]\nname = \"a\"\n".to_owned(), "write then = \"review\""),
         ("[[rule]]\nname = \"a\"\nthen = \"reject\"\n".to_owned(), "did you mean \"block\"?"),
         ("[[rule]]\nname = \"a\"\nthen = \"Block\"\n".to_owned(), "did you mean \"block\"?"),
