@@ -40,6 +40,8 @@ pub struct DnsFactCache {
     entries: DashMap<Arc<str>, CacheEntry>,
     /// The estimated size of all entries, in bytes.
     estimated_bytes: AtomicUsize,
+    /// The number of entries with a fact.
+    known_name_count: AtomicUsize,
     /// The cached names, roughly in the order of their insertion. Names at the front are evicted
     /// first, unless they were looked up since.
     eviction_order: Mutex<VecDeque<Arc<str>>>,
@@ -128,6 +130,7 @@ impl DnsFactCache {
             self.entries.shrink_to_fit();
             *order = VecDeque::new();
             self.estimated_bytes.store(0, Ordering::Relaxed);
+            self.known_name_count.store(0, Ordering::Relaxed);
             *self.lock_names_to_resolve() = NamesToResolve::default();
         }
     }
@@ -256,8 +259,13 @@ impl DnsFactCache {
     fn insert_entry_and_evict(&self, name: &Arc<str>, entry: CacheEntry) {
         let mut order = self.lock_eviction_order();
         let mut bytes = self.estimated_bytes.load(Ordering::Relaxed) + entry.estimated_bytes(name);
+        let is_known = usize::from(entry.mx.is_some());
+        let mut known = self.known_name_count.load(Ordering::Relaxed) + is_known;
         match self.entries.insert(Arc::clone(name), entry) {
-            Some(before) => bytes -= before.estimated_bytes(name),
+            Some(before) => {
+                bytes -= before.estimated_bytes(name);
+                known -= usize::from(before.mx.is_some());
+            }
             None => order.push_back(Arc::clone(name)),
         }
         while bytes > MAX_CACHE_BYTES
@@ -268,14 +276,16 @@ impl DnsFactCache {
                 order.push_back(first);
             } else if let Some((name, entry)) = self.entries.remove(&first) {
                 bytes -= entry.estimated_bytes(&name);
+                known -= usize::from(entry.mx.is_some());
             }
         }
         self.estimated_bytes.store(bytes, Ordering::Relaxed);
+        self.known_name_count.store(known, Ordering::Relaxed);
     }
 
-    /// The number of cached names, including names that no resolver answered about.
-    pub fn cached_name_count(&self) -> usize {
-        self.entries.len()
+    /// The number of names with a learned fact.
+    pub fn known_name_count(&self) -> usize {
+        self.known_name_count.load(Ordering::Relaxed)
     }
 
     /// The number of names in the queue.

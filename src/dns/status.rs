@@ -7,8 +7,8 @@ use crate::model::month::format_rfc3339;
 pub struct DnsStatus {
     /// Whether riskgate resolves unlisted names.
     pub is_learning: bool,
-    /// The number of cached names.
-    pub cached_names: usize,
+    /// The number of names with a learned fact.
+    pub known_names: usize,
     /// The number of names that wait for resolution.
     pub queued_names: usize,
     /// The number of names that were not queued because the queue was full.
@@ -24,7 +24,7 @@ impl DnsStatus {
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "learning": self.is_learning,
-            "known": self.cached_names,
+            "known": self.known_names,
             "queue": self.queued_names,
             "dropped": self.dropped_names,
             "answered_at": self.last_answered_at.map(format_rfc3339),

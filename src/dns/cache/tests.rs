@@ -92,7 +92,8 @@ fn listed_names_and_a_disabled_cache_queue_nothing() {
     cache.record_finding(&pop_queued(&cache).unwrap(), mx_finding(".", 600), &table, NOW);
     cache.enable_or_clear(false);
     assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW), (10, false));
-    assert_eq!((pop_queued(&cache), cache.cached_name_count()), (None, 0));
+    assert_eq!((pop_queued(&cache), cache.entries.len()), (None, 0));
+    assert_eq!(cache.known_name_count(), 0);
 }
 
 #[test]
@@ -199,10 +200,10 @@ fn queue_and_cache_stay_bounded_with_a_million_names() {
     }
     assert!(cache.estimated_bytes.load(Ordering::Relaxed) <= MAX_CACHE_BYTES);
     assert!(
-        cache.cached_name_count() < MAX_CACHE_BYTES / ENTRY_OVERHEAD_BYTES
-            && cache.cached_name_count() > 50_000
+        cache.entries.len() < MAX_CACHE_BYTES / ENTRY_OVERHEAD_BYTES
+            && cache.entries.len() > 50_000
     );
-    assert_eq!(cache.lock_eviction_order().len(), cache.cached_name_count());
+    assert_eq!(cache.lock_eviction_order().len(), cache.entries.len());
     let counted: usize = cache.entries.iter().map(|it| it.value().estimated_bytes(it.key())).sum();
     assert_eq!(counted, cache.estimated_bytes.load(Ordering::Relaxed));
     assert!(cache.entries.contains_key("name-0.com"));
@@ -267,4 +268,16 @@ fn after_a_change_of_the_table_no_address_counts_until_its_real_names_are_known(
     let other = table_with_free_names("new2.com\n");
     cache.update_shared_addresses(&other, NOW);
     assert_eq!(look_up_score_and_source(&cache, &other, "new.com", NOW), (10, false));
+}
+
+#[test]
+fn only_names_with_a_fact_are_counted_as_known() {
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
+    let name: Arc<str> = "new.com".into();
+    cache.record_finding(&name, failed_finding(), &table, NOW);
+    assert_eq!((cache.known_name_count(), cache.entries.len()), (0, 1));
+    for finding in [mx_finding(".", 600), mx_finding("parked", 600), failed_finding()] {
+        cache.record_finding(&name, finding, &table, NOW);
+        assert_eq!((cache.known_name_count(), cache.entries.len()), (1, 1));
+    }
 }

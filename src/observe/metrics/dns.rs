@@ -7,7 +7,7 @@ use super::register::{raise_counter, register_counter, register_counter_vec, reg
 /// DNS resolutions and their cache.
 pub struct DnsMetrics {
     resolutions_by_outcome: IntCounterVec,
-    cached_names: IntGauge,
+    known_names: IntGauge,
     queued_names: IntGauge,
     dropped_names: IntCounter,
 }
@@ -21,10 +21,10 @@ impl DnsMetrics {
                 "Names resolved for the table, by outcome.",
                 &["outcome"],
             )?,
-            cached_names: register_gauge(
+            known_names: register_gauge(
                 registry,
                 "riskgate_dns_learned_names",
-                "Names whose DNS result is cached in memory.",
+                "Names with a learned fact in memory.",
             )?,
             queued_names: register_gauge(
                 registry,
@@ -42,12 +42,12 @@ impl DnsMetrics {
     /// Sets the DNS metrics. `dropped_total` and `resolved_by_outcome` count names since the start.
     pub fn set_dns_metrics(
         &self,
-        cached_count: usize,
+        known_count: usize,
         queued_count: usize,
         dropped_total: u64,
         resolved_by_outcome: impl Iterator<Item = (&'static str, u64)>,
     ) {
-        self.cached_names.set(cached_count as i64);
+        self.known_names.set(known_count as i64);
         self.queued_names.set(queued_count as i64);
         raise_counter(&self.dropped_names, dropped_total);
         for (outcome, names) in resolved_by_outcome {

@@ -182,14 +182,14 @@ impl Worker {
         let cache = &self.state.dns;
         let status = DnsStatus {
             is_learning: cache.is_enabled(),
-            cached_names: cache.cached_name_count(),
+            known_names: cache.known_name_count(),
             queued_names: cache.queued_name_count(),
             dropped_names: cache.dropped_name_count(),
             last_answered_at: cache.last_answered_at(),
             problem: resolver_problem.or(self.store_problem.as_deref()).map(str::to_owned),
         };
         self.status_reporter.record_part("dns", status.problem.as_deref(), false);
-        let (known, queue) = (status.cached_names, status.queued_names);
+        let (known, queue) = (status.known_names, status.queued_names);
         self.state.metrics.dns.set_dns_metrics(
             known,
             queue,
