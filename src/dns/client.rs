@@ -252,3 +252,12 @@ fn answer_from_error<T>(error: &NetError, queried_name: &Name) -> DnsAnswer<T> {
 
 #[cfg(test)]
 mod tests;
+        // The text of the library would contain the whole response.
+        NetError::Dns(DnsError::NoRecordsFound(none)) => {
+            DnsAnswer::Unclear(match none.response_code {
+                ResponseCode::NoError | ResponseCode::NXDomain => {
+                    "a negative answer without the SOA record of its zone".to_owned()
+                }
+                code => code.to_string(),
+            })
+        }
