@@ -3,7 +3,7 @@
 //! A query first waits for a slot of the [`Pacer`]. The wait does not count towards a timeout,
 //! because a low rate is not a fault of the resolvers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ impl CheckedHost {
 /// Resolves the mail hosts of names.
 pub struct DnsClient {
     resolver: DnsResolver,
+    /// The addresses of the resolvers, each as often as it has ways to be reached.
+    resolver_addresses: Vec<SocketAddr>,
     pacer: Arc<Pacer>,
     timeout_per_name: Duration,
 }
@@ -67,7 +69,16 @@ impl DnsClient {
         resolver_options.cache_size = 0;
         resolver_options.use_hosts_file = ResolveHosts::Never;
         let resolver = settings.build(resolver_options)?;
-        Ok(DnsClient { resolver, pacer, timeout_per_name: TIMEOUT_PER_NAME })
+        let servers = settings.config.name_servers().iter();
+        let resolver_addresses = servers
+            .flat_map(|it| it.connections.iter().map(|way| SocketAddr::new(it.ip, way.port)))
+            .collect();
+        Ok(DnsClient { resolver, resolver_addresses, pacer, timeout_per_name: TIMEOUT_PER_NAME })
+    }
+
+    /// Whether another client asks the same resolvers.
+    pub fn has_resolvers_of(&self, other: &DnsClient) -> bool {
+        self.resolver_addresses == other.resolver_addresses
     }
 
     /// Finds the mail hosts of a name with one or more queries. `known_answer` returns what is
@@ -246,12 +257,6 @@ fn answer_from_error<T>(error: &NetError, queried_name: &Name) -> DnsAnswer<T> {
                 code => DnsAnswer::Unclear(code.to_string()),
             }
         }
-        error => DnsAnswer::Unclear(error.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests;
         // The text of the library would contain the whole response.
         NetError::Dns(DnsError::NoRecordsFound(none)) => {
             DnsAnswer::Unclear(match none.response_code {
@@ -261,3 +266,9 @@ mod tests;
                 code => code.to_string(),
             })
         }
+        error => DnsAnswer::Unclear(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

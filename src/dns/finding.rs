@@ -117,6 +117,12 @@ impl DnsFinding {
         }
     }
 
+    /// Whether the finding says that mail can't reach the name: no mail host, no such name, or
+    /// parked. A resolver that denies every name says the same.
+    pub fn denies_mail(&self) -> bool {
+        [OUTCOME_LABELS[1], OUTCOME_LABELS[2]].contains(&self.outcome_label())
+    }
+
     /// Turns the finding into the fact to keep about a name. `now` is in seconds since 1970. `None`
     /// for an unknown finding.
     pub(super) fn into_fact(self, name: &str, now: i64) -> Option<DnsFactRow> {

@@ -1,5 +1,3 @@
-use std::net::SocketAddr;
-
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
@@ -63,6 +61,10 @@ async fn nxdomain_counts_only_with_the_soa_of_a_zone_of_the_name() {
             .query_mail_hosts("gone.com", |_| None::<()>)
             .await;
         assert_eq!(matches!(finding, DnsFinding::Mx { .. }), is_believed, "{finding:?}");
+        assert_eq!(finding.denies_mail(), is_believed);
+        if let DnsFinding::Unknown(why) = finding {
+            assert_eq!(why, "a negative answer without the SOA record of its zone");
+        }
     }
 }
 

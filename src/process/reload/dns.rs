@@ -1,7 +1,8 @@
 //! Queries the DNS for names about which the lists do not decide, on a low-priority thread.
 //!
 //! HTTP requests only queue names, and never wait for the DNS. The thread limits its concurrent
-//! queries. The thread trusts resolvers only if they know the mail hosts of large providers. Each
+//! queries. The thread trusts resolvers only if they know the mail hosts of large providers. It
+//! holds back each finding that mail can't reach a name, until a later probe has passed. Each
 //! second, the thread writes what it learned to the store, and reads what other nodes learned.
 //! Before this process serves, the thread only reads the store.
 
@@ -14,14 +15,20 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::status_reporter::StatusReporter;
 use crate::config::StoreOptions;
-use crate::dns::{DnsClient, DnsFactSync, DnsOptions, DnsStatus, NameQueryTasks, Pacer};
+use crate::dns::{
+    DnsClient, DnsFactSync, DnsFinding, DnsOptions, DnsStatus, HeldFindings, MAX_HELD_FINDINGS,
+    NameQueryTasks, Pacer,
+};
 use crate::gate::GateState;
 
 /// How often the thread syncs with the store and publishes its status.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// How long after a successful probe the thread probes the resolvers again. Until that probe ends,
-/// the thread trusts the resolvers.
+/// the thread trusts what the resolvers say, unless they deny that mail reaches a name.
 const PROBE_INTERVAL: Duration = Duration::from_mins(1);
+/// The shortest time between two probes for held findings, in slots of the pacer. So these probes
+/// take at most a tenth of the queries.
+const PROBE_SPACING_IN_SLOTS: u32 = 10;
 /// How soon the thread probes the resolvers again after a failed probe.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The `nice` value of the thread, so that request threads go first if processors are busy.
@@ -120,10 +127,10 @@ impl Worker {
             Resolvers::new(options.clone(), Arc::clone(&self.state), Arc::clone(&self.pacer));
         let mut queries = NameQueryTasks::default();
         loop {
-            let client = resolvers
-                .trusted_client()
-                .filter(|_| queries.in_flight_name_count() < options.max_names_in_flight)
-                .cloned();
+            let in_flight = queries.in_flight_name_count();
+            let may_query = in_flight < options.max_names_in_flight
+                && in_flight + resolvers.held.count() < MAX_HELD_FINDINGS;
+            let client = resolvers.trusted_client().filter(|_| may_query).cloned();
             tokio::select! {
                 _ = sync_timer.tick() => {
                     if self.state.serving.is_serving() {
@@ -133,15 +140,21 @@ impl Worker {
                     self.publish_status(resolvers.problem.as_deref());
                 }
                 Some(probed) = resolvers.probes.join_next() => {
-                    resolvers.record_probe(probed.unwrap_or_else(|error| Err(error.to_string())));
-                }
-                Some((name, finding)) = queries.next_finding() => {
-                    let (table, now) = (self.state.table.snapshot(), self.state.ledger.believed_now());
-                    let learned = cache.record_finding(&name, finding, &table, now);
-                    if let (Some(learned), Some(sync)) = (learned, &mut self.sync) {
-                        sync.queue_fact_to_save(learned);
+                    let probed = probed.unwrap_or_else(|error| Err(error.to_string()));
+                    match resolvers.record_probe(probed) {
+                        Some(confirmed) => {
+                            confirmed.into_iter().for_each(|it| self.record_finding(it));
+                        }
+                        None => {
+                            queries = NameQueryTasks::default();
+                            cache.forget_queries_in_flight();
+                        }
                     }
                 }
+                Some((name, finding)) = queries.next_finding() => match finding.denies_mail() {
+                    true => resolvers.held.hold(name, finding),
+                    false => self.record_finding((name, finding)),
+                },
                 name = cache.wait_and_dequeue_name(), if client.is_some() => {
                     let (Some(client), state) = (client, Arc::clone(&self.state)) else { continue };
                     queries.spawn_name_query(Arc::clone(&name), async move {
@@ -150,6 +163,14 @@ impl Worker {
                     });
                 }
             }
+        }
+    }
+
+    fn record_finding(&mut self, (name, finding): (Arc<str>, DnsFinding)) {
+        let (table, now) = (self.state.table.snapshot(), self.state.ledger.believed_now());
+        let learned = self.state.dns.record_finding(&name, finding, &table, now);
+        if let (Some(learned), Some(sync)) = (learned, &mut self.sync) {
+            sync.queue_fact_to_save(learned);
         }
     }
 
@@ -210,6 +231,10 @@ struct Resolvers {
     trusted_client: Option<Arc<DnsClient>>,
     probes: JoinSet<Result<Arc<DnsClient>, String>>,
     next_probe_at: Instant,
+    /// When the thread may probe the resolvers for held findings.
+    next_probe_of_held_at: Instant,
+    /// Findings of the trusted client that wait for a probe.
+    held: HeldFindings,
     problem: Option<String>,
 }
 
@@ -223,6 +248,8 @@ impl Resolvers {
             trusted_client: None,
             probes,
             next_probe_at,
+            next_probe_of_held_at: next_probe_at,
+            held: HeldFindings::default(),
             problem: None,
         }
     }
@@ -234,32 +261,51 @@ impl Resolvers {
     /// Starts a probe of the resolvers if one is due and none runs. If `dns.resolvers` is empty,
     /// each probe reads the system's resolvers again, because these may have changed.
     fn probe_if_due(&mut self) {
-        if Instant::now() < self.next_probe_at || !self.probes.is_empty() {
+        let now = Instant::now();
+        let is_due = now >= self.next_probe_at
+            || (self.held.count() > 0 && now >= self.next_probe_of_held_at);
+        if !is_due || !self.probes.is_empty() {
             return;
         }
+        let slots_per_second = self.options.max_queries_per_second.max(1);
+        let spacing = Duration::from_secs(1) * PROBE_SPACING_IN_SLOTS / slots_per_second;
+        self.next_probe_of_held_at = now + spacing;
+        self.held.note_probe_began();
         let (options, table) = (self.options.clone(), self.state.table.snapshot());
-        let pacer = Arc::clone(&self.pacer);
-        let kept = self.trusted_client.clone().filter(|_| !options.resolver_addresses.is_empty());
+        let (pacer, trusted) = (Arc::clone(&self.pacer), self.trusted_client.clone());
         self.probes.spawn(async move {
-            let client = match kept {
-                Some(client) => client,
-                None => Arc::new(DnsClient::new(&options, pacer)?),
+            let client = match trusted {
+                Some(client) if !options.resolver_addresses.is_empty() => client,
+                trusted => {
+                    let client = DnsClient::new(&options, pacer)?;
+                    trusted.filter(|it| it.has_resolvers_of(&client)).unwrap_or(Arc::new(client))
+                }
             };
             client.probe_resolvers(table.resolver_probe_providers()).await.map(|()| client)
         });
     }
 
-    fn record_probe(&mut self, probed: Result<Arc<DnsClient>, String>) {
-        let now = Instant::now();
-        match probed {
-            Ok(client) => {
-                (self.trusted_client, self.problem, self.next_probe_at) =
-                    (Some(client), None, now + PROBE_INTERVAL);
-            }
-            Err(problem) => {
-                (self.trusted_client, self.problem, self.next_probe_at) =
-                    (None, Some(problem), now + PROBE_RETRY_DELAY);
-            }
+    /// Records the result of a probe. Returns the findings that the probe confirms. If the probe
+    /// failed, or was the first one of these resolvers, drops the held findings and returns `None`:
+    /// the caller then drops the queries in flight, which the former resolvers would answer.
+    fn record_probe(
+        &mut self,
+        probed: Result<Arc<DnsClient>, String>,
+    ) -> Option<Vec<(Arc<str>, DnsFinding)>> {
+        let (client, problem, delay) = match probed {
+            Ok(client) => (Some(client), None, PROBE_INTERVAL),
+            Err(problem) => (None, Some(problem), PROBE_RETRY_DELAY),
+        };
+        let are_same = match (&self.trusted_client, &client) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        };
+        (self.trusted_client, self.problem, self.next_probe_at) =
+            (client, problem, Instant::now() + delay);
+        if !are_same {
+            self.held = HeldFindings::default();
+            return None;
         }
+        Some(self.held.take_confirmed())
     }
 }

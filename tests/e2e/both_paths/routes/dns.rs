@@ -111,6 +111,10 @@ fn later_verdicts_use_the_dns_facts_that_the_first_request_asked_for() {
     ];
     let version =
         gateway.get_domain("null.com", &key).header("X-Table-Version").unwrap().to_owned();
+    // riskgate resolves all names meanwhile.
+    for (name, ..) in cases {
+        get_verdict(&gateway, &key, name);
+    }
     for (name, reason, score) in cases {
         let before = get_verdict(&gateway, &key, name);
         let now = wait_for(&format!("{name} is known"), || {
@@ -273,6 +277,37 @@ fn riskgate_ignores_a_resolver_that_does_not_know_the_large_providers() {
         get_verdict(&gateway, &key, "there-is-no-such-name.com").1 == 95
     });
     wait_until("/status reports no problem", || get_dns_status(&gateway)["problem"].is_null());
+}
+
+#[test]
+fn a_resolver_that_begins_to_deny_every_name_teaches_nothing() {
+    let mut server = DnsServer::start(&zone_records());
+    let proxy = DelayingDnsProxy::start(Some(server.address), Duration::ZERO);
+    let (gateway, key) = start_dns_learning_gateway(proxy.address);
+    wait_until("riskgate trusts the resolver", || get_verdict(&gateway, &key, "null.com").1 == 95);
+    server.replace_records("x A 192.0.2.1\n");
+    let query_count = proxy.query_count.load(Ordering::Relaxed);
+    get_verdict(&gateway, &key, "honest-company-one.com");
+    wait_until("riskgate asks for the name", || {
+        proxy.query_count.load(Ordering::Relaxed) > query_count
+    });
+    let source = || get_verdict(&gateway, &key, "honest-company-one.com").2;
+    wait_until("riskgate reports the resolver, or believes it", || {
+        let problem = get_dns_status(&gateway)["problem"].clone();
+        problem.as_str().is_some_and(|it| it.contains("found no such name")) || source() == "dns"
+    });
+    assert_eq!(source(), "none");
+    let resolved =
+        |outcome: &str| gateway.sum_of_samples("riskgate_dns_resolutions_total", &[outcome]);
+    assert_eq!(resolved("outcome=\"no_mail\""), 1.0, "null.com");
+    // The name waits for no delay of a failed query.
+    let record = "honest-company-one MX 10 mx.forwardemail.net.\n";
+    server.replace_records(&format!("{}{record}", zone_records()));
+    wait_until("riskgate asks for the name again", || {
+        get_verdict(&gateway, &key, "honest-company-one.com");
+        resolved("outcome=\"host\"") > 0.0
+    });
+    assert_eq!(get_verdict(&gateway, &key, "honest-company-one.com").0, "safe");
 }
 
 #[test]
