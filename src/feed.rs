@@ -15,6 +15,7 @@ mod stored_names;
 #[cfg(test)]
 mod tests;
 mod update;
+mod verified_list;
 
 pub use config::{Feed, Feeds};
 pub use error::FeedError;
@@ -22,3 +23,4 @@ pub use fetch::{FeedLocation, is_minisign_public_key};
 pub use status::{FeedStatus, LastAttempt};
 pub use storage::FeedState;
 pub use update::UpdateOutcome;
+pub use verified_list::VerifiedList;

@@ -9,7 +9,7 @@ use super::file_setting_places::hint_for_unopened;
 use super::hints::nearest_name;
 use super::raw_value::RawValue;
 use super::settings::Settings;
-use crate::feed::{Feed, FeedLocation, Feeds, is_minisign_public_key};
+use crate::feed::{Feed, FeedLocation, Feeds, ProxySettings, VerifiedList, is_minisign_public_key};
 use crate::support::regular_file::parent_dir;
 use crate::table::{FeedKind, FeedTier, TableInputs, TableLocation};
 
@@ -208,6 +208,7 @@ impl Settings {
             sha256_url,
             minisign_public_key: public_key,
             tls_ca,
+            verified_list: VerifiedList::default(),
         })
     }
 

@@ -116,7 +116,7 @@ impl Feed {
     fn find_list_fault(&self, folder: &Path, state: &FeedState) -> Option<String> {
         let is_expected =
             state.fetched_at.is_some() && self.has_source_digest(&state.source_digest);
-        storage::find_list_fault(state, &self.list_path(folder), is_expected)
+        storage::find_list_fault(state, &self.list_path(folder), &self.verified_list, is_expected)
     }
 
     /// When the feed is due after this attempt, in seconds since 1970. After a failure riskgate

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::FeedError;
 use super::stored_names::StoredNames;
+use super::verified_list::{ListFingerprint, VerifiedList};
 use crate::support::regular_file::{lock_within, parent_dir, read_regular_text, write_atomically};
 use crate::table::FeedList;
 
@@ -48,7 +49,7 @@ pub struct FeedState {
     /// last successful attempt, or the first one after the state was lost.
     pub may_differ_since: Option<i64>,
     /// Length, inode and change time of the list's file, to detect other writers.
-    pub list_fingerprint: Option<[i64; 4]>,
+    pub list_fingerprint: Option<ListFingerprint>,
     /// The fault of the last attempt, if it failed.
     pub fault: Option<String>,
     /// The SHA-256 of the names of each accepted list, the latest at the end.
@@ -108,13 +109,19 @@ fn state_path(folder: &Path, name: &str) -> PathBuf {
 /// Reads the state. The state is empty if its file is missing or not valid. If the list on disk is
 /// missing or damaged, the state lacks what would let an update skip the fetch. Before an update
 /// calls this function, it checks that the system can open both files.
-pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedState {
+pub(super) fn read_state(
+    folder: &Path,
+    name: &str,
+    list_path: &Path,
+    verified: &VerifiedList,
+) -> FeedState {
     let state = read_written_state(folder, name);
     // If the list on disk is missing or damaged, riskgate must fetch it without conditions and
     // store it, even if its digest is that of the last list.
-    match is_list_intact(&state, list_path) {
-        true => state,
-        false => {
+    match examine_list(&state, list_path, verified) {
+        // The state of an update that follows has the fingerprint of a copied list.
+        ListCondition::Intact(list_fingerprint) => FeedState { list_fingerprint, ..state },
+        ListCondition::Missing | ListCondition::Faulty(_) => {
             let mut digests = state.digests;
             digests.pop();
             FeedState { etag: None, modified: None, digests, rows: 0, kept: 0, ..state }
@@ -146,16 +153,39 @@ pub(super) fn check_files_can_be_opened(
     Ok(())
 }
 
-/// Whether the list on disk is as riskgate wrote it: by its fingerprint, or else by its checksum.
-fn is_list_intact(state: &FeedState, list_path: &Path) -> bool {
+/// What has become of a list on disk.
+enum ListCondition {
+    /// The list is as riskgate wrote it, and has this fingerprint. `None` if the file was replaced
+    /// meanwhile.
+    Intact(Option<ListFingerprint>),
+    Missing,
+    /// What was found instead.
+    Faulty(String),
+}
+
+/// Examines the list on disk: by its fingerprint, or else by its checksum, once for each file.
+fn examine_list(state: &FeedState, list_path: &Path, verified: &VerifiedList) -> ListCondition {
+    // The fingerprint is taken before the file is read. If the file changes later, the fingerprint
+    // no longer matches.
     let fingerprint = fingerprint_file(list_path);
-    fingerprint.is_some_and(|fingerprint| Some(fingerprint) == state.list_fingerprint)
-        || matches!(FeedList::read_verified_text(list_path), Ok(Some(_)))
+    if fingerprint.is_some()
+        && [state.list_fingerprint, verified.fingerprint()].contains(&fingerprint)
+    {
+        return ListCondition::Intact(fingerprint);
+    }
+    match FeedList::read_verified_text(list_path) {
+        Ok(Some(_)) => {
+            verified.remember(fingerprint);
+            ListCondition::Intact(fingerprint)
+        }
+        Ok(None) => ListCondition::Missing,
+        Err(found) => ListCondition::Faulty(found.to_string()),
+    }
 }
 
 /// Length, inode and change time of a file, to detect that it was replaced or changed. `None` if
 /// the file can't be opened.
-fn fingerprint_file(path: &Path) -> Option<[i64; 4]> {
+fn fingerprint_file(path: &Path) -> Option<ListFingerprint> {
     let metadata = File::open(path).and_then(|file| file.metadata()).ok()?;
     let signed = |unsigned: u64| unsigned.cast_signed();
     Some([signed(metadata.len()), signed(metadata.ino()), metadata.ctime(), metadata.ctime_nsec()])
@@ -182,18 +212,15 @@ pub(super) fn list_file_length(path: &Path) -> u64 {
 pub(super) fn find_list_fault(
     state: &FeedState,
     path: &Path,
+    verified: &VerifiedList,
     is_list_expected: bool,
 ) -> Option<String> {
-    let is_unchanged = fingerprint_file(path)
-        .is_some_and(|fingerprint| Some(fingerprint) == state.list_fingerprint);
-    let found = match is_unchanged {
-        true => None,
-        false => match FeedList::read_verified_text(path) {
-            Ok(None) if is_list_expected => Some("no such file".to_owned()),
-            read => read.err().map(|found| found.to_string()),
-        },
+    let found = match examine_list(state, path, verified) {
+        ListCondition::Missing if is_list_expected => "no such file".to_owned(),
+        ListCondition::Faulty(found) => found,
+        ListCondition::Intact(_) | ListCondition::Missing => return None,
     };
-    found.map(|found| format!("{}: expected the kept list, but found {found}", path.display()))
+    Some(format!("{}: expected the kept list, but found {found}", path.display()))
 }
 
 /// Writes the text of the feed's file, and the fingerprint of the file into the state.
@@ -209,7 +236,7 @@ pub(super) fn write_list_and_fingerprint(
 
 /// The fingerprint of the list that was just written. `None` if another process has changed the
 /// file since then, because a fingerprint means that riskgate wrote the file.
-fn fingerprint_if_unchanged(path: &Path, written_text: &str) -> Option<[i64; 4]> {
+fn fingerprint_if_unchanged(path: &Path, written_text: &str) -> Option<ListFingerprint> {
     // The fingerprint is taken before the comparison. If the file changes later, the fingerprint
     // no longer matches.
     let fingerprint = fingerprint_file(path)?;

@@ -28,6 +28,7 @@ fn feed_of_file(path: &Path) -> Feed {
         sha256_url: None,
         minisign_public_key: None,
         tls_ca: None,
+        verified_list: VerifiedList::default(),
     }
 }
 
@@ -338,4 +339,28 @@ fn the_file_of_a_list_never_becomes_longer_than_max_bytes() {
     // Names that have left the list are left out before that.
     feed.update(&longer(12), NOW).unwrap();
     assert!(file_length(&feed) <= 300 && feed.names_in_file().len() > 12);
+}
+
+#[test]
+fn the_checksum_of_a_copied_list_is_verified_once() {
+    let feed = FileFeed::new();
+    let folder = feed.folder.path().join("feeds");
+    feed.update(&numbered(0..60), NOW).unwrap();
+    let list = feed.feed.list_path(&folder);
+    let copy = folder.join("copy");
+    fs::copy(&list, &copy).unwrap();
+    fs::rename(&copy, &list).unwrap();
+    let verified_by = |feed: &Feed| feed.verified_list.fingerprint();
+    assert_eq!(verified_by(&feed.feed), None, "the fingerprint in the state was enough");
+    // The gateway works with clones of the feed.
+    assert_eq!(feed.feed.clone().read_status(&folder, NOW).problem, None);
+    let verified = verified_by(&feed.feed);
+    let written = storage::read_written_state(&folder, &feed.feed.name);
+    assert!(verified.is_some() && verified != written.list_fingerprint);
+    assert_eq!(feed.update(&numbered(0..60), NOW).unwrap(), UpdateOutcome::Unchanged);
+    let written = storage::read_written_state(&folder, &feed.feed.name);
+    assert_eq!(written.list_fingerprint, verified, "the next process need not verify it");
+    // A later change is found.
+    fs::write(&list, "damaged.com\n").unwrap();
+    assert!(feed.feed.read_status(&folder, NOW).problem.is_some());
 }

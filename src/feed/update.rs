@@ -227,6 +227,7 @@ impl Feed {
     }
 
     pub(super) fn read_state(&self, folder: &Path) -> FeedState {
-        storage::read_state(folder, &self.name, &self.list_path(folder))
+        let list = self.list_path(folder);
+        storage::read_state(folder, &self.name, &list, &self.verified_list)
     }
 }
