@@ -19,7 +19,7 @@ mod verified_list;
 
 pub use config::{Feed, Feeds};
 pub use error::FeedError;
-pub use fetch::{FeedLocation, is_minisign_public_key};
+pub use fetch::{FeedLocation, ProxySettings, is_minisign_public_key};
 pub use status::{FeedStatus, LastAttempt};
 pub use storage::FeedState;
 pub use update::UpdateOutcome;

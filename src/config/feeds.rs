@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::Config;
 use super::counterparts::find_in_section;
 use super::description::toml_text;
 use super::file_setting_places::hint_for_unopened;
@@ -208,6 +209,7 @@ impl Settings {
             sha256_url,
             minisign_public_key: public_key,
             tls_ca,
+            proxy: ProxySettings::read(Config::env_var),
             verified_list: VerifiedList::default(),
         })
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::fetch::FeedLocation;
+use super::fetch::{FeedLocation, ProxySettings};
 use super::verified_list::VerifiedList;
 use crate::table::{FeedKind, FeedList};
 
@@ -40,6 +40,8 @@ pub struct Feed {
     /// A file of authorities that riskgate trusts besides the bundled ones and those of the system,
     /// in PEM form.
     pub tls_ca: Option<PathBuf>,
+    /// The proxy for lists at `https://`.
+    pub proxy: ProxySettings,
     /// What this process knows of the list on disk. Clones of the feed share this knowledge.
     pub verified_list: VerifiedList,
 }

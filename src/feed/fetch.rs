@@ -1,30 +1,31 @@
 //! Fetches a list over HTTPS, over HTTP from this machine, or from a file.
 //!
-//! Owns the maximum time of a fetch, and refuses a list over the size that its feed allows.
-//! Verifies a list's digest and signature. This module stores nothing and does not check the names.
+//! Refuses a list over the size that its feed allows. Verifies a list's digest and signature. This
+//! module stores nothing and does not check the names.
+
+mod http_client;
+mod proxy;
 
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
 use minisign_verify::{PublicKey, Signature};
 use sha2::{Digest, Sha256};
 
+use self::http_client::send_get_request;
 use super::error::FeedError;
 use super::storage::FeedState;
-use crate::support::certificates::CertificateFault;
 use crate::support::memory;
 use crate::support::regular_file::read_regular_file;
-use crate::support::trusted_authorities::{client_tls_config, is_authority_unknown};
 use crate::support::url_authority::{find_host, split_authority, without_user};
 
-/// How long one fetch may take, from the DNS look-up to the last byte.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) use self::http_client::ClientSettings;
+pub use self::proxy::ProxySettings;
+
 /// The largest checksum or signature file, in bytes.
 const MAX_CHECKSUM_OR_SIGNATURE_BYTES: u64 = 64 << 10;
-const MAX_REDIRECTS: u32 = 5;
 /// The first part of a list in gzip that is decoded at once, in bytes. Each further part is as long
 /// as what was decoded before.
 const GZIP_PART_BYTES: u64 = 1 << 20;
@@ -119,7 +120,7 @@ pub(super) struct FetchedList {
 /// so that the server can answer that the list has not changed. A file is always read.
 pub(super) fn fetch_list(
     url: &FeedLocation,
-    tls_ca: Option<&Path>,
+    client: ClientSettings<'_>,
     previous_state: &FeedState,
     max_bytes: u64,
 ) -> Result<FetchOutcome, FeedError> {
@@ -129,7 +130,7 @@ pub(super) fn fetch_list(
             Ok(FetchOutcome::List(FetchedList { bytes, etag: None, last_modified: None }))
         }
         FeedLocation::Web(text) => {
-            fetch_list_over_http(url, text, tls_ca, previous_state, max_bytes)
+            fetch_list_over_http(url, text, client, previous_state, max_bytes)
         }
     }
 }
@@ -140,68 +141,26 @@ fn read_list_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, FeedError> {
     })
 }
 
-fn create_http_agent(
-    is_https: bool,
-    tls_ca: Option<&Path>,
-) -> Result<ureq::Agent, CertificateFault> {
-    let mut config = ureq::Agent::config_builder();
-    // The server's certificate is verified, and redirects must stay on HTTPS.
-    config = match is_https {
-        true => config.tls_config(client_tls_config(tls_ca)?),
-        // Requests to this machine never go through a proxy.
-        false => config.proxy(None),
-    };
-    let config = config
-        .timeout_global(Some(FETCH_TIMEOUT))
-        .https_only(is_https)
-        .max_redirects(if is_https { MAX_REDIRECTS } else { 0 })
-        .http_status_as_error(false)
-        .user_agent(concat!("riskgate/", env!("CARGO_PKG_VERSION")));
-    Ok(config.build().into())
-}
-
-fn describe_failed_request(error: &ureq::Error) -> String {
-    let advice = match is_authority_unknown(error) {
-        true => "; if a proxy inspects TLS, name its authority in tls_ca of the feed",
-        false => "",
-    };
-    format!("{}{advice}", redact_urls(&error.to_string()))
-}
-
 fn fetch_list_over_http(
     url: &FeedLocation,
     url_text: &str,
-    tls_ca: Option<&Path>,
+    client: ClientSettings<'_>,
     previous_state: &FeedState,
     max_bytes: u64,
 ) -> Result<FetchOutcome, FeedError> {
     let failed = |why: String| FeedError::new(url.to_string(), why);
-    let agent = create_http_agent(url_text.starts_with("https://"), tls_ca)
-        .map_err(|fault| failed(format!("tls_ca: {fault}")))?;
-    let mut request = agent.get(url_text).header("Accept-Encoding", "gzip");
-    if let Some(etag) = &previous_state.etag {
-        request = request.header("If-None-Match", etag);
-    }
-    if let Some(modified) = &previous_state.modified {
-        request = request.header("If-Modified-Since", modified);
-    }
-    let mut response = request.call().map_err(|error| failed(describe_failed_request(&error)))?;
-    match response.status().as_u16() {
+    let mut fields = vec![("Accept-Encoding", "gzip")];
+    fields.extend(previous_state.etag.as_deref().map(|etag| ("If-None-Match", etag)));
+    fields.extend(previous_state.modified.as_deref().map(|at| ("If-Modified-Since", at)));
+    let mut response = send_get_request(url_text, &fields, client).map_err(failed)?;
+    match response.status {
         200 => {}
         304 if previous_state.etag.is_some() || previous_state.modified.is_some() => {
             return Ok(FetchOutcome::NotModified);
         }
         status => return Err(failed(format!("expected status 200, but found {status}"))),
     }
-    let header_value = |name: &str| {
-        let value = response.headers().get(name)?.to_str().ok()?;
-        Some(value.to_owned())
-    };
-    let encoding = header_value("content-encoding").map(|value| value.to_ascii_lowercase());
-    let (etag, modified) = (header_value("etag"), header_value("last-modified"));
-    let content_length = response.body().content_length();
-    let declares_its_end =
-        header_value("content-length").is_some() || header_value("transfer-encoding").is_some();
+    let content_length = response.body.content_length();
     if content_length.is_some_and(|length| length > max_bytes) {
         let found = content_length.unwrap_or_default();
         return Err(failed(format!("expected at most {max_bytes} bytes, but found {found}")));
@@ -210,22 +169,25 @@ fn fetch_list_over_http(
     const USUAL_BYTES: u64 = 1 << 20;
     memory::check_available(2 * content_length.unwrap_or(max_bytes.min(USUAL_BYTES)))
         .map_err(|found| failed(found.to_string()))?;
-    let body = response.body_mut().with_config().limit(max_bytes).read_to_vec();
+    let body = response.body.with_config().limit(max_bytes).read_to_vec();
     let bytes = body.map_err(|error| match error {
         ureq::Error::BodyExceedsLimit(_) => {
             failed(format!("expected at most {max_bytes} bytes, but found more"))
         }
-        error => failed(format!("expected the whole list, but found: {error}")),
+        error => {
+            let found = http_client::describe_error(&error);
+            failed(format!("expected the whole list, but found: {found}"))
+        }
     })?;
     if content_length.is_some_and(|length| length != bytes.len() as u64) {
         return Err(failed(TRUNCATED_LIST_FAULT.to_owned()));
     }
-    let bytes = match encoding.as_deref() {
+    let bytes = match response.content_encoding.as_deref() {
         None | Some("identity") => {
             // If the response has neither Content-Length nor Transfer-Encoding, the list ends where
             // the connection ends. Such a list may be truncated, so it must end with a line feed
             // or `]`.
-            if !declares_its_end && !has_complete_end(&bytes) {
+            if !response.declares_its_end && !has_complete_end(&bytes) {
                 return Err(failed(TRUNCATED_LIST_FAULT.to_owned()));
             }
             bytes
@@ -236,7 +198,8 @@ fn fetch_list_over_http(
             return Err(failed(format!("expected {expected}, but found {other:?}")));
         }
     };
-    Ok(FetchOutcome::List(FetchedList { bytes, etag, last_modified: modified }))
+    let (etag, last_modified) = (response.etag, response.last_modified);
+    Ok(FetchOutcome::List(FetchedList { bytes, etag, last_modified }))
 }
 
 /// Whether a list ends with a line feed, or with the `]` of JSON.
@@ -271,13 +234,6 @@ fn decode_gzip(encoded: &[u8], max_bytes: u64) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Replaces each URL in an error message, because a URL may contain a token.
-fn redact_urls(text: &str) -> String {
-    let redact =
-        |word: &str| if word.contains("://") { "the URL".to_owned() } else { word.to_owned() };
-    text.split(' ').map(redact).collect::<Vec<_>>().join(" ")
-}
-
 /// The SHA-256 of a list, in lower-case hexadecimal.
 pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
@@ -287,23 +243,35 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
 /// that of the list.
 pub(super) fn check_published_digest(
     url: &FeedLocation,
-    tls_ca: Option<&Path>,
+    client: ClientSettings<'_>,
     digest: &str,
 ) -> Result<(), FeedError> {
-    let text = fetch_verification_text(url, tls_ca)?;
-    let expected = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
-    if expected == digest {
-        return Ok(());
+    let text = fetch_verification_text(url, client)?;
+    let failed = |why: &str| Err(FeedError::new(url.to_string(), why));
+    match find_published_digest(&text) {
+        None => failed("expected a SHA-256 in hexadecimal, but found another text"),
+        Some(published) if published == digest => Ok(()),
+        Some(_) => failed(&format!(
+            "expected a list with the published SHA-256, but found SHA-256 {digest}"
+        )),
     }
-    let why = format!("expected a list with the published SHA-256, but found SHA-256 {digest}");
-    Err(FeedError::new(url.to_string(), why))
+}
+
+/// The digest in the first line of a text, as `sha256sum` writes the line, or `sha256sum --tag` and
+/// openssl: `SHA256 (list.txt) = …`.
+fn find_published_digest(text: &str) -> Option<String> {
+    let line = text.trim_start().lines().next()?;
+    let is_digest = |word: &&str| word.len() == 64 && word.bytes().all(|it| it.is_ascii_hexdigit());
+    let first = line.split_ascii_whitespace().next().filter(is_digest);
+    let behind_sign = || line.rsplit_once('=').map(|(_, last)| last.trim()).filter(is_digest);
+    first.or_else(behind_sign).map(str::to_ascii_lowercase)
 }
 
 /// Fetches the list's minisign signature and verifies it. Fails unless this key has signed this
 /// list.
 pub(super) fn check_signature(
     list_url: &FeedLocation,
-    tls_ca: Option<&Path>,
+    client: ClientSettings<'_>,
     public_key: &str,
     list_bytes: &[u8],
 ) -> Result<(), FeedError> {
@@ -312,7 +280,7 @@ pub(super) fn check_signature(
         let why = format!("expected a signature of this list by public_key, but found: {error}");
         FeedError::new(at.to_string(), why)
     };
-    let signature = Signature::decode(&fetch_verification_text(&at, tls_ca)?).map_err(wrong)?;
+    let signature = Signature::decode(&fetch_verification_text(&at, client)?).map_err(wrong)?;
     let key = PublicKey::from_base64(public_key).map_err(wrong)?;
     key.verify(list_bytes, &signature, false).map_err(wrong)
 }
@@ -323,11 +291,14 @@ pub fn is_minisign_public_key(text: &str) -> bool {
 }
 
 /// Fetches a checksum or a signature.
-fn fetch_verification_text(url: &FeedLocation, tls_ca: Option<&Path>) -> Result<String, FeedError> {
+fn fetch_verification_text(
+    url: &FeedLocation,
+    client: ClientSettings<'_>,
+) -> Result<String, FeedError> {
     // Without validators, so that the server never answers 304.
     let empty_state = FeedState::default();
     let FetchOutcome::List(fetched) =
-        fetch_list(url, tls_ca, &empty_state, MAX_CHECKSUM_OR_SIGNATURE_BYTES)?
+        fetch_list(url, client, &empty_state, MAX_CHECKSUM_OR_SIGNATURE_BYTES)?
     else {
         return Ok(String::new());
     };
@@ -362,6 +333,22 @@ mod tests {
             "https://a b/",
         ] {
             assert!(FeedLocation::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_published_digest_is_read_from_each_usual_line() {
+        let digest = "0a".repeat(32);
+        for text in [
+            format!("{digest}\n"),
+            format!("{}  list.txt\n", digest.to_uppercase()),
+            format!("SHA256 (list.txt) = {digest}\n"),
+            format!("SHA2-256(list=1.txt)= {digest}\nmore\n"),
+        ] {
+            assert_eq!(find_published_digest(&text).as_ref(), Some(&digest), "{text}");
+        }
+        for text in ["", "<html>", "MD5 (list.txt) = 0a0a", "\n# SHA256\n"] {
+            assert_eq!(find_published_digest(text), None, "{text}");
         }
     }
 

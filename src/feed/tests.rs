@@ -28,6 +28,7 @@ fn feed_of_file(path: &Path) -> Feed {
         sha256_url: None,
         minisign_public_key: None,
         tls_ca: None,
+        proxy: ProxySettings::default(),
         verified_list: VerifiedList::default(),
     }
 }

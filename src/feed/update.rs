@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::checks;
 use super::config::Feed;
 use super::error::FeedError;
-use super::fetch::{self, FeedLocation, FetchOutcome};
+use super::fetch::{self, ClientSettings, FeedLocation, FetchOutcome};
 use super::list_formats;
 use super::storage::{self, FeedState};
 use super::stored_names::{self, StoredNames};
@@ -130,16 +130,16 @@ impl Feed {
         now: BelievedTime,
         comparison: ComparisonMode,
     ) -> Result<UpdateOutcome, FeedError> {
-        let tls_ca = self.tls_ca.as_deref();
-        let fetched = match fetch::fetch_list(&self.url, tls_ca, state, self.max_list_bytes)? {
+        let client = ClientSettings { tls_ca: self.tls_ca.as_deref(), proxy: &self.proxy };
+        let fetched = match fetch::fetch_list(&self.url, client, state, self.max_list_bytes)? {
             FetchOutcome::NotModified => return self.drop_outdated_names(folder, state, now),
             FetchOutcome::List(fetched) => fetched,
         };
         if let Some(url) = &self.sha256_url {
-            fetch::check_published_digest(url, tls_ca, &fetch::sha256_hex(&fetched.bytes))?;
+            fetch::check_published_digest(url, client, &fetch::sha256_hex(&fetched.bytes))?;
         }
         if let Some(key) = &self.minisign_public_key {
-            fetch::check_signature(&self.url, tls_ca, key, &fetched.bytes)?;
+            fetch::check_signature(&self.url, client, key, &fetched.bytes)?;
         }
         let list = self.list_path(folder);
         checks::check_memory(&self.name, &fetched.bytes, storage::list_file_length(&list))?;

@@ -63,7 +63,7 @@ const CRATES: [(&str, &[&str]); 42] = [
     ("aho_corasick", &["table/unlisted_rules"]),
     ("arc_swap", &["support/snapshot"]),
     ("arrayvec", &["gate", "message", "model/email", "downstream/http2"]),
-    ("base64", &["gate/beginning", "screening/server_parsers", "webhook/signature"]),
+    ("base64", &["feed/fetch", "gate/beginning", "screening/server_parsers", "webhook/signature"]),
     ("clap", &["cli"]),
     ("crc32fast", &["keys/token"]),
     ("h2", &["gate/unsent_response", "downstream/http2", "process/trace_exporter/grpc"]),

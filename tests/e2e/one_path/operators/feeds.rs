@@ -532,3 +532,102 @@ fn readiness_says_how_old_the_list_of_a_feed_is() {
     let gateway = setup.start();
     wait_until("the list is 45 days old", || age_in_days(&gateway) == Some(45));
 }
+
+/// Starts TLS in front of a list server. Returns host and port, and the setup of a feed whose URL
+/// begins with `https://` and `user`.
+fn tls_feed(server: &ListServer, authority: &CertificateAuthority, user: &str) -> (String, Setup) {
+    let address = authority.start_tls_server_for(server.address, "localhost");
+    let host = format!("localhost:{}", address.port());
+    let more = format!("tls_ca = \"{}\"", authority.certificate_path().display());
+    let url = format!("https://{user}{host}/lists/list.txt");
+    (host, feed_setup().append_toml(&feed_toml("daily", &url, &more)))
+}
+
+fn redirect_to(location: &str) -> Vec<u8> {
+    format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n").into()
+}
+
+#[test]
+fn the_user_of_a_feed_url_is_decoded_and_sent_to_its_own_server_only() {
+    // The Base64 form of "me:p@w".
+    const AUTHORIZATION: &str = "authorization: basic bwu6ceb3\r\n";
+    let (first, second) = (ListServer::start(), ListServer::start());
+    let folder = tempfile::tempdir().unwrap();
+    let authority = CertificateAuthority::new(folder.path());
+    let (_, setup) = tls_feed(&first, &authority, "me:p%40w@");
+    let other = authority.start_tls_server_for(second.address, "localhost");
+    let other = format!("https://localhost:{}/moved.txt", other.port());
+    first.responses.lock().unwrap().extend([
+        redirect_to("../../other/./list.txt?day=1"),
+        redirect_to("?day=2"),
+        redirect_to(&other),
+    ]);
+    second.responses.lock().unwrap().push_back(list_response(&names_of_day(0), "").into());
+    let updated = setup.cli(&["table", "update"]);
+    assert_eq!(updated.stdout, "daily: 60 rows\n", "{}", updated.stderr);
+    let headers = |server: &ListServer| -> Vec<String> {
+        let headers = server.request_headers.lock().unwrap();
+        headers.iter().map(|header| header.to_ascii_lowercase()).collect()
+    };
+    let targets = ["/lists/list.txt ", "/other/list.txt?day=1 ", "/other/list.txt?day=2 "];
+    assert_eq!(headers(&first).len(), targets.len());
+    for (header, target) in headers(&first).iter().zip(targets) {
+        assert!(header.starts_with(&format!("get {target}")), "{header}");
+        assert!(header.contains(AUTHORIZATION), "{header}");
+    }
+    let of_second = headers(&second);
+    assert!(of_second[0].starts_with("get /moved.txt "), "{of_second:?}");
+    assert!(!of_second[0].contains("authorization"), "{of_second:?}");
+}
+
+#[test]
+fn a_redirect_that_a_feed_does_not_follow_is_told_without_its_url() {
+    for (location, expected) in [
+        ("http://127.0.0.1:9/x?token=secret", "expected a redirect to https://"),
+        ("https://[x?token=secret", "expected a redirect to a URL"),
+        ("list.txt?token=secret", "expected at most 5 redirects, but found more"),
+    ] {
+        let (server, folder) = (ListServer::start(), tempfile::tempdir().unwrap());
+        let authority = CertificateAuthority::new(folder.path());
+        let (_, setup) = tls_feed(&server, &authority, "");
+        server.responses.lock().unwrap().push_back(redirect_to(location));
+        let refused = setup.cli(&["table", "update"]).expect(1).stderr;
+        assert!(refused.contains(expected) && !refused.contains("secret"), "{refused}");
+    }
+}
+
+#[test]
+fn a_proxy_that_feeds_cannot_use_is_named_with_its_variable() {
+    let (server, folder) = (ListServer::start(), tempfile::tempdir().unwrap());
+    server.responses.lock().unwrap().push_back(list_response(&names_of_day(0), "").into());
+    let refusing = ListServer::start();
+    refusing.responses.lock().unwrap().push_back(response_text("407 No", "").into());
+    let dead = crate::harness::free_address();
+    let authority = CertificateAuthority::new(folder.path());
+    let (refusing, dead) = (refusing.address, dead.to_string());
+    let (refuses, refused) = (
+        format!("found status 407, by the proxy {refusing}"),
+        format!("Connection refused (os error 111), by the proxy {dead}"),
+    );
+    let unusable = "HTTPS_PROXY: expected the URL of a proxy, http://HOST:PORT or \
+                    https://HOST:PORT, but found ";
+    for (value, expected) in [
+        ("socks5://me:secret@127.0.0.1:1", format!("{unusable}the scheme socks5")),
+        ("me secret", format!("{unusable}another text")),
+        ("http://[::1", format!("{unusable}another text")),
+        (&format!("http://me:secret@{refusing}"), refuses),
+        (&dead, refused),
+    ] {
+        let (host, setup) = tls_feed(&server, &authority, "");
+        let setup = setup.env("HTTPS_PROXY", value);
+        let failed = setup.cli(&["table", "update"]).expect(1).stderr;
+        assert!(failed.contains(&expected) && !failed.contains("secret"), "{value}: {failed}");
+        for direct in [host.as_str(), "a.test, localhost", ".test,local*"] {
+            let (host_again, setup) = tls_feed(&server, &authority, "");
+            let setup = setup.env("HTTPS_PROXY", value);
+            let setup = setup.env("NO_PROXY", &direct.replace(&host, &host_again));
+            let updated = setup.cli(&["table", "update"]);
+            assert_eq!(updated.stdout, "daily: 60 rows\n", "{direct}: {}", updated.stderr);
+        }
+    }
+}
