@@ -8,6 +8,9 @@ use crate::model::domain::DnsName;
 /// The share of rows that must be valid names, in percent. One invalid row is not counted.
 const MIN_VALID_PERCENT: usize = 90;
 
+/// What separates the fields of a line.
+const FIELD_SEPARATORS: [char; 4] = [',', ';', ' ', '\t'];
+
 /// Parses a list and returns its names in canonical form, sorted, each once. The list is a JSON
 /// array of names, or has one row per line; see [`add_rows_of_line`]. Rejects an empty list, a list
 /// with too few valid names, and what is no list, such as HTML. A name with one label is not valid.
@@ -17,6 +20,7 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
     };
     let Ok(text) = std::str::from_utf8(bytes) else {
         return wrong(match bytes {
+            [0x1f, 0x8b, ..] => "a file in gzip, which no Content-Encoding declares".to_owned(),
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16 instead of UTF-8".to_owned(),
             _ => "bytes that are no UTF-8".to_owned(),
         });
@@ -39,24 +43,53 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
             rows
         }
     };
-    let mut names: Vec<String> = rows
-        .iter()
-        .map(|row| row.strip_prefix("*.").or_else(|| row.strip_prefix('.')).unwrap_or(row))
-        .filter_map(|text| DnsName::parse(text).ok())
-        .map(|name| name.as_str().to_owned())
-        .filter(|name| name.contains('.'))
-        .collect();
+    let mut names: Vec<String> = rows.iter().filter_map(|row| parse_row(row)).collect();
     if rows.is_empty() {
         return wrong("an empty one".to_owned());
     }
     // The invalid row that is not counted may be the header of a table.
     let invalid_count = rows.len().saturating_sub(names.len() + 1);
     if invalid_count * 100 > rows.len() * (100 - MIN_VALID_PERCENT) || names.is_empty() {
-        return wrong(format!("{} of {} lines that are none", invalid_count + 1, rows.len()));
+        let first = rows.iter().find(|row| parse_row(row).is_none());
+        let first: String = first.into_iter().flat_map(|row| row.chars()).take(40).collect();
+        return wrong(format!(
+            "{} of {} lines that are none, the first one {first:?}",
+            invalid_count + 1,
+            rows.len()
+        ));
+    }
+    if let [_] = rows[..]
+        && let Some(count) = count_names_of_only_line(text)
+    {
+        let why = format!("expected one name on each line, but found {count} on one");
+        return Err(FeedError::new(feed_name, why));
     }
     names.sort_unstable();
     names.dedup();
     Ok(names)
+}
+
+/// The name in a row, in canonical form; `None` if the row has no valid name.
+fn parse_row(row: &str) -> Option<String> {
+    let name = row.strip_prefix("*.").or_else(|| row.strip_prefix('.')).unwrap_or(row);
+    let name = DnsName::parse(name).ok()?.as_str().to_owned();
+    name.contains('.').then_some(name)
+}
+
+/// The number of names on the line of a list that has one line; `None` if further fields of this
+/// line are no names. Such a list would count as a list of one name.
+fn count_names_of_only_line(text: &str) -> Option<usize> {
+    let is_row = |line: &&str| {
+        let mut rows = Vec::new();
+        add_rows_of_line(line, &mut rows);
+        !rows.is_empty()
+    };
+    let line = text.lines().find(is_row)?;
+    let content = line.split('#').next().unwrap_or_default();
+    let fields = content.split(FIELD_SEPARATORS).map(|field| field.trim_matches('"'));
+    let fields: Vec<&str> = fields.filter(|field| !field.is_empty()).collect();
+    let are_names = fields.len() > 1 && fields.iter().all(|field| parse_row(field).is_some());
+    are_names.then_some(fields.len())
 }
 
 /// Whether the text is meant as JSON. A list of an ad blocker may begin with a line such as
@@ -99,7 +132,7 @@ fn add_rows_of_line(line: &str, rows: &mut Vec<String>) {
         rows.extend(fields.filter(|name| !is_name_of_this_machine(name)).map(str::to_owned));
         return;
     }
-    let field = content.split([',', ';', ' ', '\t']).next().unwrap_or_default();
+    let field = content.split(FIELD_SEPARATORS).next().unwrap_or_default();
     let field = field.trim_matches('"');
     if !field.is_empty() {
         rows.push(field.to_owned());

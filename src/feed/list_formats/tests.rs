@@ -16,6 +16,7 @@ fn names_are_parsed_from_lists_as_people_publish_them() {
          @@||good.com^\n",
         "[Adblock Plus 2.0]\r\n||a.com^\r\n||b.com^\r\n",
         "*.a.com\n.b.com\n",
+        "domain,mx\na.com,mx.good.com\nb.com,mx.good.com\n",
         "a.com // why\n// nothing\nb.com;x\na.com\t# why\nb.com#why\n",
     ] {
         let mut names = parse_names("x", text.as_bytes()).unwrap();
@@ -34,7 +35,7 @@ fn other_texts_and_rules_that_list_no_name_are_rejected() {
         (" <!doctype html>", "HTML"),
         ("{\"a\": 1}", "lines that are none"),
         ("[1]", "JSON that is no array of names"),
-        ("some words here\nand here\n", "lines that are none"),
+        ("some words here\nand here\n", "2 of 2 lines that are none, the first one \"some\""),
         ("site.com##.banner\nother.com#@#.x\n", "lines that are none"),
         ("||a.com^$domain=b.com\n||c.com/path^x\n", "lines that are none"),
         ("192.168.0.1 router.example.com\n10.0.0.1 nas.example.com\n", "lines that are none"),
@@ -42,11 +43,18 @@ fn other_texts_and_rules_that_list_no_name_are_rejected() {
         let error = parse_names("x", text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
     }
+    for line in
+        ["a.com b.com c.com", "# Ours\na.com,b.com,c.com\n", "\"a.com\"; \"b.com\";\"c.com\""]
+    {
+        let error = parse_names("x", line.as_bytes()).unwrap_err().to_string();
+        assert!(error.ends_with("expected one name on each line, but found 3 on one"), "{error}");
+    }
     let utf_16 = |bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
         "\u{feff}a.com\n".encode_utf16().flat_map(bytes).collect()
     };
     for (bytes, expected) in [
         (b"a.com\n\xff".to_vec(), "no UTF-8"),
+        (b"\x1f\x8b\x08\0".to_vec(), "a file in gzip"),
         (utf_16(u16::to_le_bytes), "UTF-16 instead of UTF-8"),
         (utf_16(u16::to_be_bytes), "UTF-16 instead of UTF-8"),
         (utf_16(u16::to_le_bytes)[2..].to_vec(), "zero bytes, as in UTF-16"),
