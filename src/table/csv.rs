@@ -7,11 +7,13 @@ use std::borrow::Cow;
 
 use super::fault::quote_excerpt;
 
-/// Parses the fields of a line. The error has two texts: what was expected, and what was found.
+/// Parses the fields of a line, without the blanks around them. The error has two texts: what was
+/// expected, and what was found.
 pub(super) fn parse_fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static str, String)> {
     let mut fields = Vec::with_capacity(8);
     let mut rest = line;
     loop {
+        rest = rest.trim_start();
         let after = match rest.strip_prefix('"') {
             None => {
                 let end = rest.find(',').unwrap_or(rest.len());
@@ -19,14 +21,14 @@ pub(super) fn parse_fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static st
                 if field.contains('"') {
                     return Err(("quotes around a whole field only", quote_excerpt(field)));
                 }
-                fields.push(Cow::Borrowed(field));
+                fields.push(Cow::Borrowed(field.trim_end()));
                 after
             }
             Some(quoted_field) => {
                 let (field, after) = split_quoted_field(quoted_field)
                     .ok_or_else(|| ("a closing quote on the same line", quote_excerpt(rest)))?;
                 fields.push(Cow::Owned(field));
-                after
+                after.trim_start()
             }
         };
         match after.strip_prefix(',') {
@@ -35,6 +37,11 @@ pub(super) fn parse_fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static st
             None => return Err(("a comma behind a quoted field", quote_excerpt(after))),
         }
     }
+}
+
+/// Whether all fields of a line are empty. A spreadsheet writes such lines for cleared rows.
+pub(super) fn is_empty_row(line: &str) -> bool {
+    line.split(',').all(|field| matches!(field.trim(), "" | "\"\""))
 }
 
 /// Writes a line with these fields, with its line feed. No field may contain a line break.
@@ -81,6 +88,7 @@ mod tests {
             ("", vec![""]),
             ("a,\"b, \"\"c\"\"\",d", vec!["a", "b, \"c\"", "d"]),
             ("\"\"", vec![""]),
+            (" a , b\t,\" c \" , \"d\"", vec!["a", "b", " c ", "d"]),
         ] {
             assert_eq!(parse_fields(line).unwrap(), expected, "{line}");
         }

@@ -47,6 +47,10 @@ impl<'a> ParsedLists<'a> {
                 }
                 continue;
             }
+            let is_csv = csv_lists::required_columns_of(list.kind).is_some();
+            if is_csv && csv::is_empty_row(content) {
+                continue;
+            }
             let parsed = match csv_lists::required_columns_of(list.kind) {
                 None if list.kind == ListKind::Seen => {
                     self.parse_and_add_seen_line(&context, content)

@@ -194,3 +194,17 @@ fn table_lookup_shows_table_unknown_score_for_an_unlisted_name() {
     let printed = setup.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
     assert!(printed.contains("\"risk_score\":44"), "{printed}");
 }
+
+#[test]
+fn the_empty_rows_and_blanks_that_a_spreadsheet_leaves_are_skipped() {
+    let setup = Setup::new();
+    let file = setup.path("ov.csv");
+    let rows = "a-partner.com , exact,safe, 0 ,,, \"A, B\" \n,,,,,,\n , ,\"\",,,,\n";
+    std::fs::write(&file, format!("{HEADER}\n{rows}")).unwrap();
+    let setup = setup.set_text("table.overrides", file.to_str().unwrap());
+    setup.cli(&["check"]).expect(0);
+    let shown = setup.cli(&["table", "lookup", "--json", "a-partner.com"]).expect(0).json();
+    let answer = &shown[0]["answer"];
+    assert_eq!((&answer["reason"], &answer["risk_score"]), (&"safe".into(), &0.into()));
+    assert_eq!(answer["mx_provider_label"], "A, B");
+}
