@@ -22,8 +22,8 @@ struct OverrideBody {
     action: ActionName,
     #[serde(default)]
     exact: bool,
-    #[serde(default)]
-    note: String,
+    /// A list of overrides has `null` for a row without a note.
+    note: Option<String>,
     until: Option<String>,
     #[serde(default)]
     force: bool,
@@ -67,7 +67,7 @@ impl AdminApi {
                 ActionName::Deny => OverrideAction::Deny,
             },
             is_exact: body.exact,
-            note: &body.note,
+            note: body.note.as_deref().unwrap_or_default(),
             until: body.until.as_deref(),
             is_forced: body.force,
         };

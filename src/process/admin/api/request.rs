@@ -175,11 +175,28 @@ impl ApiRequest {
             return Err(ApiError::invalid("expected a JSON object"));
         }
         // The error may quote the name or the value of a member, which may be an e-mail address.
-        let refuse =
-            |error: serde_json::Error| ApiError::invalid(redact_secrets(&error.to_string()));
-        serde_json::from_value::<T>(value).map_err(refuse)?;
+        let refuse = |text: String| ApiError::invalid(redact_secrets(&text));
+        serde_json::from_value::<T>(value.clone())
+            .map_err(|error| refuse(describe_faulty_member::<T>(&error, value)))?;
         // If two members have the same name, a `Value` has the last. Reading the text refuses both.
-        serde_json::from_slice(body).map_err(refuse)
+        serde_json::from_slice(body).map_err(|error| refuse(error.to_string()))
+    }
+}
+
+/// The text of an error about a member, with the name of the member: that without which the rest
+/// has no error, or another one.
+fn describe_faulty_member<T: DeserializeOwned>(error: &serde_json::Error, value: Value) -> String {
+    let text = error.to_string();
+    let Value::Object(members) = value else { return text };
+    let is_faulty = |name: &&String| {
+        let mut rest = members.clone();
+        rest.remove(*name);
+        serde_json::from_value::<T>(Value::Object(rest))
+            .map_or_else(|other| other.to_string() != text, |_| true)
+    };
+    match members.keys().find(is_faulty) {
+        Some(name) if !text.contains(name.as_str()) => format!("{name}: {text}"),
+        _ => text,
     }
 }
 

@@ -128,6 +128,24 @@ fn an_override_of_a_name_that_the_file_decides_is_refused_with_the_line() {
 }
 
 #[test]
+fn a_listed_override_can_be_sent_back_and_a_faulty_member_is_named() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let gateway = setup.start();
+    let put = |body: &Value| call_api(&gateway, "PUT", "/overrides/a.com", &tokens.write, body);
+    put(&json!({ "action": "allow", "until": null, "note": null })).expect(200);
+    for (body, expected) in [
+        (json!({ "action": "allow", "note": 1 }), "note: invalid type: integer `1`"),
+        (json!({ "exact": "yes", "action": "deny" }), "exact: invalid type: string"),
+        (json!({ "action": "block" }), "action: unknown variant `block`"),
+        (json!({ "action": "deny", "days": 1 }), "unknown field `days`"),
+    ] {
+        let refused = put(&body).expect(422).json();
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.starts_with(expected), "{detail}");
+    }
+}
+
+#[test]
 fn table_deny_needs_force_for_a_protected_name() {
     let gateway = Setup::with_bundled_table().set("plans.free", "\"unlimited\"").start();
     let key = gateway.create_active_key("acme", &[]);
