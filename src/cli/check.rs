@@ -55,6 +55,11 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         ));
     }
     print_warnings_of_files(&inputs, now);
+    for feed in inputs.config.reloadable.feeds.read_status(now) {
+        if let Some(problem) = feed.problem {
+            print_message(format!("warning: {problem}"));
+        }
+    }
     // Faults of single keys or accounts don't keep the gateway from starting.
     for fault in KeyRing::find_faults(&rows, declared, plans) {
         print_message(format!("warning: {fault}; its calls are answered with 500"));

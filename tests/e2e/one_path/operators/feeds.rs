@@ -368,7 +368,9 @@ fn a_damaged_list_of_a_feed_fails_no_command_and_is_fetched_again() {
     let damages = [b"\xff\xfe".to_vec(), good[..good.len() - 30].to_vec(), Vec::new()];
     for damage in &damages {
         std::fs::write(&kept, damage).unwrap();
-        setup.cli(&["check"]).expect(0);
+        let warned = setup.cli(&["check"]).expect(0).stderr;
+        assert!(warned.contains("warning: feed daily: "), "{warned}");
+        assert!(warned.contains("expected the kept list"), "{warned}");
         let printed = setup.cli(&["table", "feeds"]).expect(0).stdout;
         assert!(printed.contains("expected the kept list"), "{printed}");
         setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
