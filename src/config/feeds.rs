@@ -241,8 +241,14 @@ impl Settings {
         let mut tiers = ["a", "b", "c", "d"];
         tiers.sort_by_key(|tier| *tier != default_tier);
         match self.read_choice(&format!("{entry_key}.kind"), &["disposable", "alias", "free"]) {
-            "alias" => FeedKind::Alias,
-            "free" => FeedKind::Free,
+            "alias" => {
+                self.refuse_tier(entry_key);
+                FeedKind::Alias
+            }
+            "free" => {
+                self.refuse_tier(entry_key);
+                FeedKind::Free
+            }
             _ => {
                 FeedKind::Disposable(match self.read_choice(&format!("{entry_key}.tier"), &tiers) {
                     "a" => FeedTier::A,
@@ -251,6 +257,19 @@ impl Settings {
                     _ => FeedTier::C,
                 })
             }
+        }
+    }
+}
+
+impl Settings {
+    /// Reports the tier of a feed whose kind has no tiers.
+    fn refuse_tier(&mut self, entry_key: &str) {
+        let key = format!("{entry_key}.tier");
+        if self.parse_setting(&key, "a tier", |_| Some(())).is_some() {
+            let problem =
+                "expected a tier only beside kind = \"disposable\", but found another kind";
+            let fault = self.begin_fault_at_value(&key).with_problem(problem);
+            self.faults.push(fault.with_hint(Some("remove this line".to_owned())));
         }
     }
 }

@@ -807,6 +807,10 @@ fn texts_shares_and_entries_in_other_forms_get_the_right_hint() {
         (plain("[webhook]\nthresholds = [0.8, 1.0]\n"), "write [80, 100]"),
         (plain("[traces]\nsample_one_in = 0.01\n"), "write 100"),
         (plain("[[table.feed]]\nname = \"My List\"\n"), "write \"my-list\""),
+        (
+            plain("[[table.feed]]\nname = \"a\"\nurl = \"/l\"\nkind = \"free\"\ntier = \"a\"\n"),
+            "tier: expected a tier only beside kind = \"disposable\"",
+        ),
         (plain("[[table.feed]]\nname = \"a\"\n"), "riskgate knows castle and reviewed"),
         (plain("[table.feed.castle]\nenabled = true\n"), "and below it name = \"castle\""),
         (
