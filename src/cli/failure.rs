@@ -27,6 +27,14 @@ impl CommandFailure {
         CommandFailure { message_lines: vec![line.into()], exit_code: 2 }
     }
 
+    /// The option `--account` has a name that neither the store nor the key file has.
+    pub fn unknown_account(name: &str) -> CommandFailure {
+        CommandFailure::failed(format!(
+            "--account: expected the name of an account, but found {name:?}; `riskgate accounts \
+             list` shows all"
+        ))
+    }
+
     /// Faults of the config: exit code 78.
     pub fn config_faults(faults: Vec<ConfigFault>) -> CommandFailure {
         CommandFailure::config(faults.iter().map(ConfigFault::to_text).collect())

@@ -13,15 +13,17 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{describe_stdout_error, print_message, print_result_of_change, write_secret};
 use super::store_access::{
-    check_no_other_store_is_served, check_served_file_exists, is_store_missing,
+    STORE_TIMEOUT, check_no_other_store_is_served, check_served_file_exists, is_store_missing,
     open_existing_store, open_store, warn_about_clock_skew,
 };
 use crate::config::Config;
 use crate::keys::Token;
 use crate::management::{
     DEFAULT_OVERLAP, ImportedKeys, NewKey, check_new_key, describe_unknown_id, import_keys,
-    parse_rotation_times, prepare_key, prepare_rotation, read_declared_keys, revoke_key,
+    parse_rotation_times, prepare_key, prepare_rotation, read_declared_keys, read_present_time,
+    revoke_key,
 };
+use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::format_rfc3339;
 use crate::store::{KeyRow, Store, StoreError};
 use crate::support::counted::CountedNoun;
@@ -134,7 +136,11 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
 /// Creates a key, and prints it.
 pub(super) fn create_key(config: &Config, new: &NewKey, json: bool) -> Result<(), CommandFailure> {
     // A failed command must not leave a new store behind.
-    check_new_key(&config.reloadable, new)?;
+    let expiry = check_new_key(&config.reloadable, new)?;
+    if let Some(expiry) = expiry.filter(|_| is_store_missing(config)) {
+        let unix_now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+        expiry.to_unix_seconds(BelievedTime { unix_now, trust: TimeTrust::Known })?;
+    }
     let (mut store, author) = (open_store(config)?, find_command_author());
     let key = prepare_key(&mut store, &config.reloadable, new, None)?;
     warn_about_clock_skew(&mut store)?;

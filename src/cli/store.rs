@@ -15,11 +15,11 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_message, print_result_of_change};
 use super::store_access::{
-    is_gateway_draining, is_gateway_running, open_existing_store, open_store,
+    STORE_TIMEOUT, is_gateway_draining, is_gateway_running, open_existing_store, open_store,
 };
 use crate::config::{Config, guess_text};
 use crate::model::month::Month;
-use crate::store::{MonthRepair, RedisOptions, StoreContents, StoreUrl};
+use crate::store::{MonthRepair, RedisOptions, Store, StoreContents, StoreError, StoreUrl};
 use crate::support::counted::CountedNoun;
 use crate::support::machine_clock::machine_unix_now;
 
@@ -211,9 +211,24 @@ fn parse_url(what: &str, text: &str) -> Result<StoreUrl, CommandFailure> {
 fn restore(config: &ConfigArgs, file: PathBuf, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
     check_no_gateway_runs(&config)?;
-    let contents =
-        copy(&config.startup.store.redis, &StoreUrl::Sqlite(file), &config.startup.store.url)?;
+    let (from, options) = (StoreUrl::Sqlite(file), &config.startup.store.redis);
+    check_is_backup(&from, options)?;
+    let contents = copy(options, &from, &config.startup.store.url)?;
     report_copy("restored", &contents, json)
+}
+
+/// Fails unless the file can be opened as a backup. What a store says about a damaged file would be
+/// advice for the store of a gateway.
+fn check_is_backup(file: &StoreUrl, options: &RedisOptions) -> Result<(), CommandFailure> {
+    match Store::open_to_copy(file, options, STORE_TIMEOUT) {
+        Ok(_) => Ok(()),
+        Err(StoreError::Unusable { location, found, .. }) => {
+            let found = found.split("; ").next().unwrap_or_default().to_owned();
+            let expected = "a file that `riskgate store backup` has written";
+            Err(StoreError::Unusable { location, expected, found }.into())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Copies a store into an empty one, and returns what was copied. Fails if the store to copy is

@@ -68,7 +68,13 @@ pub enum TableCommand {
     /// Override the lists: a domain is safe. Running gateways apply it.
     Allow(overrides::OverrideArgs),
     /// Override the lists: a domain is disposable. Running gateways apply it.
-    Deny(overrides::OverrideArgs),
+    Deny {
+        #[command(flatten)]
+        row: overrides::OverrideArgs,
+        /// Also deny a name that the lists protect.
+        #[arg(long)]
+        force: bool,
+    },
     /// Remove the overrides of a domain that `allow` or `deny` wrote.
     Clear {
         /// The domain.
@@ -151,8 +157,12 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
             return build(source, &output, force, json);
         }
         TableCommand::Inspect { source, json } => inspect(&mut out, source, json)?,
-        TableCommand::Allow(args) => return overrides::set_override(&args, OverrideAction::Allow),
-        TableCommand::Deny(args) => return overrides::set_override(&args, OverrideAction::Deny),
+        TableCommand::Allow(row) => {
+            return overrides::set_override(&row, OverrideAction::Allow, false);
+        }
+        TableCommand::Deny { row, force } => {
+            return overrides::set_override(&row, OverrideAction::Deny, force);
+        }
         TableCommand::Clear { domain, config, json } => {
             return overrides::clear_override(&domain, &config, json);
         }

@@ -81,10 +81,7 @@ fn check_account_exists(
     };
     match is_in_store || is_declared()? {
         true => Ok(()),
-        false => Err(CommandFailure::failed(format!(
-            "--account: expected the name of an account, but found {name:?}; `riskgate accounts \
-             list` shows all"
-        ))),
+        false => Err(CommandFailure::unknown_account(name)),
     }
 }
 

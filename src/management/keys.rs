@@ -373,7 +373,10 @@ fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
     }
     for origin in &new.origins {
         OriginPattern::parse(origin).map_err(|error| {
-            let meant = guess_text(origin, |it| OriginPattern::parse(it).is_ok());
+            // A word such as `null` is hardly the name of a host.
+            let is_host = |it: &str| it.contains('.') || it.contains("://localhost");
+            let is_valid = |it: &str| is_host(it) && OriginPattern::parse(it).is_ok();
+            let meant = guess_text(origin, is_valid);
             ManagementFault::of_parse_error("origin", &error, origin).with_meant(meant)
         })?;
     }

@@ -19,6 +19,13 @@ pub fn run(config: &Config, account: Option<&str>, json: bool) -> Result<(), Com
     };
     let mut keys = list_keys(&rows.keys, &rows.accounts, &declared);
     keys.retain(|key| account.is_none_or(|account| key.account == account));
+    if let Some(name) = account
+        && fault.is_none()
+        && keys.is_empty()
+        && !rows.accounts.iter().any(|row| row.name == name)
+    {
+        return Err(CommandFailure::unknown_account(name));
+    }
     print_keys(&keys, config, json)?;
     fault.map_or(Ok(()), |fault| Err(fault.into()))
 }

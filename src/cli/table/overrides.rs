@@ -29,16 +29,17 @@ pub struct OverrideArgs {
     /// The last day on which the override applies, in UTC.
     #[arg(long, value_name = "YYYY-MM-DD")]
     until: Option<String>,
-    /// Also deny a name that the lists protect.
-    #[arg(long)]
-    force: bool,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
 }
 
 /// Writes an override into the store.
-pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), CommandFailure> {
+pub fn set_override(
+    args: &OverrideArgs,
+    action: OverrideAction,
+    is_forced: bool,
+) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
     let request = OverrideRequest {
         domain: &args.domain,
@@ -46,7 +47,7 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
         is_exact: args.exact,
         note: &args.note,
         until: args.until.as_deref(),
-        is_forced: args.force,
+        is_forced,
     };
     // A failed command must not leave a new store behind.
     request.check()?;

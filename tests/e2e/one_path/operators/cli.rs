@@ -469,3 +469,32 @@ fn a_terminal_shows_colors_unless_the_user_wants_none() {
     let plain = check("NO_COLOR=1");
     assert!(plain.contains("warning: ") && !plain.contains('\u{1b}'), "{plain:?}");
 }
+
+#[test]
+fn a_command_that_is_refused_makes_no_store() {
+    let setup = Setup::new();
+    let create = ["keys", "create", "--account", "acme"];
+    let refused = |words: &[&str], code: i32| {
+        let printed = setup.cli(words).expect(code).stderr;
+        assert!(!setup.path("riskgate.db").exists(), "{words:?}");
+        printed
+    };
+    let printed = refused(&[&create[..], &["--expires", "2020-01-01T00:00:00Z"]].concat(), 2);
+    assert!(printed.contains("--expires: expected a time in the future"), "{printed}");
+    let printed = refused(&[&create[..], &["--origin", "null"]].concat(), 2);
+    assert!(!printed.contains("https://null"), "{printed}");
+    let printed = refused(&["keys", "list", "--account", "nobody"], 1);
+    let unknown = "--account: expected the name of an account, but found \"nobody\"";
+    assert!(printed.contains(unknown), "{printed}");
+    let wrong = setup.path("wrong.backup");
+    std::fs::write(&wrong, "no database ".repeat(100)).unwrap();
+    let printed = refused(&["store", "restore", &wrong.display().to_string()], 78);
+    let expected = "wrong.backup: expected a file that `riskgate store backup` has written";
+    assert!(printed.contains(expected) && printed.lines().count() == 1, "{printed}");
+    assert!(!printed.contains("backup of the store"), "{printed}");
+    setup.cli(&[&create[..], &["--origin", "a.test"]].concat()).expect(2);
+    setup.cli(&["accounts", "set", "empty", "--plan", "free"]).expect(0);
+    setup.cli(&["keys", "list", "--account", "empty"]).expect(0);
+    let printed = setup.cli(&["keys", "list", "--account", "nobody"]).expect(1).stderr;
+    assert!(printed.contains(unknown), "{printed}");
+}

@@ -157,6 +157,7 @@ fn table_deny_needs_force_for_a_protected_name() {
     assert!(refused.stderr.contains("co.uk: the lists protect "), "{}", refused.stderr);
     assert!(refused.stderr.contains(below), "{}", refused.stderr);
     gateway.cli(&["table", "allow", "gmail.com"]).expect(0);
+    gateway.cli(&["table", "allow", "gmail.com", "--force"]).expect(2);
     gateway.cli(&["table", "deny", "gmail.com"]).expect(1);
     gateway.cli(&["table", "clear", "gmail.com"]).expect(0);
     gateway.cli(&["table", "deny", "gmail.com", "--force"]).expect(0);
