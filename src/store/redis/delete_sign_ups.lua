@@ -10,8 +10,6 @@
 -- Returns how many sign-ups of these inboxes were written after the caller had read. The script
 -- deletes these sign-ups as well.
 
--- A user without the right to XDEL fails here, before anything is written. There is no entry 0-1.
-redis.call('XDEL', KEYS[1], '0-1')
 local stream, read_up_to = KEYS[1], tonumber(ARGV[3])
 local deletions, is_deleted, first_byte = {}, {}, nil
 for at = 6, 5 + ARGV[4] do

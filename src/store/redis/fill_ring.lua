@@ -63,7 +63,7 @@ redis.call('ZUNIONSTORE', moves .. ':none', 1, moves .. ':none')
 record_change(audit, ARGV[2], 'store.fill', 'the store', 'json', '', ARGV[6])
 redis.call('EXPIRE', audit, 3600)
 
-local version = next_version(meta, KEYS[5], ARGV[1])
+local version = next_version(meta, KEYS[5], KEYS[7], ARGV[1])
 local month = redis.call('HGET', meta, 'month')
 if tonumber(ARGV[3]) > (month and string.match(month, '^%d+$') and tonumber(month) or -1) then
     redis.call('HSET', meta, 'month', ARGV[3])

@@ -11,8 +11,8 @@ local known = redis.call('HGET', KEYS[1], 'month')
 local previous = known and string.match(known, '^%d+$') or ''
 if ARGV[1] ~= '' and previous ~= ARGV[1] then return redis.error_reply('CHANGED meanwhile: a node counts') end
 if ARGV[5] ~= '' then
-    -- The next steps need these rights, and no record may be left without its change. Nothing has
-    -- this name.
+    prove_rights(KEYS[2])
+    -- The next steps of the operation need these rights. Nothing has this name.
     redis.call('DEL', KEYS[1] .. ':none')
     redis.call('ZREM', KEYS[1] .. ':none', '-')
     record_change(KEYS[2], ARGV[3], 'store.repair_month', 'the store', 'json', ARGV[4], ARGV[5])

@@ -4,9 +4,10 @@
 -- A hash has the overrides: each field is "NAME SCOPE", each value is "TIME JSON", where the JSON is
 -- a list of the row and its author. The field `overrides` of the metadata is "NUMBER ID COUNT".
 
--- Makes an empty server a store. Each script calls this function before it appends its record: if
--- the user lacks a right, no record is left without its change.
-local function init_if_empty(meta, id)
+-- Proves the rights to a change, and makes an empty server a store. Each script calls this function
+-- before it appends its record.
+local function prepare_change(meta, audit, id)
+    prove_rights(audit)
     -- Only a change by an operator initializes an empty store; a gateway may lack HSETNX.
     if not redis.call('HGET', meta, 'store_id') then
         redis.call('HSETNX', meta, 'store_id', id)

@@ -48,6 +48,20 @@ local function next_record_id(audit)
     return id, string.format('%.0f', at)
 end
 
+-- Runs the commands that a change and its record need, without effect: nothing has this name. If the
+-- user lacks a right, or the server a command, the script fails here, where nothing has changed.
+--
+-- Each script that makes a change with a record calls this function before its first write. Commands
+-- beside these the script runs without effect as well, before it appends the record.
+local function prove_rights(audit)
+    local none = audit .. ':none'
+    redis.call('XREVRANGE', none, '+', '-', 'COUNT', 1)
+    redis.call('XADD', none, 'NOMKSTREAM', '1-0', 'field', 'value')
+    redis.call('HDEL', none, 'field')
+    redis.call('HSET', none, 'field', 'value')
+    redis.call('HDEL', none, 'field')
+end
+
 -- Appends a record to the audit if something changed. Deletes some records older than 400 days, if
 -- the caller allows it. `author` is JSON. `form` says what `before` and `after` are: 'key' or
 -- 'account' for the text of a row without its import, 'json' for JSON. An empty text stands for no
@@ -104,7 +118,8 @@ local KEPT_CHANGES = 1000
 -- Each script calls this function before it appends its record, and then writes only with commands
 -- that this function has run: if the user lacks a right, or the server a command, the script fails
 -- here, and no record is left without its change.
-local function next_version(meta, changed, id)
+local function next_version(meta, changed, audit, id)
+    prove_rights(audit)
     -- XX adds no member, so this writes nothing.
     redis.call('ZADD', changed, 'XX', 0, '')
     redis.call('HSETNX', meta, 'store_id', id)

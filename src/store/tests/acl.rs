@@ -446,6 +446,82 @@ fn a_change_that_fails_for_a_missing_right_leaves_no_record() {
     CHANGES.iter().for_each(|(name, change)| change(&mut store).expect(name));
 }
 
+/// What each change with a record needs to write.
+const RECORD_ACL: [&str; 4] = ["+hset", "+hdel", "+xadd", "+xrevrange"];
+
+/// A change with a record, and what it needs beside [`RECORD_ACL`] to write.
+type ChangeWithRights = (NamedChange, &'static [&'static str]);
+
+const CHANGES_OUTSIDE_THE_RING: [ChangeWithRights; 5] = [
+    (("deny", |store| super::overrides::set(store, "new.com", "deny").map(drop)), &[]),
+    (("clear", |store| super::overrides::clear(store, "a.com").map(drop)), &[]),
+    (("take over", |store| super::overrides::take_over(store, "/o.csv", &[]).map(drop)), &[]),
+    (("source", |store| record_source_state(store, "2")), &[]),
+    (
+        ("repair", |store| {
+            store.changes().repair_month(Month::from_number(300).unwrap()).map(drop)
+        }),
+        &["+del", "+zrem"],
+    ),
+];
+
+fn record_source_state(store: &mut Store, value: &str) -> Result<(), StoreError> {
+    let state = SourceState {
+        subject: "config on a".to_owned(),
+        shared_subject: "config".to_owned(),
+        entries: BTreeMap::from([("a".to_owned(), value.to_owned())]),
+    };
+    store.changes().record_source_state(AuditOperation::ConfigChange, &state).map(drop)
+}
+
+/// All Redis keys with their contents.
+fn read_all(server: &RedisServer) -> Vec<(String, String)> {
+    let mut names = server.matching_keys("*");
+    names.sort_unstable();
+    names.into_iter().map(|name| (name.clone(), server.run(&["DUMP", &name]))).collect()
+}
+
+#[test]
+fn a_change_that_fails_for_a_missing_right_changes_nothing() {
+    let server = RedisServer::start();
+    let mut admin = open(&server.url());
+    let of_ring = CHANGES[..5].iter().map(|change| (*change, &WRITER_ACL[..]));
+    for ((name, change), further) in of_ring.chain(CHANGES_OUTSIDE_THE_RING) {
+        for lacking in [&RECORD_ACL[..], further, &[""]].concat() {
+            server.run(&["FLUSHALL"]);
+            add_keys(&mut admin, &[key(1, "acme")]);
+            super::overrides::set(&mut admin, "a.com", "deny").unwrap();
+            record_source_state(&mut admin, "1").unwrap();
+            admin.probe(Month::from_number(301).unwrap(), None).unwrap();
+            let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+            let rights = [&GATEWAY_ACL[..], &WRITER_ACL, &["+del", "+zrem"]].concat();
+            user.extend(rights.iter().filter(|right| **right != lacking));
+            server.run(&user);
+            let before = read_all(&server);
+            let changed = change(&mut open(&server.url_as("some", "pw")));
+            assert_eq!(changed.is_ok(), lacking.is_empty(), "{name} without {lacking}");
+            let is_unchanged = read_all(&server) == before;
+            assert_eq!(is_unchanged, changed.is_err(), "{name} without {lacking}");
+        }
+    }
+}
+
+#[test]
+fn a_deletion_of_sign_ups_without_a_right_leaves_no_record() {
+    let server = RedisServer::start();
+    let mut admin = open(&server.url());
+    let latest = sign_up(2, 1_790_000_000);
+    admin.append_sign_ups(&[latest], SignUpCursor::default()).unwrap();
+    let found = admin.find_sign_ups(&[latest.inbox].into()).unwrap();
+    let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+    user.extend(GATEWAY_ACL);
+    server.run(&user);
+    let before = read_all(&server);
+    let deletion = SignUpDeletion { found: &found, inboxes: &[latest.inbox] };
+    open(&server.url_as("some", "pw")).changes().delete_sign_ups(&deletion).unwrap_err();
+    assert_eq!(read_all(&server), before);
+}
+
 #[test]
 fn a_change_on_a_server_without_a_command_leaves_no_record() {
     let server = RedisServer::start_with_arguments(&["--rename-command", "ZADD", ""]);

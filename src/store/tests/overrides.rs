@@ -22,6 +22,12 @@ pub(super) fn set(store: &mut Store, domain: &str, what: &str) -> Result<bool, S
     store.changes().update_overrides(&OverrideUpdate { domain, before: &before, after: &after })
 }
 
+/// Deletes the overrides of a domain.
+pub(super) fn clear(store: &mut Store, domain: &str) -> Result<bool, StoreError> {
+    let before = store.find_overrides(domain)?;
+    store.changes().update_overrides(&OverrideUpdate { domain, before: &before, after: &[] })
+}
+
 /// Takes over a file with these rows.
 pub(super) fn take_over(
     store: &mut Store,
