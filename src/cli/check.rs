@@ -15,7 +15,7 @@ use crate::process::server::{
     StartupInputs, check_log_limits_and_upstreams, check_runtime_dir,
     warnings_of_invalid_certificates, warnings_of_unreachable_certificates,
 };
-use crate::store::{Finding, FindingLevel, RingRows, Store, StoreError};
+use crate::store::{FindingLevel, RingRows, Store, StoreError};
 use crate::support::certificates::CertificateSet;
 use crate::support::counted::CountedNoun;
 
@@ -99,16 +99,12 @@ fn read_rows_and_find_difference(
         return Err(store_failure(error));
     }
     store.check_safe_if_reachable().map_err(store_failure)?;
-    check_writable(&mut store).map_err(store_failure)?;
+    store.check_takes_writes().map_err(store_failure)?;
     check_deployment(config, &mut store)?;
     other = other.or_else(|| find_difference_from_served(config, Some(&mut store)));
     let rows = read_ring_rows(&mut store, other.as_ref()).map_err(store_failure)?;
     Ok((Some(rows), other))
 }
-
-/// What `riskgate store check` reports as a fault although a gateway runs with it: the server may
-/// get a replica, or memory, at any time.
-const PASSING_SUBJECTS: [&str; 3] = ["memory", "persistence", "replicas"];
 
 /// Fails if a gateway could not use the store as it is. Prints a warning for each fault with which
 /// a gateway runs.
@@ -120,17 +116,18 @@ fn check_deployment(config: &Config, store: &mut Store) -> Result<(), CommandFai
     let options = &config.startup.store;
     let findings = store.check_deployment(options.deadline);
     let findings = findings.map_err(|error| store_failure(config, error))?;
-    let faults = findings.iter().filter(|finding| finding.level == FindingLevel::Fault);
-    let (passing, lasting): (Vec<&Finding>, Vec<&Finding>) =
-        faults.partition(|fault| PASSING_SUBJECTS.contains(&&*fault.subject));
     let address = options.shown_address();
-    let line = |fault: &Finding| format!("{address}: {}", describe_finding(fault));
-    for fault in passing {
-        print_message(format!("warning: {}", line(fault)));
+    let lines_of = |level: FindingLevel| -> Vec<String> {
+        let of_level = findings.iter().filter(|finding| finding.level == level);
+        of_level.map(|finding| format!("{address}: {}", describe_finding(finding))).collect()
+    };
+    for line in lines_of(FindingLevel::ToleratedFault) {
+        print_message(format!("warning: {line}"));
     }
-    match lasting.is_empty() {
+    let faults = lines_of(FindingLevel::Fault);
+    match faults.is_empty() {
         true => Ok(()),
-        false => Err(CommandFailure::config(lasting.into_iter().map(line).collect())),
+        false => Err(CommandFailure::config(faults)),
     }
 }
 
@@ -148,18 +145,9 @@ fn print_warnings_of_files(inputs: &StartupInputs, now: i64) {
     }
 }
 
-/// Fails if the store takes no writes: its server refuses them, or its disk is full. Changes
-/// nothing.
-fn check_writable(store: &mut Store) -> Result<(), StoreError> {
-    // An empty server is no store yet. The check writes nothing to it.
-    match store.ring_version()? {
-        Some(_) => store.check_takes_writes(),
-        None => Ok(()),
-    }
-}
-
 /// Makes the failure of `riskgate check` for a store that can't be used: exit code 1 if the store
-/// does not answer, else 78. If a Redis server does not answer, `riskgate run` starts all the same.
+/// does not answer or refuses writes, else 78. If a Redis server does not answer or refuses writes,
+/// `riskgate run` starts all the same.
 fn store_failure(config: &Config, error: StoreError) -> CommandFailure {
     let text = config.file_setting_places.place_store_error(&error);
     match error {

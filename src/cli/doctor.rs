@@ -23,7 +23,7 @@ use super::http_client::create_http_client;
 use super::store::check_store;
 use crate::config::{Config, ConfigSources, EffectiveSetting, SettingOrigin};
 use crate::process::server::StartupInputs;
-use crate::store::{Finding, FindingLevel};
+use crate::store::Finding;
 use public_url::PublicUrl;
 
 /// The settings that say where the deployment is. If the config lacks one, its default may lead the
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
 /// Returns true if a finding of the gateway is a fault of the servers, and the check of the servers
 /// has found the servers faulty as well.
 fn is_told_by(finding: &Finding, of_servers: &[Finding]) -> bool {
-    let is_fault = |it: &Finding| it.level == FindingLevel::Fault && it.subject == finding.subject;
+    let is_fault = |it: &Finding| it.level.is_fault() && it.subject == finding.subject;
     is_fault(finding) && of_servers.iter().any(is_fault)
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::failure::CommandFailure;
 use super::output::{escape_controls, print_result};
-use crate::store::{Finding, FindingLevel};
+use crate::store::Finding;
 
 /// Prints one line for each finding, or a JSON object. Fails if a finding is a fault. The message
 /// then says that `subject`, such as `the store`, has a fault.
@@ -26,7 +26,7 @@ pub(super) fn print_findings(
         false => findings.iter().map(format_finding).collect(),
     };
     print_result(text)?;
-    match findings.iter().filter(|it| it.level == FindingLevel::Fault).count() {
+    match findings.iter().filter(|it| it.level.is_fault()).count() {
         0 => Ok(()),
         1 => Err(CommandFailure::failed(format!("{subject} has a fault"))),
         count => Err(CommandFailure::failed(format!("{subject} has {count} faults"))),

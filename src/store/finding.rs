@@ -26,7 +26,10 @@ pub enum FindingLevel {
     Good,
     /// It works, but something may hurt later.
     Warning,
-    /// Something does not work, or loses counts.
+    /// Something does not work, but a gateway runs with it: the server may get what is missing at
+    /// any time.
+    ToleratedFault,
+    /// A gateway can't work with it, or loses counts.
     Fault,
 }
 
@@ -36,8 +39,13 @@ impl FindingLevel {
         match self {
             FindingLevel::Good => "good",
             FindingLevel::Warning => "warning",
-            FindingLevel::Fault => "fault",
+            FindingLevel::ToleratedFault | FindingLevel::Fault => "fault",
         }
+    }
+
+    /// Whether something does not work.
+    pub const fn is_fault(self) -> bool {
+        matches!(self, FindingLevel::ToleratedFault | FindingLevel::Fault)
     }
 }
 
@@ -58,7 +66,16 @@ impl Finding {
         Finding { subject, level, found: found.into(), advice: Some(advice.into()) }
     }
 
-    /// Something does not work, or loses counts.
+    /// Something does not work, but a gateway runs with it.
+    pub fn tolerated_fault(
+        subject: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Finding {
+        Finding { level: FindingLevel::ToleratedFault, ..Finding::fault(subject, found, advice) }
+    }
+
+    /// A gateway can't work with it, or loses counts.
     pub fn fault(
         subject: impl Into<Cow<'static, str>>,
         found: impl Into<String>,

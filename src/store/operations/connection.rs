@@ -47,8 +47,8 @@ pub trait ConnectionBackend {
         Ok(true)
     }
 
-    /// Fails if a server refuses writes, or if the disk of a file is full. Changes nothing. Call it
-    /// only if the server is a store: to an empty server it would write.
+    /// Fails if a server refuses writes, or if the disk of a file is full. Changes nothing that the
+    /// store keeps.
     fn check_takes_writes(&mut self) -> Result<(), StoreError>;
 
     /// From now on, reads see the store as it is at one moment, whatever others change. Does

@@ -9,7 +9,6 @@ use redis::{FromRedisValue, Pipeline, ServerErrorKind, Value};
 
 use super::connector::{Connector, OpenLink};
 use super::foreign::ForeignEntries;
-use super::key_names::RING_META_KEY;
 use super::link::Link;
 use super::options::RedisOptions;
 use super::rate_charge_state::RateChargeState;
@@ -86,10 +85,7 @@ impl ConnectionBackend for Redis {
     }
 
     fn check_takes_writes(&mut self) -> Result<(), StoreError> {
-        let mut write = redis::pipe();
-        // In a store the Redis key exists, so this changes nothing.
-        write.cmd("SET").arg(RING_META_KEY).arg("").arg("NX");
-        self.query_with_retry("writing", &write).map(drop)
+        self.check_each_server_takes_writes()
     }
 
     fn check_still_safe(&mut self) -> Result<(), StoreError> {

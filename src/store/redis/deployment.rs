@@ -8,7 +8,10 @@ use redis::{Pipeline, ServerErrorKind, Value};
 use super::connection::Redis;
 use super::incarnation::MARKS;
 use super::link::Link;
-use super::reply::{error_reply_text, info_field, replica_lines, reply_text_or_empty};
+use super::reply::{
+    advise_on_write_refusal, error_reply_text, info_field, plain_error_text, replica_lines,
+    reply_text_or_empty,
+};
 use crate::store::error::StoreError;
 use crate::store::finding::{Finding, MODE_SUBJECT};
 
@@ -106,13 +109,10 @@ impl Redis {
             read_info.cmd("INFO").arg(section);
         }
         let info_of_each = self.send_to_each_server(OPERATION, &read_info, self.timeout)?;
-        let hosts = match &self.link {
-            Some(Link::Cluster(cluster)) => {
-                findings.push(check_cluster(cluster.server_count()));
-                cluster.hosts().map(str::to_owned).collect()
-            }
-            _ => vec![self.location.clone()],
-        };
+        if let Some(Link::Cluster(cluster)) = &self.link {
+            findings.push(check_cluster(cluster.server_count()));
+        }
+        let hosts = self.list_hosts();
         let mut of_servers = Vec::with_capacity(hosts.len());
         for (server, (host, info)) in hosts.into_iter().zip(info_of_each).enumerate() {
             let info: Vec<String> = info.into_iter().map(reply_text_or_empty).collect();
@@ -159,16 +159,51 @@ impl Redis {
         Ok(findings)
     }
 
+    /// Lists the servers of the store, as messages name them.
+    fn list_hosts(&self) -> Vec<String> {
+        match &self.link {
+            Some(Link::Cluster(cluster)) => cluster.hosts().map(str::to_owned).collect(),
+            _ => vec![self.location.clone()],
+        }
+    }
+
+    /// Fails if a server of the store refuses writes. A user who may not write passes: the check of
+    /// the rights tells this.
+    pub(super) fn check_each_server_takes_writes(&mut self) -> Result<(), StoreError> {
+        self.connect_if_needed()?;
+        let hosts = self.list_hosts();
+        for (server, host) in hosts.iter().enumerate() {
+            let link = self.link.as_ref();
+            let probe_key = link.and_then(|link| find_probe_key(link, server));
+            let Some(probe_key) = probe_key else { continue };
+            if let Some((found, advice)) = self.try_to_write(server, &probe_key)? {
+                let host = if hosts.len() > 1 { format!("{host}: ") } else { String::new() };
+                return Err(self.unavailable_error("writing", format!("{host}{found}; {advice}")));
+            }
+        }
+        Ok(())
+    }
+
     fn check_writes(&mut self, server: usize, probe_key: &str) -> Result<Finding, StoreError> {
         const SUBJECT: &str = "writes";
+        Ok(match self.try_to_write(server, probe_key)? {
+            Some((found, advice)) => Finding::fault(SUBJECT, found, advice),
+            None => Finding::good(SUBJECT, "taken"),
+        })
+    }
+
+    /// Sets the Redis key of the check. If the server refuses writes, returns its error and what to
+    /// do. A user who may not write is told so elsewhere.
+    fn try_to_write(
+        &mut self,
+        server: usize,
+        probe_key: &str,
+    ) -> Result<Option<(String, &'static str)>, StoreError> {
         let mut write = Pipeline::new();
         write.cmd("SET").arg(probe_key).arg(1).arg("EX").arg(10);
         let replies = self.use_server(OPERATION, server, &write, self.timeout)?;
-        let refusal = replies.iter().filter(|reply| !is_unpermitted(reply));
-        Ok(match refusal.filter_map(error_reply_text).next() {
-            Some(error) => Finding::fault(SUBJECT, error, "look into the log of the server"),
-            None => Finding::good(SUBJECT, "taken"),
-        })
+        let refusals = replies.iter().filter(|reply| !is_unpermitted(reply));
+        Ok(refusals.filter_map(describe_write_refusal).next())
     }
 
     fn measure_latency(
@@ -362,7 +397,8 @@ fn check_memory(info: &str) -> Vec<Finding> {
             let found = format!("{used} of {max} bytes used");
             let advice = "raise maxmemory: a full server refuses writes";
             match used.saturating_mul(100) / max {
-                100.. => Finding::fault("memory", found, advice),
+                // Some of the memory does not count, so the server may still take writes.
+                100.. => Finding::tolerated_fault("memory", found, advice),
                 HIGH_MEMORY_PERCENT.. => Finding::warning("memory", found, advice),
                 _ => Finding::good("memory", found),
             }
@@ -377,15 +413,17 @@ fn check_persistence(info: &str) -> Finding {
         let advice = "make sure that a restart of the server loses no data";
         return Finding::warning(SUBJECT, "the server does not tell it", advice);
     };
-    let has_failed = ["aof_last_write_status", "aof_last_bgrewrite_status"]
-        .into_iter()
-        .find(|name| info_field(info, name) == Some("err"));
-    match (is_on, has_failed) {
-        (true, None) => Finding::good(SUBJECT, "appendonly yes"),
-        (true, Some(name)) => {
-            Finding::fault(SUBJECT, format!("{name} is err"), "look into the log of the server")
+    let has_failed = |name| info_field(info, name) == Some("err");
+    let advice = "look into the log of the server";
+    match is_on {
+        true if has_failed("aof_last_write_status") => {
+            Finding::fault(SUBJECT, "aof_last_write_status is err", advice)
         }
-        (false, _) => Finding::warning(
+        true if has_failed("aof_last_bgrewrite_status") => {
+            Finding::tolerated_fault(SUBJECT, "aof_last_bgrewrite_status is err", advice)
+        }
+        true => Finding::good(SUBJECT, "appendonly yes"),
+        false => Finding::warning(
             SUBJECT,
             "appendonly no",
             "appendonly yes: else a restart of the server loses keys and counts",
@@ -409,7 +447,7 @@ fn check_replicas(info: &str, wait_replicas: usize, is_primary_of_cluster: bool)
     match (online < wait_replicas, online > 0 && wait_replicas == 0) {
         (true, _) => {
             let advice = "add replicas: without them, store.on_failure decides about new leases";
-            Finding::fault(SUBJECT, found, advice)
+            Finding::tolerated_fault(SUBJECT, found, advice)
         }
         (false, true) => Finding::warning(
             SUBJECT,
@@ -422,6 +460,13 @@ fn check_replicas(info: &str, wait_replicas: usize, is_primary_of_cluster: bool)
         }
         (false, false) => Finding::good(SUBJECT, found),
     }
+}
+
+/// The error of a reply, and what to do; `None` if the server took the write.
+fn describe_write_refusal(reply: &Value) -> Option<(String, &'static str)> {
+    let Value::ServerError(error) = reply else { return None };
+    let found = plain_error_text(reply)?;
+    Some((found.trim_end_matches('.').to_owned(), advise_on_write_refusal(error)))
 }
 
 /// Returns true for an error reply to a user without the right to the command, or of a server that

@@ -1,6 +1,6 @@
 //! Reads parts of a server's replies.
 
-use redis::{ServerErrorKind, Value};
+use redis::{ServerError, ServerErrorKind, Value};
 
 /// The code and details of an error reply; `None` for any other reply.
 pub(super) fn plain_error_text(value: &Value) -> Option<String> {
@@ -22,6 +22,18 @@ pub(super) fn error_reply_text(value: &Value) -> Option<String> {
         _ => "",
     };
     Some(text + advice)
+}
+
+/// What to do about a server that refuses writes with this error reply.
+pub(super) fn advise_on_write_refusal(error: &ServerError) -> &'static str {
+    match error.code() {
+        "OOM" => "raise maxmemory: a full server refuses writes",
+        "MISCONF" => "see that its disk has space and works, and look into the log of the server",
+        "NOREPLICAS" => "add replicas, or lower min-replicas-to-write",
+        "READONLY" => "set store.url to the primary server",
+        "CLUSTERDOWN" => "ask the server for CLUSTER INFO: each slot needs a server",
+        _ => "look into the log of the server",
+    }
 }
 
 /// Returns true if the server does not run a command for this user, or does not have it. Servers

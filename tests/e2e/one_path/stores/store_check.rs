@@ -46,13 +46,22 @@ fn store_check_names_what_is_wrong_with_a_deployment() {
     server.run(&["CONFIG", "SET", "appendonly", "no"]);
     expect(&setup, "warning  persistence: appendonly no; appendonly yes");
     server.run(&["CONFIG", "SET", "appendonly", "yes"]);
-    expect(&with(&server.url(), "2", "5s"), "fault    replicas: 1 in sync");
+    let lacks_replica = with(&server.url(), "2", "5s");
+    expect(&lacks_replica, "fault    replicas: 1 in sync");
+    // A gateway runs with it.
+    let checked = lacks_replica.cli(&["check"]).expect(0).stderr;
+    assert!(checked.contains(": replicas: 1 in sync, store.wait_replicas = 2; add"), "{checked}");
     expect(&with(&server.url(), "0", "5s"), "warning  replicas: 1 in sync");
     let problems = find_problems(&with(&replica.url(), "0", "5s"));
     assert!(
         problems.iter().any(|it| it.starts_with("fault    replicas: the server is a replica")),
         "{problems:?}"
     );
+    // The next synchronization would delete what a gateway wrote there.
+    replica.run(&["CONFIG", "SET", "replica-read-only", "no"]);
+    let checked = with(&replica.url(), "0", "5s").cli(&["check"]).expect(78).stderr;
+    assert!(checked.contains("replicas: the server is a replica itself; set"), "{checked}");
+    assert!(!checked.contains(": good"), "{checked}");
 }
 
 #[test]
@@ -200,4 +209,81 @@ fn check_finds_a_server_on_which_a_gateway_can_not_count() {
     let refused = Setup::new().set_text("store.url", &server.url_as("me", "pw"));
     let refused = refused.cli(&["keys", "create", "--account", "acme"]).expect(1).stderr;
     assert!(refused.contains("`riskgate store check` names what"), "{refused}");
+}
+
+/// Ways to make a server refuse writes and to end this, the code of its refusal, and the advice.
+type WriteRefusal = (fn(&RedisServer), fn(&RedisServer), &'static str, &'static str);
+
+const WRITE_REFUSALS: [WriteRefusal; 4] = [
+    (
+        |server| drop(server.run(&["CONFIG", "SET", "maxmemory", "1"])),
+        |server| drop(server.run(&["CONFIG", "SET", "maxmemory", "0"])),
+        "OOM",
+        "raise maxmemory",
+    ),
+    (
+        |server| drop(server.run(&["CONFIG", "SET", "min-replicas-to-write", "1"])),
+        |server| drop(server.run(&["CONFIG", "SET", "min-replicas-to-write", "0"])),
+        "NOREPLICAS",
+        "add replicas, or lower min-replicas-to-write",
+    ),
+    (
+        |server| drop(server.run(&["REPLICAOF", "127.0.0.1", "1"])),
+        |server| drop(server.run(&["REPLICAOF", "NO", "ONE"])),
+        "READONLY",
+        "set store.url to the primary server",
+    ),
+    (
+        |server| {
+            server.run(&["CONFIG", "SET", "save", "3600 1"]);
+            // The server can't replace a folder by a file.
+            let _ = std::fs::remove_file(snapshot_path(server));
+            std::fs::create_dir(snapshot_path(server)).unwrap();
+            save_snapshot(server, "err");
+        },
+        |server| {
+            std::fs::remove_dir(snapshot_path(server)).unwrap();
+            save_snapshot(server, "ok");
+        },
+        "MISCONF",
+        "see that its disk has space",
+    ),
+];
+
+fn snapshot_path(server: &RedisServer) -> std::path::PathBuf {
+    let folder = server.run(&["CONFIG", "GET", "dir"]);
+    std::path::Path::new(folder.lines().last().unwrap()).join("dump.rdb")
+}
+
+fn save_snapshot(server: &RedisServer, status: &str) {
+    server.run(&["BGSAVE"]);
+    wait_until("the snapshot has ended", || {
+        server
+            .run(&["INFO", "persistence"])
+            .contains(&format!("rdb_last_bgsave_status:{status}\r\n"))
+    });
+}
+
+#[test]
+fn check_tells_that_a_server_refuses_writes() {
+    let server = RedisServer::start();
+    let setup = Setup::new().with_redis(&server).set_text("store.deadline", "5s");
+    for is_store in [false, true] {
+        if is_store {
+            setup.cli(&["store", "init"]).expect(0);
+        }
+        for (begin, end, code, advice) in WRITE_REFUSALS {
+            begin(&server);
+            let checked = setup.cli(&["check"]).expect(1).stderr;
+            let told = format!("store.url: {}: writing: {code} ", server.url());
+            assert!(checked.contains(&told) && checked.contains(advice), "{checked}");
+            assert_eq!(checked.trim_end().lines().count(), 1, "{checked}");
+            let problems = find_problems(&setup);
+            let of_writes = problems.iter().find(|it| it.starts_with("fault    writes: "));
+            let of_writes = of_writes.unwrap_or_else(|| panic!("{problems:?}"));
+            assert!(of_writes.contains(code) && of_writes.contains(advice), "{of_writes}");
+            end(&server);
+            setup.cli(&["check"]).expect(0);
+        }
+    }
 }
