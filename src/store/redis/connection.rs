@@ -12,7 +12,7 @@ use super::foreign::ForeignEntries;
 use super::link::Link;
 use super::options::RedisOptions;
 use super::rate_charge_state::RateChargeState;
-use super::reply::{error_reply_text, info_field, plain_error_text, reply_text_or_empty};
+use super::reply::{error_reply_text, info_field, reply_text_or_empty};
 use super::ring_store::RingStore;
 use super::scripts::Script;
 use super::sentinels::NamedServer;
@@ -190,15 +190,22 @@ impl Redis {
         })
     }
 
-    /// Returns true if a server of a Cluster sends riskgate to another server for a key of one of
-    /// 32 accounts. A server with all slots serves as a server of its own does.
+    /// Returns true if a server of a Cluster does not have the slot of one of 32 accounts. A server
+    /// with all slots serves as a server of its own does.
     fn lacks_slots(&mut self) -> Result<bool, StoreError> {
         let mut read = redis::pipe();
         for account in 0..32 {
             read.cmd("HGET").arg(format!("riskgate:ledger:{{{account}}}")).arg("leased");
         }
         let replies = self.use_server("reading its slots", 0, &read, self.timeout)?;
-        Ok(replies.iter().filter_map(plain_error_text).any(|error| error.contains("MOVED")))
+        let kind_of = |reply: &Value| match reply {
+            Value::ServerError(error) => error.kind(),
+            _ => None,
+        };
+        let count = |kind| replies.iter().filter(|reply| kind_of(reply) == Some(kind)).count();
+        // Some slots have no server. While the whole Cluster is down, all replies are such errors.
+        let is_some_slot_down = (1..replies.len()).contains(&count(ServerErrorKind::ClusterDown));
+        Ok(count(ServerErrorKind::Moved) > 0 || is_some_slot_down)
     }
 
     /// Connects if there is no connection.

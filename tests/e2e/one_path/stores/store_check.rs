@@ -287,3 +287,30 @@ fn check_tells_that_a_server_refuses_writes() {
         }
     }
 }
+
+#[test]
+fn a_cluster_of_one_server_is_a_server_if_it_has_all_slots() {
+    let cluster = RedisCluster::start(1);
+    let member = &cluster.primaries[0];
+    let setup = Setup::new().set_text("store.url", &member.url());
+    let key = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
+    setup.cli(&["check"]).expect(0);
+    let gateway = setup.start();
+    gateway.get_domain("first.test", key.trim_end()).expect(200);
+    let setup = gateway.shut_down();
+    let set_full_coverage =
+        |value: &str| drop(member.run(&["CONFIG", "SET", "cluster-require-full-coverage", value]));
+    set_full_coverage("no");
+    member.run(&["CLUSTER", "DELSLOTSRANGE", "8192", "16383"]);
+    let refused = setup.cli(&["check"]).expect(78).stderr;
+    assert!(refused.contains("redis_mode:cluster; write redis+cluster://"), "{refused}");
+    // The server then serves no slot. It looks at its state once it loses another one.
+    set_full_coverage("yes");
+    member.run(&["CLUSTER", "DELSLOTS", "8191"]);
+    wait_until("the Cluster is down", || {
+        member.run(&["CLUSTER", "INFO"]).contains("cluster_state:fail")
+    });
+    let refused = setup.cli(&["check"]).expect(1).stderr;
+    assert!(refused.contains("writing: CLUSTERDOWN "), "{refused}");
+    assert!(refused.contains("; ask the server for CLUSTER INFO"), "{refused}");
+}
