@@ -37,8 +37,8 @@ pub struct PathReadings<'p> {
     readings_with_query: Vec<Reading<'p>>,
     /// Whether riskgate can't tell which path a server may read in the query.
     is_query_unreadable: bool,
-    /// Whether it can't tell so even of the query up to its first `&`.
-    is_start_of_query_unreadable: bool,
+    /// Whether the query may be the rest of the path to any route.
+    may_query_lead_to_each_path: bool,
     /// Whether all servers read the target's path alike: see [`is_plain_path`].
     is_plain: bool,
 }
@@ -79,10 +79,10 @@ impl<'p> PathReadings<'p> {
         if path.first() != Some(&b'/') {
             return None;
         }
-        let of_query: Vec<Option<ReadingsOfText<'p>>> = continue_path_with_query(path, query)
-            .into_iter()
-            .map(|text| read_text(Cow::Owned(text)))
-            .collect();
+        let with_query = continue_path_with_query(path, query);
+        let may_leave_path = with_query.iter().any(|text| may_have_dot_segment(text));
+        let of_query: Vec<Option<ReadingsOfText<'p>>> =
+            with_query.into_iter().map(|text| read_text(Cow::Owned(text))).collect();
         let is_plain = of_query.is_empty() && is_plain_path(path);
         let readings = match is_plain {
             true => {
@@ -95,7 +95,8 @@ impl<'p> PathReadings<'p> {
         Some(PathReadings {
             readings,
             is_query_unreadable: of_query.iter().any(Option::is_none),
-            is_start_of_query_unreadable: of_query.last().is_some_and(Option::is_none),
+            may_query_lead_to_each_path: may_leave_path
+                || of_query.last().is_some_and(Option::is_none),
             readings_with_query: of_query.into_iter().flatten().flatten().collect(),
             is_plain,
         })
@@ -116,9 +117,10 @@ impl<'p> PathReadings<'p> {
         self.is_query_unreadable
     }
 
-    /// Like [`PathReadings::is_query_unreadable`], for the query up to its first `&`.
-    pub fn is_start_of_query_unreadable(&self) -> bool {
-        self.is_start_of_query_unreadable
+    /// Whether the query may lead to each path: riskgate can't read the query up to its first `&`,
+    /// or a later part has a dot segment. A line end or a `\` in a parameter leads nowhere.
+    pub fn may_query_lead_to_each_path(&self) -> bool {
+        self.may_query_lead_to_each_path
     }
 
     /// The paths that some server may read.
@@ -261,6 +263,23 @@ fn continue_path_with_query(path: &[u8], query: &[u8]) -> Vec<Vec<u8>> {
 
 /// `None` if servers disagree about where this path leads, or if reading it would take long.
 fn read_text(path: Cow<'_, [u8]>) -> Option<ReadingsOfText<'_>> {
+    spellings_of(path)?.into_iter().map(Reading::of).collect()
+}
+
+/// Returns true if a server that takes `\` for `/`, or that ignores control characters, may read a
+/// dot segment, or if it would take long to find out.
+fn may_have_dot_segment(path: &[u8]) -> bool {
+    let has_dot_segment = |spelling: &Cow<'_, [u8]>| {
+        let visible: Vec<u8> =
+            spelling.iter().copied().filter(|byte| !byte.is_ascii_control()).collect();
+        visible.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dot_segment)
+    };
+    spellings_of(Cow::Borrowed(path)).is_none_or(|all| all.iter().any(has_dot_segment))
+}
+
+/// Returns the path as it is, decoded once and twice, and each of these without session ids. `None`
+/// if that would take long.
+fn spellings_of(path: Cow<'_, [u8]>) -> Option<ArrayVec<Cow<'_, [u8]>, 6>> {
     let once = decode_if_encoded(&path);
     let twice = once.as_deref().and_then(decode_if_encoded);
     let all = [Some(path.as_ref()), once.as_deref(), twice.as_deref()];
@@ -269,7 +288,7 @@ fn read_text(path: Cow<'_, [u8]>) -> Option<ReadingsOfText<'_>> {
     }
     let without_ids = all.map(|it| it.and_then(remove_session_ids));
     let decoded = [once, twice].into_iter().chain(without_ids).flatten().map(Cow::Owned);
-    iter::once(path).chain(decoded).map(Reading::of).collect()
+    Some(iter::once(path).chain(decoded).collect())
 }
 
 /// Returns true for a path that all servers read alike, apart from the case of letters. Such a path

@@ -122,7 +122,7 @@ pub(super) fn find_upstream_route_index(
     // A request must not reach a route that needs a key through a route that needs none.
     let avoids_key = !routes[found].needs_key
         && readings.may_hide_path()
-        && (readings.is_start_of_query_unreadable() && routes.iter().any(|route| route.needs_key)
+        && (readings.may_query_lead_to_each_path() && routes.iter().any(|route| route.needs_key)
             || readings.paths().any(|path| {
                 find_longest(routes, |prefix| path.is_at_or_below(prefix))
                     .is_some_and(|read| routes[read].needs_key)
