@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 use super::field_path::{FieldPath, MemberName};
 use super::field_values::{FieldValues, UnreadCause};
@@ -26,11 +27,8 @@ pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath])
         text_of_pair: None,
         found: FieldValues::default(),
     };
-    // Servers that accept a byte order mark skip the mark. If a text has another charset, some
-    // servers read the other texts.
-    let body = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
-    let is_utf8 = matches!(body, Cow::Borrowed(_));
-    let body = replace_lone_surrogates(body.as_bytes());
+    let is_utf8 = std::str::from_utf8(body).is_ok();
+    let body = to_strict_json(body);
     let mut parser = serde_json::Deserializer::from_slice(&body);
     let parsed = ValueVisitor { reader: &mut reader, place }
         .deserialize(&mut parser)
@@ -44,12 +42,69 @@ pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath])
     reader.found
 }
 
-/// Parses JSON as Node does: a half of a surrogate pair may stand alone.
+/// Parses JSON as JavaScript reads it: see [`to_strict_json`].
 ///
 /// # Errors
-/// Returns an error if the JSON breaks the grammar.
-pub(super) fn parse(body: &[u8]) -> serde_json::Result<serde_json::Value> {
-    serde_json::from_slice(&replace_lone_surrogates(body))
+/// Returns an error if the JSON breaks the grammar, or if it is too deep for riskgate.
+pub(super) fn parse(body: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(&to_strict_json(body))
+}
+
+/// Returns true if this holds for the JSON, or if the JSON is too deep for riskgate, though not for
+/// JavaScript. False for a text that breaks the grammar, which JavaScript refuses as a whole.
+pub(super) fn may_satisfy(body: &[u8], predicate: impl FnOnce(&Value) -> bool) -> bool {
+    let body = to_strict_json(body);
+    match serde_json::from_slice::<Value>(&body) {
+        Ok(value) => predicate(&value),
+        // Reads a value of any depth, and keeps nothing of it.
+        Err(_) => serde_json::from_slice::<IgnoredAny>(&body).is_ok(),
+    }
+}
+
+/// Returns true if the text is JSON for JavaScript.
+pub(super) fn is_json(body: &[u8]) -> bool {
+    may_satisfy(body, |_| true)
+}
+
+/// Returns the JSON in a spelling that the parser of riskgate takes. Node, PHP and Python accept
+/// what is replaced. Servers that accept a byte order mark skip the mark. If a text has another
+/// charset, some servers read the other texts.
+fn to_strict_json(body: &[u8]) -> Vec<u8> {
+    let body = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
+    let mut body = replace_lone_surrogates(body.as_bytes()).into_owned();
+    replace_large_numbers(&mut body);
+    body
+}
+
+/// Replaces each number beyond the range of a double by 0. Node, PHP and Python read it as
+/// infinity.
+fn replace_large_numbers(body: &mut [u8]) {
+    let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    let (mut at, mut is_in_text) = (0, false);
+    while let Some(byte) = body.get(at).copied() {
+        match byte {
+            b'"' => is_in_text = !is_in_text,
+            // Skips the escaped character.
+            b'\\' => at += 1,
+            b'-' | b'0'..=b'9' if !is_in_text => {
+                let length = body[at..].iter().take_while(|byte| is_of_number(byte)).count();
+                let number = &mut body[at..at + length];
+                if is_large_number(number) {
+                    number.fill(b' ');
+                    number[0] = b'0';
+                }
+                at += length - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+fn is_large_number(text: &[u8]) -> bool {
+    // The grammar is checked without a look at the range.
+    serde_json::from_slice::<f64>(text).is_err()
+        && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
 /// Replaces each escaped half of a surrogate pair that stands alone by U+FFFD. A script that cuts a

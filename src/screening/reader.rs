@@ -89,7 +89,7 @@ pub fn read_body_values(
     let kind = &content_type.kind;
     let start = body.start_if_cut();
     let body = start.map_or(body.bytes, |start| remove_cut_value(kind, start));
-    let mut found = read_body_of_kind(kind, body, fields);
+    let mut found = read_body_of_type(&content_type, body, fields);
     if has_value_in_another_kind(&content_type, body, fields, &found) {
         found.mark_unread(UnreadCause::Broken);
     }
@@ -162,13 +162,15 @@ fn may_be_arguments_of_action(kind: &BodyKind, body: &[u8], found: &FieldValues)
     is_json
         && may_be_list
         && !found.values.is_empty()
-        && json::parse(body).is_ok_and(|it| has_nameless_address(&it) || refers_to_itself(&it))
+        && json::may_satisfy(body, |it| {
+            has_nameless_address(it, &found.values) || refers_to_itself(it)
+        })
 }
 
-fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> FieldValues {
-    match kind {
+fn read_body_of_type(content_type: &ContentType, body: &[u8], fields: &[FieldPath]) -> FieldValues {
+    match &content_type.kind {
         BodyKind::Json => json::read_values(body, None, fields),
-        BodyKind::Urlencoded => read_urlencoded(body, fields),
+        BodyKind::Urlencoded => read_urlencoded(body, content_type.charset, fields),
         BodyKind::Multipart { boundaries } => multipart::read_values(body, boundaries, fields),
         // `fetch` and `sendBeacon` send a text with this type if the script names no type, and the
         // text may be JSON.
@@ -183,9 +185,9 @@ fn read_body_of_kind(kind: &BodyKind, body: &[u8], fields: &[FieldPath]) -> Fiel
     }
 }
 
-fn read_urlencoded(body: &[u8], fields: &[FieldPath]) -> FieldValues {
+fn read_urlencoded(body: &[u8], charset: Charset, fields: &[FieldPath]) -> FieldValues {
     let mut found = urlencoded::read_values(body, fields);
-    if urlencoded::may_be_server_action(body, fields, &found) {
+    if urlencoded::may_be_server_action(body, charset, fields, &found) {
         found.mark_unread(UnreadCause::Broken);
     }
     // Browsers encode the characters with which JSON begins, and `?`. Some servers remove a `?` or

@@ -306,6 +306,7 @@ fn json_that_clients_write_is_read() {
         ("text/plain;charset=UTF-8", r#"{"email":"a@b.com"}"#),
         ("application/json; charset=ISO-8859-1", r#"{"email":"a@b.com"}"#),
         (JSON, "\u{feff}{\"email\":\"a@b.com\"}"),
+        (JSON, r#"{"x":[1e999,-1.5E+400],"email":"a@b.com","y":"1e999 \"1e999"}"#),
         (JSON, r#"{"name":"cut \ud83d","email":"a@b.com","x":"\\ud83d \ude00\ud83d\ude00"}"#),
     ] {
         assert_values(content_type, body, &["a@b.com"]);
@@ -321,6 +322,8 @@ fn what_was_read_of_a_broken_text_is_kept_and_reported() {
         (JSON, r#"{"email":"a@b.com""#.to_owned()),
         (JSON, r#"{"email":"a@b.com"}{}"#.to_owned()),
         (JSON, r#"{"email":"a@b.com",}"#.to_owned()),
+        (JSON, r#"{"email":"a@b.com","x":01e999}"#.to_owned()),
+        (JSON, r#"{"email":"a@b.com","x":1e999.5}"#.to_owned()),
         (URLENCODED, r#"{"email":"x","x":"&email=a@b.com"#.to_owned()),
         (URLENCODED, "\u{feff}email=a@b.com".to_owned()),
         (URLENCODED, "?email=a@b.com".to_owned()),

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
+use super::content_type::Charset;
 use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
 use super::json;
 use super::server_parsers::{
     has_nameless_address, is_name_of_arguments, may_be_arguments, may_have_reference,
-    remove_bad_percents, without_skipped_characters,
+    refers_to_itself, remove_bad_percents, without_skipped_characters,
 };
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 use crate::model::typed_address::has_at_sign;
@@ -43,7 +44,12 @@ pub(super) fn may_have_value(
 /// Returns true if React's server may read an address of a server action that is not in `found`:
 /// Next.js takes a form of this type for the arguments of an action, too. No client sends an action
 /// so.
-pub(super) fn may_be_server_action(body: &[u8], fields: &[FieldPath], found: &FieldValues) -> bool {
+pub(super) fn may_be_server_action(
+    body: &[u8],
+    charset: Charset,
+    fields: &[FieldPath],
+    found: &FieldValues,
+) -> bool {
     let pairs = || {
         body.split(|byte| *byte == b'&').map(|pair| {
             let (name, value) = pair.split_at(memchr::memchr(b'=', pair).unwrap_or(pair.len()));
@@ -54,6 +60,12 @@ pub(super) fn may_be_server_action(body: &[u8], fields: &[FieldPath], found: &Fi
         let name = decode(name);
         fields.iter().any(|field| field.may_be_behind_prefix(&to_text(&name)))
     };
+    // A reference may lead to a text in another pair.
+    let is_other_argument = |(name, value): (&[u8], &[u8])| {
+        let (name, value) = (decode(name), decode(value));
+        let may_have_address = has_at_sign(&to_text(&value)) || value.contains(&b'\\');
+        name.iter().all(u8::is_ascii_digit) && *name != *b"0" && may_have_address
+    };
     let (mut has_reference, mut has_new_address) = (false, false);
     for (name, value) in pairs() {
         if name.len() > LONGEST_NAME_OF_ARGUMENTS || !is_name_of_arguments(&to_text(&decode(name)))
@@ -63,12 +75,19 @@ pub(super) fn may_be_server_action(body: &[u8], fields: &[FieldPath], found: &Fi
         let json = decode(value);
         if may_be_arguments(&json) {
             has_reference |= may_have_reference(&json);
-            has_new_address |= json::parse(&json).is_ok_and(|it| has_nameless_address(&it));
-            let named = json::read_values(&json, None, fields).values;
-            has_new_address |= named.iter().any(|value| !found.values.contains(value));
+            let named = json::read_values(&json, None, fields);
+            // In some charsets, a later byte of a character may look like a `\`.
+            has_new_address |= charset != Charset::Utf8 && !json.is_ascii();
+            has_new_address |= named.values.iter().any(|value| !found.values.contains(value))
+                || json::may_satisfy(&json, |it| {
+                    named.unread.is_some()
+                        || has_nameless_address(it, &found.values)
+                        || refers_to_itself(it)
+                });
         }
     }
-    has_new_address || has_reference && pairs().any(has_prefix)
+    has_new_address
+        || has_reference && pairs().any(|pair| has_prefix(pair) || is_other_argument(pair))
 }
 
 /// Returns true if a server that reads a multipart body as a form may find an address that is new.

@@ -29,6 +29,11 @@ impl Part<'_> {
         self.header.names.iter().map(String::as_str)
     }
 
+    /// Returns true if a server that decodes the content may read another text than riskgate.
+    pub(super) fn has_own_encoding(&self) -> bool {
+        self.header.is_encoded(self.content) || self.header.charset == Charset::Other
+    }
+
     /// Adds the content if one of these names of the part is the name of a field.
     pub(super) fn read_field(
         &self,
@@ -44,8 +49,7 @@ impl Part<'_> {
         }
         // Only some servers read a file, inner parts or an encoded part as a text, and they decode
         // the text in different ways.
-        let has_own_encoding = header.is_encoded(content) || header.charset == Charset::Other;
-        if header.is_file || !header.inner_boundaries.is_empty() || has_own_encoding {
+        if header.is_file || !header.inner_boundaries.is_empty() || self.has_own_encoding() {
             return found.mark_unread(UnreadCause::Broken);
         }
         if !names.iter().all(matches) {

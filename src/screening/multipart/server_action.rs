@@ -11,7 +11,9 @@
 use serde_json::Value;
 
 use super::part::{Part, PartContext};
+use crate::model::typed_address::has_at_sign;
 use crate::screening::address_text::is_lone_address;
+use crate::screening::content_type::Charset;
 use crate::screening::field_values::{FieldValues, UnreadCause};
 use crate::screening::json;
 use crate::screening::server_parsers::{
@@ -35,7 +37,9 @@ pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &
         [..] => Forms::without_references_in(&lists),
     };
     let mut of_forms = FieldValues::default();
-    let mut is_readable = forms.are_readable && bound.iter().all(|it| is_bound_as_written(it));
+    let mut is_readable = forms.are_readable
+        && bound.iter().all(|it| is_bound_as_written(it))
+        && !parts.iter().any(may_be_encoded_arguments);
     let has_reference = lists.iter().any(|list| may_have_reference(list));
     for part in parts {
         let inner_names = part.names().filter_map(|name| forms.inner_name(name));
@@ -49,7 +53,7 @@ pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &
     }
     found.append(of_forms);
     let may_be_form = forms.ids.is_empty() && bound.is_empty();
-    for json in lists.iter().chain(&bound).filter(|it| json::parse(it).is_ok()) {
+    for json in lists.iter().chain(&bound).filter(|it| json::is_json(it)) {
         let of_json = json::read_values(json, None, context.fields);
         is_readable &= of_json.unread.is_none();
         match may_be_form {
@@ -64,6 +68,7 @@ pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &
                 is_readable &= of_json.values.iter().all(is_known);
             }
         }
+        is_readable &= !json::may_satisfy(json, |it| has_nameless_address(it, &found.values));
     }
     if !is_readable {
         found.mark_unread(UnreadCause::Broken);
@@ -85,18 +90,23 @@ fn is_bound_as_written(content: &[u8]) -> bool {
         let id = item.as_str().and_then(|text| text.strip_prefix("$@"));
         id.is_some_and(is_written_number)
     };
-    let is_harmless_or_promise =
-        |item: &Value| is_promise(item) || is_harmless(item, OtherParts::Texts);
+    let is_harmless = |item: &Value| has_no_reference(item, OtherParts::Texts);
     match json::parse(content) {
         Ok(Value::Object(members)) if members.contains_key("id") => true,
-        Ok(Value::Array(items)) => items.iter().all(is_harmless_or_promise),
-        Ok(value) => is_harmless(&value, OtherParts::Texts),
+        Ok(Value::Array(items)) => items.iter().all(|it| is_promise(it) || is_harmless(it)),
+        Ok(value) => is_harmless(&value),
         Err(_) => false,
     }
 }
 
-fn is_harmless(argument: &Value, others: OtherParts) -> bool {
-    has_no_reference(argument, others) && !has_nameless_address(argument)
+/// Returns true if a server that decodes the part, by its charset or its transfer encoding, may
+/// read arguments that riskgate does not see.
+fn may_be_encoded_arguments(part: &Part<'_>) -> bool {
+    let is_named = |name: &str| is_name_of_arguments(name) || name.starts_with(BOUND_PREFIX);
+    let is_other_text = part.header.charset != Charset::Utf8 && !part.content.is_ascii();
+    !part.header.is_named_file
+        && part.names().any(is_named)
+        && (is_other_text || part.has_own_encoding())
 }
 
 /// Returns what the parts are to which an argument may refer by their numbers.
@@ -113,20 +123,15 @@ fn kind_of_numbered_parts(parts: &[Part<'_>]) -> OtherParts {
 struct Forms {
     /// Their numbers.
     ids: Vec<String>,
-    /// Whether riskgate can tell what an action reads: React's client writes such arguments, and
-    /// none of them is an address without a name.
+    /// Whether riskgate can tell what an action reads: React's client writes such arguments.
     are_readable: bool,
 }
 
 impl Forms {
-    /// No form. If one of the texts may refer to a form, or has an address without a name, riskgate
-    /// can't tell what an action reads.
+    /// No form. If one of the texts may refer to a form, riskgate can't tell what an action reads.
     fn without_references_in(texts: &[&[u8]]) -> Forms {
-        let is_harmless = |text: &&[u8]| {
-            !may_have_reference(text)
-                && !json::parse(text).is_ok_and(|it| has_nameless_address(&it))
-        };
-        Forms { ids: Vec::new(), are_readable: texts.iter().all(is_harmless) }
+        let are_readable = !texts.iter().any(|text| may_have_reference(text));
+        Forms { ids: Vec::new(), are_readable }
     }
 
     fn parse(list: &[u8], parts: &[Part<'_>]) -> Forms {
@@ -135,7 +140,9 @@ impl Forms {
         let arguments = match json::parse(list) {
             Ok(Value::Array(arguments)) => arguments,
             Ok(Value::Object(members)) => {
-                forms.are_readable = members.values().all(|it| is_harmless(it, others));
+                let is_harmless =
+                    |it: &Value| has_no_reference(it, others) && !has_nameless_address(it, &[]);
+                forms.are_readable = members.values().all(is_harmless);
                 return forms;
             }
             Ok(_) | Err(_) => return Forms::without_references_in(&[list]),
@@ -147,7 +154,7 @@ impl Forms {
             match (text.strip_prefix("$K"), text.strip_prefix("$@")) {
                 (Some(id), _) if is_written_number(id) => forms.ids.push(id.to_owned()),
                 (_, Some(id)) => texts_elsewhere.push(id),
-                _ => forms.are_readable &= is_harmless(argument, others),
+                _ => forms.are_readable &= has_no_reference(argument, others),
             }
         }
         texts_elsewhere.sort_unstable();
@@ -176,7 +183,9 @@ fn is_text_in_part(id: &str, parts: &[Part<'_>]) -> bool {
     let mut named = parts.iter().filter(|part| part.names().any(|it| it == name)).peekable();
     let is_text = |part: &Part| {
         let content = json::parse(part.content);
-        content.is_ok_and(|it| it.as_str().is_some_and(|text| !text.contains(['$', '@'])))
+        content.is_ok_and(|it| {
+            it.as_str().is_some_and(|text| !text.contains('$') && !has_at_sign(text))
+        })
     };
     named.peek().is_some() && named.all(is_text)
 }

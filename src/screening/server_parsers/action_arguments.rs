@@ -60,13 +60,19 @@ pub(in crate::screening) fn has_no_reference(value: &Value, others: OtherParts) 
 }
 
 /// Returns true if an address stands alone in the value, as no member of an object: the action may
-/// take it for a field. An object with a `length` counts as a list, as JavaScript takes it.
-pub(in crate::screening) fn has_nameless_address(value: &Value) -> bool {
+/// take it for a field. An address that is `known`, as the value of a field, does not count. An
+/// object with a `length` counts as a list of the members whose names are indexes, as JavaScript
+/// takes it.
+pub(in crate::screening) fn has_nameless_address(value: &Value, known: &[String]) -> bool {
+    let is_index = |name: &str| name.parse::<u64>().is_ok_and(|index| index.to_string() == name);
+    let has_address = |item: &Value| has_nameless_address(item, known);
     match value {
-        Value::String(text) => is_lone_address(text),
-        Value::Array(items) => items.iter().any(has_nameless_address),
+        Value::String(text) => {
+            is_lone_address(text) && !known.iter().any(|it| it.eq_ignore_ascii_case(text))
+        }
+        Value::Array(items) => items.iter().any(has_address),
         Value::Object(members) if members.contains_key("length") => {
-            members.values().any(has_nameless_address)
+            members.iter().any(|(name, item)| is_index(name) && has_address(item))
         }
         Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }

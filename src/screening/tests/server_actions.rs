@@ -16,6 +16,11 @@ fn read_parts(parts: &[(&str, &str)]) -> (String, Option<UnreadCause>) {
     }
 }
 
+/// JSON that is too deep for riskgate.
+fn deep_list() -> String {
+    format!("{}{}", "[".repeat(140), "]".repeat(140))
+}
+
 #[test]
 fn a_form_as_the_client_of_react_writes_it_is_read() {
     for parts in [
@@ -50,7 +55,15 @@ fn a_form_as_the_client_of_react_writes_it_is_read() {
             ("$ACTION_KEY", "k1"),
             ("email", "a@b.com"),
         ],
+        // An answer that is the address of the field, and one that names it.
+        &[("_1_email", "a@b.com"), ("0", r#"["A@b.com","$K1"]"#)],
+        &[("_1_email", "a@b.com"), ("0", r#"["We wrote to a@b.com","$K1"]"#)],
+        // Numbers that JavaScript reads as infinity.
+        &[("_1_email", "a@b.com"), ("0", r#"[{"n":-1e999,"m":1e9999999999999999999},"$K1"]"#)],
         // No form of an action.
+        &[("0", "[me@x.com](mailto:me@x.com)"), ("email", "a@b.com")],
+        &[("0", r#"["me@x.com",01e999]"#), ("email", "a@b.com")],
+        &[("0", r#"{"length":1,"01":"me@x.com"}, no"#), ("email", "a@b.com")],
         &[("0", "x"), ("1", "[]"), ("email", "a@b.com"), ("confirm_email", "c@d.com")],
         &[("0", r#"["a","b"]"#), ("email", "a@b.com"), ("confirm_email", "c@d.com")],
         &[("0", r#"{"a":1}"#), ("1", r#""hello""#), ("email", "a@b.com")],
@@ -71,6 +84,7 @@ fn both_spellings_of_a_form_and_a_decoy_beside_it_are_read() {
         &[("_1_email", "a@b.com"), ("1_email", "c@d.com"), ("0", r#"["$K1"]"#)][..],
         &[("_1_email", "a@b.com"), ("_2_email", "c@d.com"), ("0", r#"["$K1","$K2"]"#)],
         &[("email", "a@b.com"), ("_1_email", "c@d.com"), ("S0", r#"["$K1"]"#)],
+        &[("email", "a@b.com"), ("_2_email", "c@d.com"), (" 0e7", "\u{feff}[\"$K2\"]")],
         &[("email", "a@b.com"), ("_1_email", "c@d.com"), ("0\"; filename=\"", r#"["$K1"]"#)],
     ] {
         assert_eq!(read_parts(parts), ("a@b.com c@d.com".to_owned(), None), "{parts:?}");
@@ -82,6 +96,11 @@ fn both_spellings_of_a_form_and_a_decoy_beside_it_are_read() {
 #[test]
 fn a_form_that_the_client_of_react_never_writes_is_reported() {
     let many = format!("[{}\"$K1\"]", "1,".repeat(40));
+    let deep = format!("[\"c@d.com\",{}]", deep_list());
+    let deep_in_object = format!("[{{\"x\":{}}},{{\"email\":\"c@d.com\"}}]", deep_list());
+    let long = format!("[\"c@d.com\",{}]", "9".repeat(400));
+    let in_gbk = "0\"\r\nContent-Type: text/plain; charset=gbk\r\nX: \"";
+    let encoded = "0\"\r\nContent-Transfer-Encoding: base64\r\nX: \"";
     for parts in [
         &[("_x_email", "c@d.com"), ("0", r#"["$Kx"]"#)][..],
         &[("_x_email", "c@d.com"), ("0", r#"["\u0024Kx"]"#)],
@@ -96,7 +115,6 @@ fn a_form_that_the_client_of_react_never_writes_is_reported() {
         &[("_1_email", "c@d.com"), ("0", r#""$1""#)],
         &[("_1_email", "c@d.com"), ("00", r#"["$Kx"]"#)],
         &[("_2_email", "c@d.com"), ("0x0", r#"["$K2"]"#), ("0", r#"["$K1"]"#)],
-        &[("_2_email", "c@d.com"), (" 0e7", "\u{feff}[\"$K2\"]")],
         &[("_1_email", "c@d.com"), ("0", &many)],
         &[("_1_email", "c@d.com"), ("S 0x0", r#"["$K1"]"#), ("0", r#"["$K1"]"#)],
         &[("_2_email", "c@d.com"), (" ", r#"["$K2"]"#), ("0", r#"["$K1"]"#)],
@@ -108,6 +126,23 @@ fn a_form_that_the_client_of_react_never_writes_is_reported() {
         // An address without a name.
         &[("0", r#"["c@d.com"]"#)],
         &[("0", r#"["$@1"]"#), ("1", r#""c@d.com""#)],
+        &[("0", r#"["c@d.com",1e999]"#)],
+        &[("0", &long)],
+        &[("0", &deep)],
+        &[("0", &deep_in_object)],
+        &[("0", "\u{feff}[\"c@d.com\"]")],
+        &[("0", "[\"c@d.com\"]"), ("00", "[1e999]")],
+        &[("0", r#"{"length":1,"0":"c@d.com"}"#)],
+        &[("$ACTION_REF_1", ""), ("$ACTION_1:1", r#"["c@d.com",1e999]"#)],
+        &[("$ACTION_REF_1", ""), ("$ACTION_1:1", &deep)],
+        // An address without its blanks, or up to a NUL.
+        &[("0", r#"["c @d.com"]"#)],
+        &[("0", r#"["c@ d.com"]"#)],
+        &[("0", r#"["c@d.com, x@y.com"]"#)],
+        &[("0", r#"["c@d.com\u0000 x y z"]"#)],
+        // Some servers decode it.
+        &[(encoded, "WyJjQGQuY29tIl0=")],
+        &[(in_gbk, "[\"\u{4e2d}\\\",\"c@d.com\"]")],
         // An object before the form, which an action may read in place of the form.
         &[("_1_email", "a@b.com"), ("0", r#"[{"email":"c@d.com"},"$K1"]"#)],
         &[("$ACTION_REF_1", ""), ("$ACTION_1:1", r#"[{"email":"c@d.com"}]"#)],
@@ -133,7 +168,13 @@ fn an_action_that_a_client_sends_in_another_type_is_reported() {
         let found = read(URLENCODED, body.as_bytes()).unwrap();
         assert_eq!(found.unread, Some(UnreadCause::Broken), "{body}");
     }
-    for body in ["email=a@b.com&confirm_email=c@d.com&0=[1]", "email=a@b.com&0=%5B%22%24K1%22%5D"] {
+    for body in [
+        "email=a@b.com&0=[\"A@b.com\",1e999]",
+        "email=a@b.com&0=[\"me@x.com\"](x)",
+        "email=a@b.com&0=[\"$5\"]&1=x",
+        "email=a@b.com&confirm_email=c@d.com&0=[1]",
+        "email=a@b.com&0=%5B%22%24K1%22%5D",
+    ] {
         assert_values(URLENCODED, body, &["a@b.com"]);
     }
     for body in [
@@ -142,19 +183,55 @@ fn an_action_that_a_client_sends_in_another_type_is_reported() {
         r#"["Joe <c@d.com>",{"email":"a@b.com"}]"#,
         r#"{"length":1,"0":"c@d.com","email":"a@b.com"}"#,
         r#"{"l\u0065ngth":1,"0":"$0:k","k":"c@d.com","email":"a@b.com"}"#,
+        r#"["c@d.com",{"email":"a@b.com"},1e999]"#,
+        "\u{feff}[\"c@d.com\",{\"email\":\"a@b.com\"}]",
+        r#"["c@ d.com",{"email":"a@b.com"}]"#,
+        &format!(r#"["c@d.com",{{"email":"a@b.com"}},{}]"#, deep_list()),
     ] {
         for content_type in ["text/plain;charset=UTF-8", JSON] {
             let found = read(content_type, body.as_bytes()).unwrap();
             assert_eq!(found.unread, Some(UnreadCause::Broken), "{body}");
         }
     }
+    for content_type in ["text/plain;charset=UTF-8", JSON] {
+        let body = b"[\"c@d.com\",{\"email\":\"a@b.com\"},\"\xff\"]";
+        assert_eq!(read(content_type, body).unwrap().unread, Some(UnreadCause::Broken));
+    }
     for body in [
+        r#"{"email":"a@b.com","length":12}"#,
+        r#"{"email":"a@b.com","length":12,"contact":"c@d.com","01":"c@d.com"}"#,
+        r#"{"length":1,"0":"A@b.com","email":"a@b.com"}"#,
+        r#"["a@b.com",{"email":"a@b.com"},1e999]"#,
+        r#"["Please use c@d.com",{"email":"a@b.com"}]"#,
         r#"["$undefined","x",{"email":"a@b.com"}]"#,
         r#"[{"email":"a@b.com","price":"$19.99","note":"$0.5 off","path":"$.a"},"hello@there"]"#,
     ] {
         assert_values("text/plain", body, &["a@b.com"]);
         assert_values(JSON, body, &["a@b.com"]);
     }
+}
+
+#[test]
+fn an_urlencoded_action_that_only_the_parser_of_javascript_reads_is_reported() {
+    for arguments in [
+        &b"[\"c@d.com\",1e999]"[..],
+        b"[\"c@d.com\",\"\xff\"]",
+        b"%5B%22c@d.com%22,%22%FF%22%5D",
+        b"[{\"email\":\"c\xff@d.com\"}]",
+        b"%ef%bb%bf[\"c@d.com\"]",
+        b"[{\"k\":\"c@d.com\"},\"$0:0:k\"]",
+        b"[\"$1\"]&1=\"c@d.com\"",
+        b"[\"$B1\"]&1=c@d.com",
+        format!("[\"c@d.com\",{}]", deep_list()).as_bytes(),
+    ] {
+        let body = [&b"email=a@b.com&0="[..], arguments].concat();
+        let found = read(URLENCODED, &body).unwrap();
+        let text = String::from_utf8_lossy(&body);
+        assert_eq!(found.unread, Some(UnreadCause::Broken), "{text}");
+    }
+    let body = "email=a@b.com&0=[\"\u{4e2d}\\\",\"c@d.com\"]";
+    let found = read(&format!("{URLENCODED}; charset=gbk"), body.as_bytes()).unwrap();
+    assert_eq!(found.unread, Some(UnreadCause::Broken));
 }
 
 #[test]

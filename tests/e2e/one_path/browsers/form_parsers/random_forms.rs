@@ -252,9 +252,24 @@ pub fn random_server_action(random: &mut RandomNumbers) -> Form {
     let part = |(name, content): &(String, String)| {
         format!("--xyz\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{content}\r\n")
     };
-    let body = parts.iter().map(part).collect::<String>() + "--xyz--\r\n";
-    Form { content_type: "multipart/form-data; boundary=xyz".to_owned(), body: body.into_bytes() }
+    let pair = |(name, content): &(String, String)| format!("{name}={content}");
+    let (content_type, body) = match random.number_below(8) {
+        0 => ("text/plain;charset=UTF-8", parts.last().unwrap().1.clone()),
+        1 => {
+            let pairs: Vec<String> = parts.iter().map(pair).collect();
+            ("application/x-www-form-urlencoded", pairs.join("&"))
+        }
+        _ => {
+            let body = parts.iter().map(part).collect::<String>() + "--xyz--\r\n";
+            ("multipart/form-data; boundary=xyz", body)
+        }
+    };
+    let pieces: Vec<&[u8]> = body.split(BAD_BYTE_MARK).map(str::as_bytes).collect();
+    Form { content_type: content_type.to_owned(), body: pieces.join(&0xff) }
 }
+
+/// Stands for a byte that is not UTF-8.
+const BAD_BYTE_MARK: char = '\u{e000}';
 
 fn parts_as_react_writes(random: &mut RandomNumbers) -> Vec<(String, String)> {
     let id = random.pick_one(&["1", "a"]);
@@ -303,7 +318,7 @@ fn random_action_id(random: &mut RandomNumbers) -> &'static str {
 
 /// An argument of a server action, in JSON. `depth` is how deep lists and objects may be in it.
 fn random_argument(random: &mut RandomNumbers, depth: usize) -> String {
-    match random.number_below(if depth == 0 { 6 } else { 10 }) {
+    match random.number_below(if depth == 0 { 7 } else { 11 }) {
         0..=2 => format!("\"$K{}\"", random_action_id(random)),
         3 => format!("\"{}\"", random_address(random)),
         4 => format!(
@@ -320,12 +335,20 @@ fn random_argument(random: &mut RandomNumbers, depth: usize) -> String {
                 "R1",
                 "undefined",
                 "$K1",
-                "1:0"
+                "1:0",
+                "0:0:email"
             ])
         ),
         5 => "null".to_owned(),
-        6 => format!("[{}]", random_argument(random, depth - 1)),
-        7 => format!("{{\"length\":1,\"0\":{}}}", random_argument(random, depth - 1)),
+        // What JavaScript takes for JSON, and many parsers do not.
+        6 => match random.number_below(4) {
+            0 => "-1e999".to_owned(),
+            1 => format!("\"{BAD_BYTE_MARK}\""),
+            2 => format!("{}{}", "[".repeat(140), "]".repeat(140)),
+            _ => "\"\\ud83d\"".to_owned(),
+        },
+        7 => format!("[{}]", random_argument(random, depth - 1)),
+        8 => format!("{{\"length\":1,\"0\":{}}}", random_argument(random, depth - 1)),
         _ => format!("{{\"email\":{}}}", random_argument(random, depth - 1)),
     }
 }
