@@ -838,7 +838,7 @@ fn texts_shares_and_entries_in_other_forms_get_the_right_hint() {
     assert!(!threads[0].contains("write "), "{threads:?}");
     let collector = |protocol: &str, port: u16| {
         messages_of(&format!(
-            "[traces]\nprotocol = {protocol:?}\nendpoint = \"http://127.0.0.1:{port}\"\n"
+            "[traces]\nprotocol = {protocol:?}\nendpoint = \"http://127.0.0.1:{port}/v1/traces\"\n"
         ))
         .contains("collectors take")
     };

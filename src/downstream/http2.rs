@@ -122,6 +122,18 @@ fn digest_of(client_io: &ClientIo) -> Digest {
     }
 }
 
+/// Receives the preface of the client. `None` if the client sends none in time, or if the process
+/// ends before that.
+async fn shake_hands(
+    context: &ListenerContext,
+    stream: Stream,
+    shutdown: &ShutdownWatch,
+) -> Option<H2Conn> {
+    let handshake = handshake(stream, Some(build_h2_options(&context.options)));
+    let handshake = timeout(context.options.header_timeout, handshake);
+    finish_unless_shutdown(shutdown, &context.tracker, handshake).await?.ok()?.ok()
+}
+
 /// Serves requests until the connection ends.
 pub(super) async fn serve_http2<P>(
     proxy: &Arc<HttpProxy<P>>,
@@ -137,12 +149,7 @@ pub(super) async fn serve_http2<P>(
     let (digest, socket) = (Arc::new(digest_of(&client_io)), client_io.id());
     let stream: Stream = Box::new(client_io);
     let facts = ConnectionFacts::from(&*digest);
-    let handshake = handshake(stream, Some(build_h2_options(&context.options)));
-    let handshake = timeout(context.options.header_timeout, handshake);
-    let handshake = finish_unless_shutdown(shutdown, &context.tracker, handshake);
-    let Some(Ok(Ok(mut h2_conn))) = handshake.await else {
-        return;
-    };
+    let Some(mut h2_conn) = shake_hands(context, stream, shutdown).await else { return };
     let active_requests = ActiveRequestCounter::new(send_progress, context.options.write_timeout);
     let (limits, unsent) = (header_limits(&context.options), &active_requests.unsent);
     let mut memory = ConnectionMemory::new(&context.gate, &facts, unsent, &frame_meter, limits);

@@ -29,6 +29,9 @@ const MAX_ARGUMENTS: usize = 32;
 /// Adds the values of the fields that React may pass to a server action. Does nothing if the parts
 /// are not those of a server action.
 pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &mut FieldValues) {
+    if parts.iter().any(may_be_encoded_arguments) {
+        found.mark_unread(UnreadCause::Broken);
+    }
     let lists = json_of_parts(parts, is_name_of_arguments);
     let bound = json_of_parts(parts, |name| name.starts_with(BOUND_PREFIX));
     let forms = match lists.as_slice() {
@@ -37,9 +40,7 @@ pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &
         [..] => Forms::without_references_in(&lists),
     };
     let mut of_forms = FieldValues::default();
-    let mut is_readable = forms.are_readable
-        && bound.iter().all(|it| is_bound_as_written(it))
-        && !parts.iter().any(may_be_encoded_arguments);
+    let mut is_readable = forms.are_readable && bound.iter().all(|it| is_bound_as_written(it));
     let has_reference = lists.iter().any(|list| may_have_reference(list));
     for part in parts {
         let inner_names = part.names().filter_map(|name| forms.inner_name(name));
