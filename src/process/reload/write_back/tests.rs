@@ -7,7 +7,7 @@ fn rows_that_a_replica_lacks_are_written_until_it_has_them() {
     let server = RedisServer::start();
     let url = StoreUrl::parse(&server.url()).unwrap();
     let options = RedisOptions { wait_replicas: 1, ..RedisOptions::default() };
-    let mut store = Store::open(&url, &options, Duration::from_millis(400)).unwrap();
+    let mut store = Store::open(&url, &options, Duration::from_millis(1_500)).unwrap();
     let account =
         AccountRow { name: "acme".to_owned(), plan: Some("pro".to_owned()), own_limit: None };
     let known = RingRows { accounts: vec![account], ..RingRows::default() };
