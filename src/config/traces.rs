@@ -60,10 +60,13 @@ impl Settings {
             (TraceProtocol::Http, Some(4317)) => of_other("grpc"),
             (TraceProtocol::Grpc, Some(4318)) => of_other("http/protobuf"),
             (TraceProtocol::Http, _) if url.path() == "/" => {
-                let server = endpoint.trim_end_matches('/');
+                // A user, a password and a query may be secrets.
+                let (scheme, host) = (url.scheme_str().unwrap_or("http"), url.host());
+                let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
                 format!(
                     "expected a URL with a path, because collectors take spans only at one; write \
-                     \"{server}/v1/traces\""
+                     \"{scheme}://{}{port}/v1/traces\"",
+                    host.unwrap_or_default()
                 )
             }
             _ => return,

@@ -51,12 +51,9 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
     let invalid_count = rows.len().saturating_sub(names.len() + 1);
     if invalid_count * 100 > rows.len() * (100 - MIN_VALID_PERCENT) || names.is_empty() {
         let first = rows.iter().find(|row| parse_row(row).is_none());
-        let first: String = first.into_iter().flat_map(|row| row.chars()).take(40).collect();
-        return wrong(format!(
-            "{} of {} lines that are none, the first one {first:?}",
-            invalid_count + 1,
-            rows.len()
-        ));
+        let first = first.and_then(|row| quote_word(row)).unwrap_or_default();
+        let count = invalid_count + 1;
+        return wrong(format!("{count} of {} lines that are none{first}", rows.len()));
     }
     if let [_] = rows[..]
         && let Some(count) = count_names_of_only_line(text)
@@ -76,8 +73,17 @@ fn parse_row(row: &str) -> Option<String> {
     name.contains('.').then_some(name)
 }
 
-/// The number of names on the line of a list that has one line; `None` if further fields of this
-/// line are no names. Such a list would count as a list of one name.
+/// Quotes a short row that is a single word. Another row is not quoted: it may be an address, a URL
+/// with a password, or an answer with a token.
+fn quote_word(row: &str) -> Option<String> {
+    const MAX_QUOTED_BYTES: usize = 40;
+    let is_word = row.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    (is_word && row.len() <= MAX_QUOTED_BYTES).then(|| format!(", the first one {row:?}"))
+}
+
+/// The number of names on the line of a list that has one line, if there are three or more; `None`
+/// if further fields of this line are no names. Such a list would count as a list of one name. The
+/// second of two names may be its mail host or its source.
 fn count_names_of_only_line(text: &str) -> Option<usize> {
     let is_row = |line: &&str| {
         let mut rows = Vec::new();
@@ -88,7 +94,7 @@ fn count_names_of_only_line(text: &str) -> Option<usize> {
     let content = line.split('#').next().unwrap_or_default();
     let fields = content.split(FIELD_SEPARATORS).map(|field| field.trim_matches('"'));
     let fields: Vec<&str> = fields.filter(|field| !field.is_empty()).collect();
-    let are_names = fields.len() > 1 && fields.iter().all(|field| parse_row(field).is_some());
+    let are_names = fields.len() > 2 && fields.iter().all(|field| parse_row(field).is_some());
     are_names.then_some(fields.len())
 }
 

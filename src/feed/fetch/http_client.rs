@@ -251,7 +251,7 @@ fn has_scheme(reference: &str) -> bool {
 /// Applies the segments `.` and `..` of a path (RFC 3986 section 5.2.4).
 fn remove_dot_segments(path: &str) -> String {
     let mut kept = Vec::new();
-    let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
     for (at, segment) in segments.iter().enumerate() {
         match *segment {
             "." => {}
@@ -275,6 +275,7 @@ mod tests {
         const BASE: &str = "https://lists.test:8443/a/b/list.txt?day=1";
         for (reference, expected) in [
             ("new.txt", "https://lists.test:8443/a/b/new.txt"),
+            ("https://cdn.test//bucket//list?sig=1", "https://cdn.test//bucket//list?sig=1"),
             ("../list", "https://lists.test:8443/a/list"),
             ("../../../../list", "https://lists.test:8443/list"),
             ("./x/./y/../z?q=../..#part", "https://lists.test:8443/a/b/x/z?q=../.."),

@@ -43,6 +43,11 @@ fn other_texts_and_rules_that_list_no_name_are_rejected() {
         let error = parse_names("x", text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
     }
+    for secret in ["jane@x.com\njohn@x.com", "https://u:pass@x.com/\n-", "{\"token\": \"tok_1\"}"] {
+        let error = parse_names("x", secret.as_bytes()).unwrap_err().to_string();
+        assert!(error.ends_with("lines that are none"), "{error}");
+    }
+    assert_eq!(parse_names("x", b"bad.com mx.bad.com").unwrap(), ["bad.com"]);
     for line in
         ["a.com b.com c.com", "# Ours\na.com,b.com,c.com\n", "\"a.com\"; \"b.com\";\"c.com\""]
     {
