@@ -23,24 +23,52 @@ pub(super) fn has_address_without_blanks(text: &str) -> bool {
 /// sentence with an address in it is none.
 pub(super) fn is_lone_address(text: &str) -> bool {
     let is_lone = |text: &str| {
-        has_address(text) && text.contains('<')
-            || has_address_without_blanks(text) && !is_sentence(text)
+        has_address(text) && text.contains('<') || has_address_in_pieces(text) && !is_sentence(text)
     };
     is_lone(text) || text.split_once('\0').is_some_and(|(start, _)| is_lone(start))
 }
 
-/// Returns true if the text has several words that are no part of an address. A word with an at
-/// sign is a part of an address, and so is a word beside an at sign.
+/// Returns true if a domain stands behind an at sign, perhaps with blanks in it. Its last label has
+/// a letter first, so `3 @ 2.50` is no address.
+fn has_address_in_pieces(text: &str) -> bool {
+    text.split(AT_SIGNS).skip(1).any(|behind_at| words_of_domain(behind_at).is_some())
+}
+
+/// Returns how many words of the text make a domain, from the start of the text. `None` if they
+/// make none.
+fn words_of_domain(text: &str) -> Option<usize> {
+    let mut domain = String::new();
+    for (at, word) in text.split_whitespace().enumerate() {
+        domain.push_str(word);
+        if is_domain(&domain) {
+            let last = domain.trim_end_matches(|it: char| !it.is_alphanumeric()).rsplit(DOTS);
+            let is_name = last.take(1).any(|label| label.starts_with(char::is_alphabetic));
+            return is_name.then_some(at + 1);
+        }
+    }
+    None
+}
+
+/// Returns true if the text has a word that is no part of an address. A word is a part of one if it
+/// has an at sign, stands beside one, or belongs to the domain behind one. A word of one or two
+/// ASCII letters may be a piece of an address.
 fn is_sentence(text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let is_behind_at = |at: usize| at > 0 && words[at - 1].ends_with(AT_SIGNS);
-    let is_before_at = |at: usize| words.get(at + 1).is_some_and(|it| it.starts_with(AT_SIGNS));
-    let is_of_sentence = |&at: &usize| {
-        let may_be_of_address =
-            words[at].contains(AT_SIGNS) || is_behind_at(at) || is_before_at(at);
-        words[at].contains(char::is_alphanumeric) && !may_be_of_address
-    };
-    (0..words.len()).filter(is_of_sentence).count() > 1
+    let mut of_domain_until = 0;
+    (0..words.len()).any(|at| {
+        let word = words[at];
+        if let Some((_, behind_at)) = word.rsplit_once(AT_SIGNS) {
+            let rest = words[at + 1..].iter().copied();
+            let domain = std::iter::once(behind_at).chain(rest).collect::<Vec<_>>().join(" ");
+            let begins_here = usize::from(!behind_at.is_empty());
+            let count = words_of_domain(&domain).unwrap_or_default();
+            of_domain_until = of_domain_until.max(at + 1 + count.saturating_sub(begins_here));
+        }
+        let is_before_at = words.get(at + 1).is_some_and(|it| it.starts_with(AT_SIGNS));
+        let letters = || word.chars().filter(|it| it.is_alphanumeric());
+        let is_piece = || letters().count() <= 2 && word.is_ascii();
+        at >= of_domain_until && !is_before_at && letters().count() > 0 && !is_piece()
+    })
 }
 
 fn is_domain(text: &str) -> bool {
@@ -66,6 +94,10 @@ mod tests {
             "c@d.com\0 x",
             "c@d.com\0 and many more words",
             "foo,bar,c@d.com",
+            "m a l l@d.com",
+            "mall@d ex ample.com",
+            "mall@d. c om",
+            "c@d.com\r\nx y z",
             "meet @ 5. Bye",
         ] {
             assert!(is_lone_address(text), "{text:?}");
@@ -74,6 +106,14 @@ mod tests {
             "",
             "a@b",
             "Please use c@d.com",
+            "Welcome c@d.com",
+            "Hello c@d.com!",
+            "Invalid: c@d.com",
+            "c@d.com exists",
+            "\u{6b22}\u{8fce} c@d.com",
+            "See you @ 5.30",
+            "Price: 3 @ 2.50",
+            "meet @ 8.30 pm",
             "c@d.com is taken",
             "is c@d.com, x@y.com or a@b.com yours?",
             "we meet @ the c.d today",
