@@ -23,6 +23,9 @@ pub trait ExchangeClient: Send {
     /// of HTTP/2 needs no timer.
     fn wait_until_gone(&mut self, with_timer: bool) -> impl Future<Output = ()> + Send;
 
+    /// Called if the exchange goes on although the client has left.
+    fn go_on_without_client(&self) {}
+
     /// Sets the header of a server's response. riskgate sends the header with the first bytes of
     /// the body.
     fn set_response_header(&mut self, header: Self::Header, should_close: bool);

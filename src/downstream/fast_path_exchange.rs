@@ -188,6 +188,7 @@ impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
                             break Failure::Client;
                         }
                         is_client_gone = true;
+                        client.go_on_without_client();
                         continue;
                     }
                     fetched = wait_at_most_until(limit, fetching.as_mut()) => fetched,

@@ -323,9 +323,12 @@ where
         mut session: Box<HttpSession>,
         h2_conn: &mut H2Conn,
     ) -> LoopDecision {
-        // A request runs on after the client has reset its stream. So a client that resets streams
-        // and opens new ones can have more active requests than open streams.
-        if self.active_requests.count_active() > 2 * self.context.options.max_streams as usize {
+        // A request may run on after the client has reset its stream. So a client that resets
+        // streams and opens new ones can have more active requests than open streams. Those that
+        // wait for a server have a limit of their own.
+        let active = self.active_requests.count_active();
+        let waiting = self.active_requests.unsent.count_without_client();
+        if active.saturating_sub(waiting) > 2 * self.context.options.max_streams as usize {
             return self.close_abruptly(h2_conn).await;
         }
         self.frame_meter.count_request(self.max_body_bytes_to_expect(&session));

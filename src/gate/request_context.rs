@@ -266,6 +266,7 @@ impl RequestContext {
     /// Whether the request has sign-ups that count if the server answers that they have succeeded.
     pub(crate) fn has_sign_ups(&self) -> bool {
         self.screened.as_ref().is_some_and(|screened| !screened.sign_ups.is_empty())
+            && self.screen_rules.as_ref().is_some_and(|rules| rules.counts_forms())
     }
 
     /// The name in metrics of the rules by which riskgate screens the request: the prefix of a

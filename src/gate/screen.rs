@@ -14,7 +14,6 @@ use crate::model::refusal::Refusal;
 use crate::screening::{BodyHeaders, FieldValues, ReceivedBody, UnreadCause, read_field_values};
 
 use super::beginning::Head;
-use super::decisions::SignUpSuccessRule;
 use super::judged_values::JudgingContext;
 use super::request_context::RequestContext;
 use super::route::query_of;
@@ -108,12 +107,11 @@ impl Gate {
             return ScreeningResult::of_unread_form(UnreadCause::NoField, policy);
         };
         let is_blocked = decision.action == Action::Block;
-        let counts_forms =
-            ctx.screen_rules.as_ref().is_none_or(|it| it.success != SignUpSuccessRule::Never);
+        let counts_forms = ctx.screen_rules.as_ref().is_none_or(|it| it.counts_forms());
         if counts_forms && has_too_many_inboxes(&decision.sign_ups) {
             decision.sign_ups.clear();
             if !is_blocked {
-                return ScreeningResult::of_form_with_many_inboxes(policy);
+                return ScreeningResult::of_form_with_many_inboxes(policy, judging.wants_counts);
             }
         }
         let is_hiding = !ascii_rests.is_empty();

@@ -33,6 +33,11 @@ pub struct ScreenRules {
 }
 
 impl ScreenRules {
+    /// Whether sign-ups on the route count.
+    pub fn counts_forms(&self) -> bool {
+        self.success != SignUpSuccessRule::Never
+    }
+
     /// Returns the rules that judge the fields of both, and refuse what either refuses. All other
     /// settings are those of the rules with the stricter mode. If these have no `max_per_client`,
     /// the `max_per_client` of the other rules applies.
@@ -165,10 +170,14 @@ impl ScreeningResult {
         }
     }
 
-    /// Makes the result for a form with addresses of too many inboxes for a sign-up. The policy may
-    /// block the form.
-    pub fn of_form_with_many_inboxes(policy: &ScreenPolicy) -> ScreeningResult {
-        ScreeningResult::of_unclear_form("many_inboxes", policy)
+    /// Makes the result for a form with addresses of too many inboxes for a sign-up. The form is
+    /// blocked if a rule asks for counts, which it would avoid, or if the policy blocks it.
+    pub fn of_form_with_many_inboxes(policy: &ScreenPolicy, asks_for_counts: bool) -> Self {
+        let result = ScreeningResult::of_unclear_form("many_inboxes", policy);
+        match asks_for_counts && policy.mode == ScreenMode::Block {
+            true => ScreeningResult { action: ScreenAction::Block, ..result },
+            false => result,
+        }
     }
 
     /// Makes the result for a form of which riskgate can't tell, for this reason, whose account it

@@ -5,7 +5,7 @@
 //! its bytes. So each part of a body that riskgate passes to the h2 crate owns a reference to its
 //! [`UnsentResponse`]. A client that reads costs no wake-up and no timer.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub struct UnsentBytes {
     begun_parts: AtomicUsize,
     /// How many parts were sent so far, or dropped with their streams.
     sent_parts: AtomicUsize,
+    /// The requests whose clients have left, and that still wait for the answer of a server.
+    without_client: AtomicUsize,
 }
 
 /// One response over HTTP/2, until its request has ended and the h2 crate has sent its bytes.
@@ -52,6 +54,7 @@ pub struct UnsentResponse<G: ?Sized = dyn Send + Sync> {
     bytes: AtomicUsize,
     all_sent: Notify,
     held: OnceLock<HeldBytesGuard>,
+    has_client_left: AtomicBool,
     /// What is dropped once the response is sent.
     _guards: G,
 }
@@ -136,6 +139,12 @@ impl UnsentBytes {
         self.sent_parts.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of requests that wait for the answer of a server without their client.
+    /// Their exchanges have permits.
+    pub fn count_without_client(&self) -> usize {
+        self.without_client.load(Ordering::Relaxed)
+    }
+
     /// Returns the unsent bytes of responses that no permit limits; 0 if they are so few that they
     /// need not count.
     pub fn reply_bytes_to_count(&self) -> usize {
@@ -156,8 +165,16 @@ impl UnsentResponse {
             bytes: AtomicUsize::new(0),
             all_sent: Notify::new(),
             held: OnceLock::new(),
+            has_client_left: AtomicBool::new(false),
             _guards: guards,
         })
+    }
+
+    /// Records that the client has left, although its request still waits for a server.
+    pub fn go_on_without_client(&self) {
+        if !self.has_client_left.swap(true, Ordering::Relaxed) {
+            self.of_connection.without_client.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Lets the Pingora path find the response of a request by the request's header.
@@ -262,6 +279,14 @@ impl UnsentResponse {
 impl AsRef<[u8]> for UnsentPart {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl<G: ?Sized> Drop for UnsentResponse<G> {
+    fn drop(&mut self) {
+        if *self.has_client_left.get_mut() {
+            self.of_connection.without_client.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -95,6 +95,10 @@ impl ExchangeClient for Http2Client {
         }
     }
 
+    fn go_on_without_client(&self) {
+        self.response.go_on_without_client();
+    }
+
     fn set_response_header(&mut self, header: Http2Header, _should_close: bool) {
         self.header = header.finish();
     }

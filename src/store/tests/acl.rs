@@ -57,7 +57,7 @@ const LEARNER_ACL: [&str; 2] = ["+zadd", "+zrem"];
 const WEBHOOK_ACL: [&str; 2] = ["+zadd", "+zrem"];
 
 /// What a gateway that counts sign-ups needs beside `GATEWAY_ACL`.
-const SIGN_UP_ACL: [&str; 1] = ["+xdel"];
+const SIGN_UP_ACL: [&str; 2] = ["+xdel", "+xinfo"];
 
 /// What `riskgate store copy` needs beside the permissions above to fill a server.
 const COPY_TARGET_ACL: [&str; 5] = ["+exists", "+unlink", "+rename", "+persist", "+zunionstore"];

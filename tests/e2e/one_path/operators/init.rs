@@ -306,6 +306,7 @@ fn a_port_below_1024_has_what_its_service_needs() {
 #[test]
 fn the_user_of_a_container_can_read_the_config_and_names_are_quoted() {
     let folder = TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let script = format!("umask 077; {BINARY} init --compose --account 'a;id$(id)'");
     let mut command = Command::new("sh");
     let command = command.args(["-c", &script]).current_dir(folder.path());

@@ -276,7 +276,8 @@ fn a_new_key_changes_no_plan_and_keys_are_listed_by_account() {
     let count = |words: &[&str]| setup.cli(words).expect(0).json().as_array().unwrap().len();
     assert_eq!(count(&["keys", "list", "--json"]), 3);
     assert_eq!(count(&["keys", "list", "--json", "--account", "acme"]), 2);
-    assert_eq!(count(&["keys", "list", "--json", "--account", "nobody"]), 0);
+    let unknown = setup.cli(&["keys", "list", "--json", "--account", "nobody"]).expect(1);
+    assert!(unknown.stderr.contains("but found \"nobody\""), "{}", unknown.stderr);
 }
 
 #[test]

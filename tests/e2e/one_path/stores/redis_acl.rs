@@ -89,7 +89,7 @@ fn the_acl_rules_in_redis_md_suffice_for_a_gateway_and_for_commands() {
     user.add_rules(waits);
     make_call_with_wait_replicas(&user);
     assert_eq!(learns[..], ["+zadd", "+zrem"], "the rules of the store's own test");
-    assert_eq!(sign_ups[..], ["+xdel"], "the rules of the store's own test");
+    assert_eq!(sign_ups[..], ["+xdel", "+xinfo"], "the rules of the store's own test");
 }
 
 fn change_keys(gateway: &Gateway) {

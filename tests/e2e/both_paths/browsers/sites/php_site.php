@@ -2,6 +2,9 @@
 // A sign-up site in PHP with PHP's own sessions, behind a proxy that ends TLS.
 declare(strict_types=1);
 
+// PHP's own server logs no request that a script answers.
+error_log("{$_SERVER["REQUEST_METHOD"]} {$_SERVER["REQUEST_URI"]}");
+
 session_start(["cookie_secure" => true, "cookie_httponly" => true, "cookie_samesite" => "None"]);
 $_SESSION["token"] ??= bin2hex(random_bytes(16));
 
