@@ -36,27 +36,4 @@ fn may_be_key(word: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_and_addresses_are_hidden_and_everything_else_stays() {
-        for (text, expected) in [
-            ("curl/8.5.0", "curl/8.5.0"),
-            (
-                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",
-                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",
-            ),
-            ("a rg_0123456789abcdef0123456789abcdef, b", "a …, b"),
-            ("key=correcthorsebatterystaplex!", "key=…!"),
-            ("bot (jane@example.com; x)", "bot … x)"),
-            ("GET /v1/check/jane%40example.com HTTP/1.1", "GET … HTTP/1.1"),
-            ("jane%2540example.com jane&#64;example.com jane\\u0040example.com", "… … …"),
-            ("j\u{ff20}b.co j\u{fe6b}b.co j&commat;b.co", "… … …"),
-            ("correct-horse-battery-staple", "…"),
-            ("InvalidHTTPHeader", "InvalidHTTPHeader"),
-        ] {
-            assert_eq!(redact_secrets(text), expected);
-        }
-    }
-}
+mod tests;
