@@ -55,10 +55,8 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         ));
     }
     print_warnings_of_files(&inputs, now);
-    for feed in inputs.config.reloadable.feeds.read_status(now) {
-        if let Some(problem) = feed.problem {
-            print_message(format!("warning: {problem}"));
-        }
+    for fault in inputs.config.reloadable.feeds.find_list_faults() {
+        print_message(format!("warning: {fault}"));
     }
     // Faults of single keys or accounts don't keep the gateway from starting.
     for fault in KeyRing::find_faults(&rows, declared, plans) {

@@ -60,6 +60,15 @@ impl Feeds {
     pub fn read_status(&self, now: i64) -> Vec<FeedStatus> {
         self.feeds.iter().map(|feed| feed.read_status(&self.dir, now)).collect()
     }
+
+    /// The faults of lists that were fetched and are now missing or damaged. Reads the directory.
+    pub fn find_list_faults(&self) -> Vec<String> {
+        let find_fault = |feed: &Feed| {
+            let fault = feed.find_list_fault(&self.dir, &feed.read_state(&self.dir))?;
+            Some(format!("feed {}: {fault}", feed.name))
+        };
+        self.feeds.iter().filter_map(find_fault).collect()
+    }
 }
 
 impl Feed {

@@ -25,12 +25,13 @@ fn make_secrets(server: &RedisServer, with_tls: bool) -> Secrets {
         let ca = std::fs::read_to_string(server.ca_certificate_path()).unwrap();
         secrets.insert("redis-ca", vec![("ca.crt", ca)]);
     }
-    for name in ["api-example-com", "api-example-org"] {
+    for (name, host) in [("api-example-com", "a.example"), ("api-example-org", "b.example")] {
         let mut openssl = Command::new("openssl");
         openssl
             .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes".split(' '));
         openssl.args("-days 2 -keyout tls.key -out tls.crt -subj".split(' '));
-        openssl.arg(format!("/CN={name}")).args(["-addext", "subjectAltName=DNS:a.example"]);
+        let names = format!("subjectAltName=DNS:{host}");
+        openssl.arg(format!("/CN={name}")).args(["-addext", &names]);
         assert!(openssl.current_dir(folder.path()).output().unwrap().status.success());
         let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
         secrets.insert(name, vec![("tls.crt", read("tls.crt")), ("tls.key", read("tls.key"))]);

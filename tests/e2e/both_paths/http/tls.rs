@@ -323,8 +323,9 @@ fn a_certificate_that_has_expired_is_reported_and_serves_on() {
     let chain = gateway.path("first.pem").display().to_string();
     let expected = "expected a certificate that is valid, but found one that expired ";
     assert!(found.starts_with(&format!("{chain}: {expected}")), "{found}");
+    let degraded = format!("error: certificates is degraded: {chain}: ");
+    wait_until("the log says so", || gateway.stderr().contains(&degraded));
     let log = gateway.stderr();
-    assert!(log.contains(&format!("error: certificates is degraded: {chain}: ")), "{log}");
     assert!(!log.contains("certificates: the fault has ended"), "{log}");
     // The file was read, so the reload is good.
     let failing = ["part=\"certificates\""];
@@ -335,7 +336,9 @@ fn a_certificate_that_has_expired_is_reported_and_serves_on() {
     assert!(problem(&gateway).is_some_and(|it| it.contains(expected)));
     issue(3_650);
     wait_until("a new certificate ends the fault", || problem(&gateway).is_none());
-    assert!(gateway.stderr().contains("certificates: the fault has ended"));
+    wait_until("the log says so", || {
+        gateway.stderr().contains("certificates: the fault has ended")
+    });
 }
 
 #[test]
