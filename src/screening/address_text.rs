@@ -28,46 +28,112 @@ pub(super) fn is_lone_address(text: &str) -> bool {
     is_lone(text) || text.split_once('\0').is_some_and(|(start, _)| is_lone(start))
 }
 
-/// Returns true if a domain stands behind an at sign, perhaps with blanks in it. Its last label has
-/// a letter first, so `3 @ 2.50` is no address.
-fn has_address_in_pieces(text: &str) -> bool {
-    text.split(AT_SIGNS).skip(1).any(|behind_at| words_of_domain(behind_at).is_some())
+/// Returns true if the text is a lone address, and says more than the values in `known`. A text of
+/// which all at signs belong to known addresses says nothing new, as in `Hi jane@b.com!`.
+pub(super) fn is_new_lone_address(text: &str, known: &[String]) -> bool {
+    let is_in_known = |at: usize| known.iter().any(|it| has_address_at(text, at, it));
+    let is_known = || {
+        known.iter().any(|it| it.eq_ignore_ascii_case(text))
+            || text.match_indices(AT_SIGNS).all(|(at, _)| is_in_known(at))
+    };
+    is_lone_address(text) && !is_known()
 }
 
-/// Returns how many words of the text make a domain, from the start of the text. `None` if they
-/// make none.
-fn words_of_domain(text: &str) -> Option<usize> {
-    let mut domain = String::new();
-    for (at, word) in text.split_whitespace().enumerate() {
-        domain.push_str(word);
-        if is_domain(&domain) {
-            let last = domain.trim_end_matches(|it: char| !it.is_alphanumeric()).rsplit(DOTS);
-            let is_name = last.take(1).any(|label| label.starts_with(char::is_alphabetic));
-            return is_name.then_some(at + 1);
+/// Returns true if the at sign at this place in the text is that of this address, in any case of
+/// its letters.
+fn has_address_at(text: &str, at: usize, address: &str) -> bool {
+    let Some((local_part, domain)) = address.split_once('@') else { return false };
+    let is_same =
+        |text: Option<&str>, other: &str| text.is_some_and(|text| text.eq_ignore_ascii_case(other));
+    let Some(start) = at.checked_sub(local_part.len()) else { return false };
+    let end = at + 1 + domain.len();
+    is_same(text.get(start..at), local_part)
+        && is_same(text.get(at + 1..end), domain)
+        && text.as_bytes()[at] == b'@'
+        && !text[..start].ends_with(may_be_in_local_part)
+        && !continues_domain(&text[end..])
+}
+
+/// Returns true if the local part of an address may have this character. No provider gives out
+/// local parts in the scripts that write no blanks between words.
+fn may_be_in_local_part(c: char) -> bool {
+    c.is_ascii_alphanumeric()
+        || ".!#$%&'*+-/=?^_`{|}~\"\\".contains(c)
+        || !c.is_ascii() && !is_beside_words(c)
+}
+
+/// Returns true if software may read the text as the rest of a domain before it.
+fn continues_domain(text: &str) -> bool {
+    let ends_word =
+        |c: char| c.is_whitespace() || c.is_ascii_punctuation() && !".-_@%&=\\".contains(c);
+    let word = text.split(ends_word).next().unwrap_or_default().trim_end_matches(DOTS);
+    word.starts_with(|c: char| !is_beside_words(c)) || word.contains(DOTS)
+}
+
+/// Returns true for a character that stands beside words in a text, and in no address: a sign of
+/// punctuation, or a character of a script that writes no blanks between words. No top-level domain
+/// has such a character behind ASCII letters.
+fn is_beside_words(c: char) -> bool {
+    matches!(c,
+        '\u{2013}'..='\u{201f}' | '\u{2026}' | '\u{2713}' | '\u{3000}'..='\u{3001}'
+        | '\u{300a}'..='\u{3011}' | '\u{3041}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}'
+        | '\u{ac00}'..='\u{d7a3}' | '\u{ff01}' | '\u{ff08}'..='\u{ff09}' | '\u{ff0c}'
+        | '\u{ff1a}'..='\u{ff1b}' | '\u{ff1f}')
+}
+
+/// Returns true if a domain stands behind an at sign, perhaps with blanks in it.
+fn has_address_in_pieces(text: &str) -> bool {
+    let pieces: Vec<&str> = text.split(AT_SIGNS).collect();
+    pieces.windows(2).any(|it| count_words_of_domain(it[0], it[1]).is_some())
+}
+
+/// Returns how many words behind an at sign make a domain. `None` if they make none. `before` and
+/// `behind` end at the other at signs of the text. A number with blanks beside the at sign is no
+/// domain, as in `3 @ 2.50`.
+fn count_words_of_domain(before: &str, behind: &str) -> Option<usize> {
+    let is_apart = before.is_empty()
+        || before.ends_with(char::is_whitespace)
+        || behind.starts_with(char::is_whitespace);
+    let (mut labels, mut is_in_label, mut is_number) = (0, false, true);
+    for (at, word) in behind.split_whitespace().enumerate() {
+        for c in word.chars() {
+            if DOTS.contains(&c) {
+                is_in_label = false;
+            } else if c.is_alphanumeric() {
+                labels += usize::from(!is_in_label);
+                is_number = c.is_ascii_digit() && (is_number || !is_in_label);
+                is_in_label = true;
+            }
+        }
+        if labels >= 2 {
+            return (!is_apart || !is_number).then_some(at + 1);
         }
     }
     None
 }
 
 /// Returns true if the text has a word that is no part of an address. A word is a part of one if it
-/// has an at sign, stands beside one, or belongs to the domain behind one. A word of one or two
+/// has an at sign, stands before one, or belongs to the domain behind one. A word of one or two
 /// ASCII letters may be a piece of an address.
 fn is_sentence(text: &str) -> bool {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let mut of_domain_until = 0;
-    (0..words.len()).any(|at| {
-        let word = words[at];
-        if let Some((_, behind_at)) = word.rsplit_once(AT_SIGNS) {
-            let rest = words[at + 1..].iter().copied();
-            let domain = std::iter::once(behind_at).chain(rest).collect::<Vec<_>>().join(" ");
-            let begins_here = usize::from(!behind_at.is_empty());
-            let count = words_of_domain(&domain).unwrap_or_default();
-            of_domain_until = of_domain_until.max(at + 1 + count.saturating_sub(begins_here));
-        }
-        let is_before_at = words.get(at + 1).is_some_and(|it| it.starts_with(AT_SIGNS));
-        let letters = || word.chars().filter(|it| it.is_alphanumeric());
-        let is_piece = || letters().count() <= 2 && word.is_ascii();
-        at >= of_domain_until && !is_before_at && letters().count() > 0 && !is_piece()
+    let pieces: Vec<&str> = text.split(AT_SIGNS).collect();
+    let last = pieces.len() - 1;
+    let is_other = |word: &&str| {
+        let letters = word.chars().filter(|it| it.is_alphanumeric()).count();
+        letters > 2 || letters > 0 && !word.is_ascii()
+    };
+    (0..=last).any(|at| {
+        let words: Vec<&str> = pieces[at].split_whitespace().collect();
+        let of_domain = match at.checked_sub(1) {
+            None => 0,
+            Some(before) => {
+                let has_at_sign = !pieces[at].starts_with(char::is_whitespace);
+                let of_domain = count_words_of_domain(pieces[before], pieces[at]);
+                of_domain.unwrap_or_default().max(usize::from(has_at_sign))
+            }
+        };
+        let before_next = words.len().saturating_sub(usize::from(at < last));
+        words.get(of_domain..before_next).unwrap_or_default().iter().any(is_other)
     })
 }
 

@@ -20,6 +20,14 @@ fn a_text_of_few_words_with_an_address_is_a_lone_address() {
         "mall@d. c om",
         "c@d.com\r\nx y z",
         "meet @ 5. Bye",
+        "c@d.\u{ad}com",
+        "c@d.(x)com",
+        "c@d.\"com\"",
+        "c@d.\u{301}com",
+        "c@d._com",
+        "c@[203.0.113.7]",
+        "c@203.0.113.7",
+        "c@d.1",
     ] {
         assert!(is_lone_address(text), "{text:?}");
     }
@@ -42,4 +50,51 @@ fn a_text_of_few_words_with_an_address_is_a_lone_address() {
     ] {
         assert!(!is_lone_address(text), "{text:?}");
     }
+}
+
+#[test]
+fn an_address_in_a_text_is_new_unless_the_form_has_it() {
+    let known = ["jane@gmail.com".to_owned(), "c@d.com, x@y.com".to_owned()];
+    for text in [
+        "jane@gmail.com",
+        "JANE@Gmail.com",
+        "Jane <jane@gmail.com>",
+        "Hi jane@gmail.com",
+        "OK: jane@gmail.com.",
+        "jane@gmail.com!",
+        "\u{201c}jane@gmail.com\u{201d}",
+        "jane@gmail.com \u{2713}",
+        "\u{6b22}\u{8fce}jane@gmail.com\u{ff01}",
+        "\u{3088}\u{3046}\u{3053}\u{305d}jane@gmail.com\u{3055}\u{3093}",
+        "c@d.com, x@y.com",
+        "jane@gmail.com, jane@gmail.com",
+    ] {
+        assert!(is_lone_address(text) && !is_new_lone_address(text, &known), "{text:?}");
+    }
+    for text in [
+        "jane+1@gmail.com",
+        "mary.jane@gmail.com",
+        "\"jane@gmail.com\"@mailinator.com",
+        "jane@gmail.com@mailinator.com",
+        "jane@gmail.com.mailinator.com",
+        "jane@gmail.com\u{3002}mailinator.com",
+        "jane@gmail.com\u{65e5}.com",
+        "jane@gmail.com\u{ad}munity.org",
+        "jane@gmail.com-x.org",
+        "jane@gmail.com\u{30fb}mailinator.com",
+        "jane@gmail.com x@mailinator.com",
+        "jane\u{ff20}gmail.com",
+        "\u{e9}jane@gmail.com",
+    ] {
+        assert!(is_new_lone_address(text, &known), "{text:?}");
+    }
+}
+
+/// Longer than a test may take, if each at sign costs the whole text.
+#[test]
+fn a_long_text_with_many_at_signs_and_words_is_read_once() {
+    let text = format!("{}{}b.c", "@ ".repeat(16_384), "a ".repeat(16_384));
+    let known = vec!["jane@gmail.com".to_owned(); 16];
+    assert!(is_new_lone_address(&text, &known));
+    assert!(!is_lone_address(&"@ a ".repeat(16_384)));
 }

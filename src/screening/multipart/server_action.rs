@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::part::{Part, PartContext};
 use crate::model::typed_address::has_at_sign;
-use crate::screening::address_text::is_lone_address;
+use crate::screening::address_text::is_new_lone_address;
 use crate::screening::content_type::Charset;
 use crate::screening::field_values::{FieldValues, UnreadCause};
 use crate::screening::json;
@@ -62,11 +62,8 @@ pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &
             // The argument before a form is mostly the last answer of the action, which may repeat
             // the former value of the field. An action that reads this argument is rare.
             false => {
-                let is_known = |text: &String| {
-                    !is_lone_address(text)
-                        || found.values.iter().any(|known| known.eq_ignore_ascii_case(text))
-                };
-                is_readable &= of_json.values.iter().all(is_known);
+                let is_new = |text: &String| is_new_lone_address(text, &found.values);
+                is_readable &= !of_json.values.iter().any(is_new);
             }
         }
         is_readable &= !json::may_satisfy(json, |it| has_nameless_address(it, &found.values));

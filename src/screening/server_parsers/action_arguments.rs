@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::screening::address_text::is_lone_address;
+use crate::screening::address_text::is_new_lone_address;
 
 /// Returns true if React's server may take the part with this name for the list of arguments. The
 /// server compares the name, without an `S` at its start, with 0 as JavaScript compares a text with
@@ -11,13 +11,17 @@ use crate::screening::address_text::is_lone_address;
 pub(in crate::screening) fn is_name_of_arguments(name: &str) -> bool {
     let is_blank = |c: char| c.is_whitespace() || c == '\u{feff}';
     let number = name.strip_prefix('S').unwrap_or(name).trim_matches(is_blank);
-    let is_of_number = |c: char| c.is_ascii_digit() || "+-.eExXoObB".contains(c);
-    let has_digit = number.contains(|c: char| c.is_ascii_digit());
-    let is_written_number =
-        !number.starts_with('0') && number.bytes().all(|it| it.is_ascii_digit());
+    let is_of_number = |byte: u8| {
+        matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E' | b'x' | b'X')
+            || matches!(byte, b'o' | b'O' | b'b' | b'B')
+    };
+    let is_digit = |byte: u8| byte.is_ascii_digit();
+    let is_written_number = || !number.starts_with('0') && number.bytes().all(is_digit);
     match number.is_empty() {
         true => name != "S",
-        false => number.chars().all(is_of_number) && has_digit && !is_written_number,
+        false => {
+            number.bytes().all(is_of_number) && number.bytes().any(is_digit) && !is_written_number()
+        }
     }
 }
 
@@ -67,9 +71,7 @@ pub(in crate::screening) fn has_nameless_address(value: &Value, known: &[String]
     let is_index = |name: &str| name.parse::<u64>().is_ok_and(|index| index.to_string() == name);
     let has_address = |item: &Value| has_nameless_address(item, known);
     match value {
-        Value::String(text) => {
-            is_lone_address(text) && !known.iter().any(|it| it.eq_ignore_ascii_case(text))
-        }
+        Value::String(text) => is_new_lone_address(text, known),
         Value::Array(items) => items.iter().any(has_address),
         Value::Object(members) if members.contains_key("length") => {
             members.iter().any(|(name, item)| is_index(name) && has_address(item))
