@@ -89,6 +89,11 @@ impl DecisionRule {
         self.conditions.iter().any(|condition| condition.fact() == fact)
     }
 
+    /// Whether the rule asks for a count of sign-ups.
+    pub fn asks_for_counts(&self) -> bool {
+        self.conditions.iter().any(|condition| condition.fact().is_count())
+    }
+
     /// Whether this rule has no conditions and applies wherever the later rule applies. The later
     /// rule then never decides.
     pub fn hides(&self, later: &DecisionRule) -> bool {

@@ -110,16 +110,17 @@ impl Gate {
             // request for the page with the form has no address.
             let is_screened = found != Err(UnreadCause::NoField) || may_be_post(head);
             if is_screened {
-                let screened = self.judge_values(found, &screening.policy, ctx);
+                // riskgate does not see what the server answers, so each admitted sign-up counts,
+                // unless the client has only asked for a page.
+                let may_count = may_be_post(head) || !names_original_method(head);
+                let screened = self.judge_values(found, &screening.policy, may_count, ctx);
                 let sign_ups = screened.sign_ups.clone();
                 if let Some(refusal) =
                     self.record_and_find_refusal(screened, &screening.policy, ctx)
                 {
                     return self.finish_with_refusal(&refusal, ctx);
                 }
-                // riskgate does not see what the server answers, so each admitted sign-up counts,
-                // unless the client has only asked for a page.
-                if may_be_post(head) || !names_original_method(head) {
+                if may_count {
                     self.state.sign_ups.record_form(&sign_ups);
                 }
             }

@@ -1,7 +1,7 @@
 //! The settings by which riskgate decides about sign-ups and counts them: `[[rule]]`, `[inbox]`,
 //! `[decide]` and `screen.success` in the config.
 
-use crate::decide::{DecisionRule, Fact, ScorePolicy};
+use crate::decide::{Action, DecisionRule, ScorePolicy};
 
 /// The sections `[[rule]]`, `[inbox]` and `[decide]` of the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,8 +33,7 @@ pub enum SignUpSuccessRule {
 impl DecisionSettings {
     /// Creates settings with these rules, in their order. All other settings have their defaults.
     pub fn with_rules(rules: Vec<DecisionRule>) -> DecisionSettings {
-        let counts = || Fact::ALL.into_iter().filter(|fact| fact.is_count());
-        let asks_for_counts = rules.iter().any(|rule| counts().any(|fact| rule.asks_for(fact)));
+        let asks_for_counts = rules.iter().any(DecisionRule::asks_for_counts);
         DecisionSettings { rules, asks_for_counts, ..DecisionSettings::default() }
     }
 
@@ -51,6 +50,12 @@ impl DecisionSettings {
     /// Whether a rule asks for a count of sign-ups.
     pub fn asks_for_counts(&self) -> bool {
         self.asks_for_counts
+    }
+
+    /// Whether a rule may review or block a sign-up on this route because of a count.
+    pub fn refuses_by_counts(&self, route: &str) -> bool {
+        let of_route = self.rules.iter().filter(|rule| rule.applies_to(route));
+        of_route.filter(|rule| rule.then != Action::Pass).any(DecisionRule::asks_for_counts)
     }
 }
 

@@ -35,7 +35,7 @@ impl Gate {
         let rules = ctx.screen_rules.clone().filter(|_| takes_body(head.method().as_bytes()))?;
         let query = query_of(head.target());
         let found = read_field_values(body_headers(head), query, body, &rules.fields);
-        let screened = self.judge_values(found, &rules.policy, ctx);
+        let screened = self.judge_values(found, &rules.policy, rules.counts_forms(), ctx);
         let refusal = self.record_and_find_refusal(screened, &rules.policy, ctx)?;
         let is_refused_for_address = matches!(refusal, Refusal::EmailRefused { .. });
         let refused = self.finish_with_refusal(&refusal, ctx);
@@ -81,11 +81,13 @@ impl Gate {
         ctx.screened = Some(Box::new(screened));
     }
 
-    /// Judges the values that riskgate has found in a form. Returns the result of the screening.
+    /// Judges the values that riskgate has found in a form. `may_count` says whether a sign-up by
+    /// this form may count. Returns the result of the screening.
     pub(super) fn judge_values(
         &self,
         found: Result<FieldValues, UnreadCause>,
         policy: &ScreenPolicy,
+        may_count: bool,
         ctx: &RequestContext,
     ) -> ScreeningResult {
         let found = match found {
@@ -107,11 +109,11 @@ impl Gate {
             return ScreeningResult::of_unread_form(UnreadCause::NoField, policy);
         };
         let is_blocked = decision.action == Action::Block;
-        let counts_forms = ctx.screen_rules.as_ref().is_none_or(|it| it.counts_forms());
-        if counts_forms && has_too_many_inboxes(&decision.sign_ups) {
+        if may_count && has_too_many_inboxes(&decision.sign_ups) {
             decision.sign_ups.clear();
             if !is_blocked {
-                return ScreeningResult::of_form_with_many_inboxes(policy, judging.wants_counts);
+                let avoids_rule = ctx.rules.decisions.refuses_by_counts(&policy.route);
+                return ScreeningResult::of_form_with_many_inboxes(policy, avoids_rule);
             }
         }
         let is_hiding = !ascii_rests.is_empty();

@@ -5,7 +5,7 @@ use smol_str::SmolStr;
 use crate::decide::ScorePolicy;
 use crate::message::riskgate_fields::ScreeningFacts;
 use crate::model::domain::Domain;
-use crate::model::refusal::Refusal;
+use crate::model::refusal::{MANY_INBOXES, Refusal};
 use crate::model::sign_up::{Pseudonym, SignUp};
 use crate::model::verdict::Score;
 use crate::observe::access_log::ScreeningEntry;
@@ -171,10 +171,10 @@ impl ScreeningResult {
     }
 
     /// Makes the result for a form with addresses of too many inboxes for a sign-up. The form is
-    /// blocked if a rule asks for counts, which it would avoid, or if the policy blocks it.
-    pub fn of_form_with_many_inboxes(policy: &ScreenPolicy, asks_for_counts: bool) -> Self {
-        let result = ScreeningResult::of_unclear_form("many_inboxes", policy);
-        match asks_for_counts && policy.mode == ScreenMode::Block {
+    /// blocked if it would avoid a rule on counts, or if the policy blocks it.
+    pub fn of_form_with_many_inboxes(policy: &ScreenPolicy, avoids_rule: bool) -> Self {
+        let result = ScreeningResult::of_unclear_form(MANY_INBOXES, policy);
+        match avoids_rule && policy.mode == ScreenMode::Block {
             true => ScreeningResult { action: ScreenAction::Block, ..result },
             false => result,
         }

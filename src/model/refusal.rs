@@ -10,6 +10,9 @@ use smol_str::SmolStr;
 use crate::model::domain::DomainError;
 use crate::model::email::EmailError;
 
+/// The reason of a form that has addresses of more inboxes than a sign-up has.
+pub const MANY_INBOXES: &str = "many_inboxes";
+
 /// Why riskgate refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -47,9 +50,10 @@ pub enum Refusal {
         /// The provider that the user probably meant.
         suggestion: Option<SmolStr>,
     },
-    /// A form could not be read, and the operator accepts only what was read.
+    /// A form could not be read, or has too many addresses to tell whose account it makes, and the
+    /// operator accepts no such form.
     FormUnreadable {
-        /// Why it could not be read.
+        /// Why it could not be read, or [`MANY_INBOXES`].
         why: &'static str,
         /// The provider that the user probably meant.
         suggestion: Option<SmolStr>,
@@ -154,6 +158,9 @@ impl Refusal {
             Refusal::UriTooLong => "The request target is too long.",
             Refusal::ExpectationFailed => "What the request expects can't be done.",
             Refusal::EmailRefused { message, .. } => message,
+            Refusal::FormUnreadable { why: MANY_INBOXES, .. } => {
+                "This form has too many e-mail addresses."
+            }
             Refusal::FormUnreadable { .. } => "This form could not be read.",
             Refusal::InvalidDomain(_) | Refusal::InvalidEmail(_) | Refusal::InvalidTarget(_) => {
                 "Invalid email or domain format."

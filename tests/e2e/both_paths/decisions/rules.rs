@@ -122,9 +122,32 @@ fn forms_with_many_inboxes_pass_where_no_form_counts_and_are_refused_where_rules
     let gateway = start(&upstream, "block", "");
     let refused = gateway.send_request(&form_of(&invited)).expect(422).json();
     assert_eq!(
-        (&refused["error"], &refused["detail"]),
-        (&"form_unreadable".into(), &"many_inboxes".into())
+        (&refused["error"], &refused["message"], &refused["detail"]),
+        (
+            &"form_unreadable".into(),
+            &"This form has too many e-mail addresses.".into(),
+            &"many_inboxes".into()
+        )
     );
+}
+
+/// Such a form avoids no rule, so nobody is locked out for it.
+#[test]
+fn a_rule_on_counts_of_another_route_refuses_no_form_with_many_inboxes() {
+    for rule in [
+        "if = [\"inbox_accounts_30d >= 3\"]\nthen = \"block\"\nroutes = [\"assess\"]",
+        "if = [\"inbox_accounts_30d >= 3\"]\nthen = \"pass\"",
+        "if = [\"is_alias == true\"]\nthen = \"block\"",
+    ] {
+        let upstream = MockUpstream::with_script(accept_with(201, ""));
+        let setup = Setup::with_bundled_table().with_upstreams(&[upstream.address]);
+        let toml = format!("{}\n[[rule]]\nname = \"a rule\"\n{rule}", sign_up_route("block", ""));
+        let gateway = start_counting(setup.append_toml(&toml));
+        let invited: Vec<String> = (0..5).map(|n| format!("c{n}@quelbrandt.com")).collect();
+        let invited: Vec<&str> = invited.iter().map(String::as_str).collect();
+        gateway.send_request(&form_of(&invited)).expect(201);
+        assert_eq!(seen_fields(&upstream).0, "unscreened", "{rule}");
+    }
 }
 
 /// PHP's `FILTER_SANITIZE_EMAIL` leaves an address of one inbox of each.
