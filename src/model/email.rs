@@ -64,7 +64,8 @@ impl EmailAddress {
             return Err(EmailError::Length);
         }
         // The domain has no `@`, but a quoted local part may have one.
-        let (local_part, domain) = text.rsplit_once('@').ok_or(EmailError::NoAt)?;
+        let at = memchr::memrchr(b'@', text.as_bytes()).ok_or(EmailError::NoAt)?;
+        let (local_part, domain) = (&text[..at], &text[at + 1..]);
         if local_part.len() > MAX_LOCAL_PART_LEN
             || !(is_dot_string(local_part) || is_quoted_string(local_part))
         {
@@ -137,12 +138,16 @@ fn narrow_character(c: char) -> char {
 
 /// `Dot-string` of RFC 5321, with the characters that RFC 6531 adds.
 fn is_dot_string(text: &str) -> bool {
-    let is_atext = |c: char| {
-        c.is_ascii_alphanumeric()
-            || "!#$%&'*+-/=?^_`{|}~".contains(c)
-            || !c.is_ascii() && !c.is_control() && !c.is_whitespace()
+    // `specials` of RFC 5322 section 3.2.3.
+    let is_atext = |byte: u8| match byte {
+        b'"' | b'(' | b')' | b',' | b'.' | b':' | b';' | b'<' | b'>' | b'@' | b'[' | b'\\'
+        | b']' => false,
+        _ => byte.is_ascii_graphic() || !byte.is_ascii(),
     };
-    text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atext))
+    let is_allowed = |c: char| c.is_ascii() || !c.is_control() && !c.is_whitespace();
+    let is_atom = |atom: &[u8]| !atom.is_empty() && atom.iter().copied().all(is_atext);
+    text.as_bytes().split(|byte| *byte == b'.').all(is_atom)
+        && (text.is_ascii() || text.chars().all(is_allowed))
 }
 
 /// `Quoted-string` of RFC 5321 that is not empty, with the characters that RFC 6531 adds.

@@ -2,6 +2,9 @@
 //!
 //! No I/O. [`crate::model::email::EmailAddress::is_role`] is the only caller.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// The local parts that belong to functions and machines rather than to people (RFC 2142, and what
 /// sites and companies use besides, in the languages with most speakers and their neighbours),
 /// without separators, sorted by bytes. Nobody's first or last name is here, unless companies use
@@ -104,11 +107,32 @@ const WORDS_BESIDE_ROLE_NAMES: [&str; 126] = [
     "users", "vendor", "vendors", "web", "west", "world", "za",
 ];
 
+/// What a word says about the local part that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WordKind {
+    /// Alone, the word is a role.
+    Role,
+    /// The word is a role alone, and at the start of a longer name.
+    LeadingRole,
+    /// The word stands beside a role.
+    BesideRole,
+}
+
+/// All words of the lists. Each form asks for some words, and a hash is faster than a search.
+static KINDS: LazyLock<HashMap<&str, WordKind>> = LazyLock::new(|| {
+    let roles = ROLE_NAMES.iter().map(|word| (*word, WordKind::Role));
+    let beside = WORDS_BESIDE_ROLE_NAMES.iter().map(|word| (*word, WordKind::BesideRole));
+    let leading = LEADING_ROLE_NAMES.iter().map(|word| (*word, WordKind::LeadingRole));
+    roles.chain(beside).chain(leading).collect()
+});
+
 /// Whether a local part in lower case, without what follows `+`, belongs to a function or a
 /// machine. Several words count only if their separators stand between whole words: `ad.min` and
 /// `mark.eting` are people.
 pub(super) fn is_role_name(local_part: &str) -> bool {
-    if is_listed(&ROLE_NAMES, local_part) {
+    let kind = |word: &str| KINDS.get(word).copied();
+    let is_role = |word: &str| matches!(kind(word), Some(WordKind::Role | WordKind::LeadingRole));
+    if is_role(local_part) {
         return true;
     }
     let words = || local_part.split(['-', '_', '.']).filter(|word| !word.is_empty());
@@ -116,16 +140,11 @@ pub(super) fn is_role_name(local_part: &str) -> bool {
     let (Some(first), Some(_)) = (further_words.next(), further_words.next()) else {
         return false;
     };
-    if is_listed(&LEADING_ROLE_NAMES, first) {
+    if kind(first) == Some(WordKind::LeadingRole) {
         return true;
     }
-    let is_role = |word| is_listed(&ROLE_NAMES, word);
-    let is_known = |word| is_role(word) || is_listed(&WORDS_BESIDE_ROLE_NAMES, word);
-    words().all(is_known) && (words().any(is_role) || is_role(&words().collect::<String>()))
-}
-
-fn is_listed(sorted_names: &[&str], name: &str) -> bool {
-    sorted_names.binary_search(&name).is_ok()
+    words().all(|word| kind(word).is_some())
+        && (words().any(is_role) || is_role(&words().collect::<String>()))
 }
 
 #[cfg(test)]

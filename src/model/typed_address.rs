@@ -11,7 +11,7 @@ pub const AT_SIGNS: [char; 3] = ['@', '\u{ff20}', '\u{fe6b}'];
 
 /// Returns true if some software reads an address in this text.
 pub fn has_at_sign(text: &str) -> bool {
-    text.contains(AT_SIGNS)
+    text.contains('@') || !text.is_ascii() && text.contains(AT_SIGNS)
 }
 
 /// Returns the first character of a text that may belong to an e-mail address: an `@`, or the
@@ -85,11 +85,14 @@ fn hides_another_address(local_part: &str) -> bool {
 /// Returns the address without the characters that PHP's `FILTER_SANITIZE_EMAIL` removes: quotes,
 /// blanks, `/`, `\`, and all beyond ASCII. `None` if it removes none, or no address is left.
 fn parse_sanitized(text: &str) -> Option<EmailAddress> {
-    let is_kept = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-=?^_`{|}~@.[]".contains(c);
-    if text.chars().all(is_kept) {
+    let is_kept = |byte: u8| match byte {
+        b'"' | b'(' | b')' | b',' | b'/' | b':' | b';' | b'<' | b'>' | b'\\' => false,
+        _ => byte.is_ascii_graphic(),
+    };
+    if text.bytes().all(is_kept) {
         return None;
     }
-    let kept: String = text.chars().filter(|c| is_kept(*c)).collect();
+    let kept: String = text.bytes().filter(|byte| is_kept(*byte)).map(char::from).collect();
     EmailAddress::parse(&kept).ok()
 }
 

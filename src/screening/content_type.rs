@@ -3,6 +3,8 @@
 use super::parameters::{Parameter, is_token, parse_value_with_parameters};
 use super::server_parsers::{read_boundaries_as_servers, read_charset_as_tomcat};
 
+const URLENCODED: &str = "application/x-www-form-urlencoded";
+
 /// How riskgate reads a body, or a part of a multipart body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ContentType {
@@ -52,9 +54,20 @@ pub(super) enum Charset {
 }
 
 impl ContentType {
+    /// The type that browsers give to most forms.
+    const URLENCODED: ContentType = ContentType {
+        kind: BodyKind::Urlencoded,
+        charset: Charset::Utf8,
+        disguised_boundaries: Vec::new(),
+        is_disguised_form: false,
+    };
+
     /// Parses the value of `Content-Type`. Skips broken parameters, as most servers do. `None` if
     /// the value is not UTF-8.
     pub fn parse(value: &[u8]) -> Option<ContentType> {
+        if value.eq_ignore_ascii_case(URLENCODED.as_bytes()) {
+            return Some(ContentType::URLENCODED);
+        }
         let text = std::str::from_utf8(value).ok()?;
         let parsed = parse_value_with_parameters(text);
         let charsets = parsed.parameters.iter().filter(|it| it.name == "charset");
@@ -91,8 +104,7 @@ impl ContentType {
             true => read_boundaries_as_servers(text, &parsed.parameters),
             false => Some(Vec::new()),
         };
-        let is_disguised_form =
-            kind != BodyKind::Urlencoded && lower.contains("application/x-www-form-urlencoded");
+        let is_disguised_form = kind != BodyKind::Urlencoded && lower.contains(URLENCODED);
         // If riskgate does not know all boundaries, it can't tell what is in the body.
         let (kind, disguised_boundaries) = match disguised_boundaries {
             Some(boundaries) => (kind, boundaries),

@@ -141,7 +141,7 @@ impl FieldValues {
         if text.is_empty() || self.values.iter().any(|value| value == text) {
             return;
         }
-        if text.matches(AT_SIGNS).count() > MAX_ADDRESSES_IN_VALUE {
+        if has_at_sign(text) && text.matches(AT_SIGNS).count() > MAX_ADDRESSES_IN_VALUE {
             self.mark_unread(UnreadCause::Broken);
         }
         match self.values.len() < MAX_VALUES {
