@@ -7,6 +7,7 @@
 //! the request and the response before one deadline. If a step fails, it retries or refuses.
 
 use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -29,6 +30,10 @@ use crate::screening::ReceivedBody;
 
 /// The space reserved for one read of a response header, in bytes.
 const HEADER_READ_BYTES: usize = 2 * 1024;
+
+/// How long riskgate waits for the answer to a sign-up whose client has left, so that such clients
+/// hold no place of their network for ever if a route has no deadline.
+const WAIT_WITHOUT_CLIENT: Duration = Duration::from_secs(30);
 
 /// How an exchange ended for the client.
 pub(super) enum ExchangeEnd {
@@ -165,7 +170,8 @@ pub(super) async fn send_reply<C: ExchangeClient>(
 impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
     /// Like [`Exchange::fetch_response_head`], but gives up once the deadline has passed or the
     /// client has left. If a sign-up counts by the answer of the server, riskgate waits for this
-    /// answer without the client. Otherwise a client could leave early, and never be counted.
+    /// answer without the client, for [`WAIT_WITHOUT_CLIENT`] at most. Otherwise a client could
+    /// leave early, and never be counted.
     async fn fetch_response_head_before(
         &mut self,
         deadline: &ExchangeDeadline,
@@ -174,20 +180,23 @@ impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
         let has_sign_ups = self.ctx.has_sign_ups();
         let failure = {
             let mut fetching = pin!(self.fetch_response_head());
-            let (mut watches_client, mut is_client_gone) = (false, false);
+            let (mut watches_client, mut gone_until) = (false, None);
             loop {
                 // Only one timer runs at a time: a second timer would cost as much as a look-up.
-                let limit = match watches_client {
-                    true => deadline.passes_at(),
-                    false => deadline.at_latest_after(UNWATCHED_WAIT),
+                let limit = match (gone_until, watches_client) {
+                    (Some(until), _) => {
+                        Some(deadline.passes_at().map_or(until, |it| it.min(until)))
+                    }
+                    (None, true) => deadline.passes_at(),
+                    (None, false) => deadline.at_latest_after(UNWATCHED_WAIT),
                 };
                 let fetched = tokio::select! {
                     biased;
-                    () = client.wait_until_gone(watches_client), if !is_client_gone => {
+                    () = client.wait_until_gone(watches_client), if gone_until.is_none() => {
                         if !has_sign_ups {
                             break Failure::Client;
                         }
-                        is_client_gone = true;
+                        gone_until = Some(Instant::now() + WAIT_WITHOUT_CLIENT);
                         client.go_on_without_client();
                         continue;
                     }
@@ -196,6 +205,7 @@ impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
                 match fetched {
                     Some(fetched) => return fetched,
                     None if deadline.has_passed() => break Failure::TimedOut,
+                    None if gone_until.is_some() => break Failure::Client,
                     None => watches_client = true,
                 }
             }
