@@ -82,7 +82,7 @@ impl Settings {
         let path = self.read_path_or_default(OVERRIDES_SETTING, "");
         let raw = self.values.get(OVERRIDES_SETTING).map(|setting| &setting.raw);
         if matches!(raw, Some(RawValue::List(_))) {
-            let own = find_in_section("table", "block").map(|it| it.hint.to_owned());
+            let own = find_in_section("table", "block").map(|it| it.hint.clone());
             self.replace_last_hint(own.unwrap_or_default());
         }
         match self.values.contains_key(OVERRIDES_SETTING) {

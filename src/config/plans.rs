@@ -1,7 +1,7 @@
 //! `[plans]`: the monthly limit of each plan.
 
 use super::settings::Settings;
-use super::unknown_keys::{hint_for_other_section, known_keys};
+use super::unknown_keys::hint_for_other_section;
 use crate::keys::Plans;
 use crate::model::plan::DEFAULT_PLAN;
 
@@ -18,7 +18,7 @@ impl Settings {
             false => &[],
         };
         let hint = |name: &str| {
-            let elsewhere = hint_for_other_section("plans", name, &known_keys());
+            let elsewhere = hint_for_other_section("plans", name);
             elsewhere.map(|hint| format!("{hint}: each name below [plans] is a plan"))
         };
         let plans = self.read_plan_limits("plans", shipped, hint);

@@ -1,11 +1,12 @@
 //! Reports settings and sections that riskgate does not know, each with what was probably meant.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use super::Config;
 use super::counterparts::{
-    CERTIFICATE_HINT, NAMES_OF_CORS_ORIGINS, NO_MIDDLEWARE_HINT, SECTION_NAMES, find_counterpart,
-    find_in_section,
+    NAMES_OF_CORS_ORIGINS, SECTION_NAMES, find_counterpart, find_in_section, hint_for_certificate,
+    hint_for_middleware,
 };
 use super::description::{is_index, toml_list, toml_text, without_indexes};
 use super::fault::SettingSpan;
@@ -56,16 +57,16 @@ impl Settings {
     }
 
     /// Returns the hint for a setting or a section that a variable names.
-    fn hint_of_environment(&self, key: &str, known: &BTreeSet<String>) -> Option<String> {
+    fn hint_of_environment(&self, key: &str) -> Option<String> {
         let prefix = format!("{key}.");
         let is_meant = |it: &&String| *it == key || it.starts_with(&prefix);
         let key = self.values.keys().find(is_meant)?;
         let is_of_environment = self.values[key].location.starts_with(ENV_PREFIX);
         let of_section = format!("{key}.");
-        is_of_environment.then(|| match meant_setting(key, known) {
+        is_of_environment.then(|| match meant_setting(key) {
             Some(meant) => format!("did you mean {}?", variable_name(&meant)),
-            None if known.iter().any(|it| it.starts_with(&of_section)) => {
-                let first = known.iter().find(|it| it.starts_with(&of_section));
+            None if known_keys().iter().any(|it| it.starts_with(&of_section)) => {
+                let first = known_keys().iter().find(|it| it.starts_with(&of_section));
                 let first = first.map(|it| variable_name(&in_first_entry(it))).unwrap_or_default();
                 format!("write a variable for each setting of the section, such as {first}")
             }
@@ -75,13 +76,13 @@ impl Settings {
 
     /// Returns the hint for a dotted name in a section, such as `log.level` below `[listen]`, whose
     /// first part is no section of it.
-    fn hint_for_dotted_name(&self, section: &str, known: &BTreeSet<String>) -> Option<String> {
+    fn hint_for_dotted_name(&self, section: &str) -> Option<String> {
         let (outer, inner) = section.rsplit_once('.')?;
         let prefix = format!("{section}.");
         let name = self.values.keys().find_map(|key| key.strip_prefix(&prefix))?;
         let meant = format!("{inner}.{name}");
         let outer = header(&without_indexes(outer));
-        let is_dotted = self.is_without_header(section) && known.contains(&meant);
+        let is_dotted = self.is_without_header(section) && known_keys().contains(&meant);
         is_dotted.then(|| {
             let own = header(inner);
             format!(
@@ -92,13 +93,13 @@ impl Settings {
 
     /// Returns the hint for an entry with its name in the header, such as `[table.feed.castle]` or
     /// `[upstream.route."/signup"]`.
-    fn hint_for_named_entry(&self, section: &str, known: &BTreeSet<String>) -> Option<String> {
+    fn hint_for_named_entry(&self, section: &str) -> Option<String> {
         let array = TABLE_ARRAYS.iter().find(|array| **array == section)?;
         let prefix = format!("{array}.");
         let mut inner = self.section_spans.keys().filter_map(|it| it.strip_prefix(&prefix));
-        let names = names_in(array, known).collect::<BTreeSet<_>>();
+        let names = names_in(array).collect::<BTreeSet<_>>();
         let is_section =
-            |it: &str| known.iter().any(|key| key.starts_with(&format!("{array}.{it}.")));
+            |it: &str| known_keys().iter().any(|key| key.starts_with(&format!("{array}.{it}.")));
         let name =
             inner.find(|it| !is_section(it) && !it.split('.').next().is_some_and(is_index))?;
         // An array of entries has their indexes behind the name.
@@ -150,17 +151,17 @@ impl Settings {
     }
 
     /// Returns the hint for a section that riskgate does not know.
-    fn hint_for_unknown_section(&self, section: &str, known: &BTreeSet<String>) -> String {
+    fn hint_for_unknown_section(&self, section: &str) -> String {
         let name = without_indexes(section);
-        let named = self.hint_for_named_entry(section, known);
-        let named = named.or_else(|| self.hint_for_setting_as_section(section, known));
-        let named = named.or_else(|| self.hint_for_foreign_entries(section, known));
+        let named = self.hint_for_named_entry(section);
+        let named = named.or_else(|| self.hint_for_setting_as_section(section));
+        let named = named.or_else(|| self.hint_for_foreign_entries(section));
         let hint = match (self.is_only_implied(section), self.is_without_header(section)) {
             _ if named.is_some() => named.unwrap_or_default(),
             (true, _) if header_of_known(&name).is_some() => {
                 format!("write {}{ABOVE_INNER_SECTION}", header(&name))
             }
-            (false, true) if known.contains(&name) => {
+            (false, true) if known_keys().contains(&name) => {
                 let last = name.rsplit('.').next().unwrap_or_default();
                 match judge_value(&name, &RawValue::Boolean(false)) {
                     Some((expected, _)) => {
@@ -171,44 +172,40 @@ impl Settings {
                 }
             }
             _ if self.section_spans.contains_key(&format!("{section}.1"))
-                && known.iter().any(|it| it.starts_with(&format!("{name}."))) =>
+                && known_keys().iter().any(|it| it.starts_with(&format!("{name}."))) =>
             {
                 let servers =
                     if name == "upstream" { ": servers = [\"10.0.0.7:9000\"]" } else { "" };
                 format!("write one {}, with all its settings in it{servers}", header(&name))
             }
-            _ => self.hint_for_foreign_section(section, known),
+            _ => self.hint_for_foreign_section(section),
         };
         let hint = self.fill_in_files(&self.fill_in_servers(&hint, section), section);
         let hint = self.fill_in_value(&fill_in_port(&hint, self.port_below(section)), section);
         let hint = self.fit_to_file(&self.fill_in_prefix(&hint, &name), &name, "section");
-        let of_variable = self.hint_of_environment(section, known);
-        let dotted = || self.hint_for_dotted_name(section, known);
+        let of_variable = self.hint_of_environment(section);
+        let dotted = || self.hint_for_dotted_name(section);
         of_variable.or_else(dotted).unwrap_or(hint)
     }
 
     /// Returns the hint for a section of another program: for what its name stands for, or else
     /// what an inner section stands for, such as `routers` in `[http.routers.signup]`.
-    fn hint_for_foreign_section(&self, section: &str, known: &BTreeSet<String>) -> String {
+    fn hint_for_foreign_section(&self, section: &str) -> String {
         let of_name = |word: &str| find_in_section(SECTION_NAMES, word);
         let prefix = format!("{section}.");
         let mut inner = self.section_spans.keys().filter_map(|it| it.strip_prefix(&prefix));
         if self.is_only_implied(section) && (section == "http" || of_name(section).is_none()) {
             let words = inner.clone().flat_map(|it| it.split('.'));
             let found = words.filter_map(|it| of_name(it).or_else(|| find_counterpart("", it)));
-            let mut hints = found.map(|it| it.hint);
-            match hints.next() {
-                // The last name of a middleware says what it does.
-                Some(NO_MIDDLEWARE_HINT) => {
-                    let other = hints.find(|hint| *hint != NO_MIDDLEWARE_HINT);
-                    return other.unwrap_or(NO_MIDDLEWARE_HINT).to_owned();
-                }
-                Some(hint) => return hint.to_owned(),
-                None => {}
+            let hints: Vec<&String> = found.map(|it| &it.hint).collect();
+            // The last name of a middleware says what it does.
+            let is_other = |hint: &&&String| **hint != hint_for_middleware();
+            if let Some(hint) = hints.iter().find(is_other).or(hints.first()) {
+                return (*hint).clone();
             }
         }
         let own: Vec<&str> = self.values_below(section).map(|(name, _)| name).collect();
-        let hint = hint_for_section(section, &own, known);
+        let hint = hint_for_section(section, &own);
         let of_route = inner.find(|it| header_of_known(&format!("upstream.route.{it}")).is_some());
         match of_route.filter(|_| hint == WRITE_ROUTE) {
             Some(inner) => format!("write [upstream.route.{inner}]"),
@@ -218,7 +215,7 @@ impl Settings {
 
     /// Returns the hint for an array with the name of a section whose entries are something else:
     /// keys, or plans with their names.
-    fn hint_for_foreign_entries(&self, section: &str, known: &BTreeSet<String>) -> Option<String> {
+    fn hint_for_foreign_entries(&self, section: &str) -> Option<String> {
         self.section_spans.get(&format!("{section}.0"))?;
         let entries = self.list_table_array_keys(section);
         let plan = |entry: &String| {
@@ -226,7 +223,7 @@ impl Settings {
             let limit = self.values_below(entry).find_map(|(_, raw)| raw.as_integer())?;
             shown_entry(name).map(|_| format!("{name} = {limit}"))
         };
-        let is_of_keys = |name: &str| known.contains(&format!("keys.{name}"));
+        let is_of_keys = |name: &str| known_keys().contains(&format!("keys.{name}"));
         let mut names = entries.iter().flat_map(|it| self.values_below(it)).map(|it| it.0);
         match section {
             "plans" => {
@@ -234,7 +231,7 @@ impl Settings {
                 Some(format!("write {} below [plans]", plans.join(" and ")))
             }
             "keys" if names.next().is_some_and(|it| !is_of_keys(it)) => {
-                Some(find_in_section(SECTION_NAMES, "key")?.hint.to_owned())
+                Some(find_in_section(SECTION_NAMES, "key")?.hint.clone())
             }
             _ => None,
         }
@@ -351,7 +348,7 @@ impl Settings {
     }
 
     /// Returns a hint for a setting whose name is near to none of its section.
-    fn hint_for_setting(&self, key: &str, known: &BTreeSet<String>) -> Option<String> {
+    fn hint_for_setting(&self, key: &str) -> Option<String> {
         let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
         let section = without_indexes(section);
         let raw = self.values.get(key).map(|setting| &setting.raw);
@@ -369,25 +366,25 @@ impl Settings {
         }
         // The address of a part of riskgate is in [listen], such as listen.admin.
         let is_address = nearest_name(name, ["http"].into_iter()).is_some();
-        if is_address && known.contains(&format!("listen.{section}")) {
+        if is_address && known_keys().contains(&format!("listen.{section}")) {
             return Some(format!("write {section} = \"ADDRESS:PORT\" below [listen]"));
         }
         let whole = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
-        if known.iter().any(|it| it.starts_with(&format!("{whole}."))) {
-            return Some(hint_for_name_of_section(&whole, raw, known));
+        if known_keys().iter().any(|it| it.starts_with(&format!("{whole}."))) {
+            return Some(hint_for_name_of_section(&whole, raw));
         }
         if let Some(counterpart) = find_in_section(&section, name) {
-            return Some(counterpart.hint.to_owned());
+            return Some(counterpart.hint.clone());
         }
         if let Some(meant) = meant_setting_of_variable(name).filter(|_| section.is_empty()) {
             return Some(format!("write {meant}"));
         }
-        if let Some(hint) = hint_for_near_section(&section, name, known) {
+        if let Some(hint) = hint_for_near_section(&section, name) {
             return Some(hint);
         }
         // Other servers have one setting for what riskgate has several for, such as `timeout`.
         let ending = format!("_{name}");
-        let several = names_in(&section, known).filter(|it| it.ends_with(&ending));
+        let several = names_in(&section).filter(|it| it.ends_with(&ending));
         let several: Vec<&str> = several.filter(|it| takes(&format!("{section}.{it}"))).collect();
         if several.len() > 1 {
             return Some(format!("write {}", several.join(" or ")));
@@ -399,18 +396,18 @@ impl Settings {
             }
             _ => header(section),
         };
-        if let Some(inner) = nearest_section_in(&section, name, known) {
+        if let Some(inner) = nearest_section_in(&section, name) {
             return Some(format!("write a section, {}", with_entry(&inner)));
         }
         if let Some(counterpart) = find_counterpart(&section, name) {
-            return Some(counterpart.hint.to_owned());
+            return Some(counterpart.hint.clone());
         }
-        if let Some(hint) = hint_for_other_section(&section, name, known) {
+        if let Some(hint) = hint_for_other_section(&section, name) {
             return Some(hint);
         }
-        let names: Vec<&str> = names_in(&section, known).collect();
+        let names: Vec<&str> = names_in(&section).collect();
         match names.is_empty() {
-            true => Some(match nearest_last_name(name, known) {
+            true => Some(match nearest_last_name(name) {
                 Some(other) => format!("write a section, {}", with_entry(&other)),
                 None => "write it below a section such as [listen]".to_owned(),
             }),
@@ -439,17 +436,13 @@ impl Settings {
 
     /// Returns the hint for a section with the name of a setting, such as `[listen.hsts]`: the
     /// setting, with a value of the section.
-    fn hint_for_setting_as_section(
-        &self,
-        section: &str,
-        known: &BTreeSet<String>,
-    ) -> Option<String> {
+    fn hint_for_setting_as_section(&self, section: &str) -> Option<String> {
         if section == "upstream.servers" {
             let hint = "write [upstream], and below it servers = […]";
             let filled = self.fill_in_servers(hint, section);
             return Some(filled).filter(|it| it != hint);
         }
-        let (outer, name) = section.rsplit_once('.').filter(|_| known.contains(section))?;
+        let (outer, name) = section.rsplit_once('.').filter(|_| known_keys().contains(section))?;
         let values = self.values_below(section).filter(|it| matches!(it.1, RawValue::Integer(_)));
         let value = values.map(|(_, raw)| raw).find_map(|raw| match judge_value(section, raw) {
             None => shown_value(raw),
@@ -498,7 +491,7 @@ impl Settings {
                 shown_value(raw).filter(|_| is_path)
             })
         };
-        if !hint.contains(CERTIFICATE_HINT) {
+        if !hint.contains(hint_for_certificate()) {
             return hint.to_owned();
         }
         let mut filled = hint.replace(", with the paths of PEM files", "");
@@ -541,15 +534,14 @@ impl Settings {
         if sections.is_empty() && settings.is_empty() {
             return;
         }
-        let known = known_keys();
         for section in sections {
-            self.report_unknown_section(&section, &known);
+            self.report_unknown_section(&section);
         }
-        self.report_unknown_settings(settings, &known);
+        self.report_unknown_settings(settings);
     }
 
-    fn report_unknown_section(&mut self, section: &str, known: &BTreeSet<String>) {
-        let hint = self.hint_for_unknown_section(section, known);
+    fn report_unknown_section(&mut self, section: &str) {
+        let hint = self.hint_for_unknown_section(section);
         // The fault of the section tells why its settings are missing.
         self.faults.retain(|fault| !fault.is_about_missing(section));
         let name = without_indexes(section);
@@ -557,7 +549,7 @@ impl Settings {
             Some(header) if hint == format!("write {header}") => {
                 format!("expected the brackets of {header}, but found others")
             }
-            _ if known.contains(&name) => {
+            _ if known_keys().contains(&name) => {
                 "expected a setting, but found a section or braces".to_owned()
             }
             Some(header) if hint.ends_with(ABOVE_INNER_SECTION) => {
@@ -570,31 +562,31 @@ impl Settings {
         self.report_at_section(section, &problem, Some(hint));
     }
 
-    fn report_unknown_settings(&mut self, settings: Vec<String>, known: &BTreeSet<String>) {
+    fn report_unknown_settings(&mut self, settings: Vec<String>) {
         let mut told = BTreeSet::new();
         for key in settings {
             let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
             let whole = format!("{}.", without_indexes(&key));
-            let is_section = known.iter().any(|it| it.starts_with(&whole));
-            let near = nearest_name(name, names_in(&without_indexes(section), known));
+            let is_section = known_keys().iter().any(|it| it.starts_with(&whole));
+            let near = nearest_name(name, names_in(&without_indexes(section)));
             let counterpart = find_in_section(&without_indexes(section), name);
             let is_elsewhere = |near: &&str| *near != name && counterpart.is_some();
             let near = near.filter(|near| !is_section && !is_elsewhere(near));
-            let flat = find_flat(name, known).filter(|_| near.is_none());
+            let flat = find_flat(name).filter(|_| near.is_none());
             let of_counterpart = counterpart.map(|it| it.setting).filter(|it| !it.is_empty());
             let in_section = near.or(of_counterpart);
             let meant = in_section.map(|it| format!("{section}.{it}"));
             if let Some(meant) = meant.or(flat.map(str::to_owned)) {
                 self.faults.retain(|fault| !fault.is_about_missing(&meant));
             }
-            let hint = self.hint_of_environment(&key, known).or_else(|| match near {
+            let hint = self.hint_of_environment(&key).or_else(|| match near {
                 Some(near) => Some(self.hint_for_near_name(&key, near)),
                 None => of_counterpart
                     .and_then(|setting| self.hint_for_value_of(&key, setting))
                     .or_else(|| {
                         Some(format!("write {}", meant_setting_of_variable(flat.map(|_| name)?)?))
                     })
-                    .or_else(|| self.hint_for_setting(&key, known)),
+                    .or_else(|| self.hint_for_setting(&key)),
             });
             let port = self.values.get(&key).and_then(|setting| port_of(&setting.raw));
             let hint = hint.map(|hint| fill_in_port(&self.fill_in_files(&hint, section), port));
@@ -625,8 +617,8 @@ fn is_example_of(example: &str, name: &str) -> bool {
 }
 
 /// Returns the names of the settings in a section.
-fn names_in<'k>(section: &str, known: &'k BTreeSet<String>) -> impl Iterator<Item = &'k str> {
-    known.iter().filter_map(move |key| {
+fn names_in(section: &str) -> impl Iterator<Item = &'static str> {
+    known_keys().iter().filter_map(move |key| {
         let (of, name) = key.rsplit_once('.')?;
         (of == section).then_some(name)
     })
@@ -634,25 +626,21 @@ fn names_in<'k>(section: &str, known: &'k BTreeSet<String>) -> impl Iterator<Ite
 
 /// Returns the hint for a setting with the name of a section: a setting of this name in another
 /// section, if it takes the value, or else the section with its main setting.
-fn hint_for_name_of_section(
-    whole: &str,
-    raw: Option<&RawValue>,
-    known: &BTreeSet<String>,
-) -> String {
+fn hint_for_name_of_section(whole: &str, raw: Option<&RawValue>) -> String {
     let (section, name) = whole.rsplit_once('.').unwrap_or(("", whole));
     let takes = |meant: &str| raw.is_some_and(|raw| judge_value(meant, raw).is_none());
-    let sections = known.iter().filter_map(|it| it.rsplit_once('.'));
+    let sections = known_keys().iter().filter_map(|it| it.rsplit_once('.'));
     let mut others = sections.filter(|(of, own)| *of != section && *own == name);
     if let Some((of, _)) = others.find(|(of, own)| takes(&format!("{of}.{own}"))) {
         return format!("write it below {}", header(of));
     }
     let own = header(whole);
     let mut mains = MAIN_SETTINGS.iter().map(|main| (main, format!("{whole}.{main}")));
-    let main = mains.find(|(_, main)| known.contains(main) && takes(main));
+    let main = mains.find(|(_, main)| known_keys().contains(main) && takes(main));
     if let Some(((main, _), shown)) = main.zip(raw.and_then(shown_value)) {
         return format!("write a section, {own}, and below it {main} = {shown}");
     }
-    let inner: Vec<String> = names_in(whole, known).map(|it| format!("{it} = …")).collect();
+    let inner: Vec<String> = names_in(whole).map(|it| format!("{it} = …")).collect();
     match inner.len() {
         1..=3 => format!("write a section, {own}, and below it {}", inner.join(" and ")),
         _ => format!("write a section, {own}"),
@@ -661,10 +649,10 @@ fn hint_for_name_of_section(
 
 /// Returns the hint for a name that is the name of a setting in a section around this one or in it.
 /// For a name outside of all sections, these are all sections.
-fn hint_for_near_section(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
+fn hint_for_near_section(section: &str, name: &str) -> Option<String> {
     let is_near =
         |only: &str| section.is_empty() || only.starts_with(section) || section.starts_with(only);
-    let elsewhere = known.iter().filter_map(|it| it.strip_suffix(name)?.strip_suffix('.'));
+    let elsewhere = known_keys().iter().filter_map(|it| it.strip_suffix(name)?.strip_suffix('.'));
     let elsewhere: Vec<&str> = elsewhere.filter(|it| is_near(it)).collect();
     let (inner, outer): (Vec<&str>, Vec<&str>) =
         elsewhere.iter().partition(|it| it.len() > section.len());
@@ -683,13 +671,9 @@ fn hint_for_near_section(section: &str, name: &str, known: &BTreeSet<String>) ->
 
 /// Returns the hint for a name that is the name of a setting in other sections. `None` if none or
 /// many sections have it.
-pub(super) fn hint_for_other_section(
-    section: &str,
-    name: &str,
-    known: &BTreeSet<String>,
-) -> Option<String> {
+pub(super) fn hint_for_other_section(section: &str, name: &str) -> Option<String> {
     const MOST_SECTIONS: usize = 3;
-    let others = known.iter().filter_map(|key| key.rsplit_once('.'));
+    let others = known_keys().iter().filter_map(|key| key.rsplit_once('.'));
     let others = others.filter(|(of, own)| *own == name && *of != section);
     let headers: Vec<String> = others.map(|(of, _)| header(of)).collect();
     let is_few = (1..=MOST_SECTIONS).contains(&headers.len());
@@ -697,9 +681,9 @@ pub(super) fn hint_for_other_section(
 }
 
 /// Returns the section in `section` whose name is near to `name`.
-fn nearest_section_in(section: &str, name: &str, known: &BTreeSet<String>) -> Option<String> {
+fn nearest_section_in(section: &str, name: &str) -> Option<String> {
     let prefix = if section.is_empty() { String::new() } else { format!("{section}.") };
-    let inner = known.iter().filter_map(|key| {
+    let inner = known_keys().iter().filter_map(|key| {
         let (of, _) = key.strip_prefix(&prefix)?.split_once('.')?;
         Some(of)
     });
@@ -717,19 +701,19 @@ fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
 }
 
 /// Returns the hint for an unknown section, which has these settings.
-fn hint_for_section(section: &str, own: &[&str], known: &BTreeSet<String>) -> String {
+fn hint_for_section(section: &str, own: &[&str]) -> String {
     let name = without_indexes(section);
     if let Some(counterpart) = find_in_section(SECTION_NAMES, &name) {
-        return counterpart.hint.to_owned();
+        return counterpart.hint.clone();
     }
     let sections: BTreeSet<&str> =
-        known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+        known_keys().iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
     // A section of this name is known, so only its brackets are wrong.
     if sections.contains(name.as_str()) {
         return format!("write {}", header(&name));
     }
     let (parent, last) = name.rsplit_once('.').unwrap_or(("", &name));
-    if known.contains(&name) {
+    if known_keys().contains(&name) {
         return format!("write {last} = … below {}", header(parent));
     }
     let beside = sections.iter().filter_map(|it| match it.rsplit_once('.') {
@@ -738,20 +722,20 @@ fn hint_for_section(section: &str, own: &[&str], known: &BTreeSet<String>) -> St
     });
     if let Some(near) = nearest_name(last, beside) {
         let near = if parent.is_empty() { near.to_owned() } else { format!("{parent}.{near}") };
-        let is_in = |name: &&str| nearest_name(name, names_in(&near, known)).is_some();
+        let is_in = |name: &&str| nearest_name(name, names_in(&near)).is_some();
         // The settings tell what a name was meant for that other programs have for something else.
         let is_near = own.is_empty() || own.iter().any(is_in);
-        let other = section_with(own, &sections, known).map(|it| format!("write {}", header(it)));
-        let other = other.or_else(|| Some(find_counterpart(parent, last)?.hint.to_owned()));
+        let other = section_with(own, &sections).map(|it| format!("write {}", header(it)));
+        let other = other.or_else(|| Some(find_counterpart(parent, last)?.hint.clone()));
         let other = other.filter(|_| !is_near);
         return other.unwrap_or_else(|| format!("did you mean {}?", header(&near)));
     }
     if let Some(counterpart) = find_counterpart(parent, last) {
-        return counterpart.hint.to_owned();
+        return counterpart.hint.clone();
     }
     // The name of the outer section may be missing, or one may be written that is not needed.
-    match nearest_last_name(last, known) {
-        Some(elsewhere) if elsewhere == "listen.certificate" => CERTIFICATE_HINT.to_owned(),
+    match nearest_last_name(last) {
+        Some(elsewhere) if elsewhere == "listen.certificate" => hint_for_certificate().to_owned(),
         Some(elsewhere) => format!("write {}", header(&elsewhere)),
         None if parent == "table" => {
             format!("write [[table.feed]], and below it name = {}", toml_text(last))
@@ -766,12 +750,10 @@ fn hint_for_section(section: &str, own: &[&str], known: &BTreeSet<String>) -> St
 }
 
 /// Returns the only section that has all these settings.
-fn section_with<'s>(
-    names: &[&str],
-    sections: &BTreeSet<&'s str>,
-    known: &BTreeSet<String>,
-) -> Option<&'s str> {
-    let has = |section: &str| names.iter().all(|name| known.contains(&format!("{section}.{name}")));
+fn section_with<'s>(names: &[&str], sections: &BTreeSet<&'s str>) -> Option<&'s str> {
+    let has = |section: &str| {
+        names.iter().all(|name| known_keys().contains(&format!("{section}.{name}")))
+    };
     let mut with = sections.iter().filter(|it| has(it));
     with.next().copied().filter(|_| with.next().is_none())
 }
@@ -789,9 +771,9 @@ fn fill_in_port(hint: &str, port: Option<u16>) -> String {
 }
 
 /// Returns the section whose last name is near to `name`.
-fn nearest_last_name(name: &str, known: &BTreeSet<String>) -> Option<String> {
+fn nearest_last_name(name: &str) -> Option<String> {
     let sections: BTreeSet<&str> =
-        known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+        known_keys().iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
     let last_name = |section: &str| section.rsplit('.').next().unwrap_or_default().to_owned();
     let last_names: Vec<String> = sections.iter().map(|it| last_name(it)).collect();
     let near = nearest_name(name, last_names.iter().map(String::as_str))?;
@@ -847,16 +829,19 @@ pub(super) fn header_of_known(section: &str) -> Option<String> {
 }
 
 /// Returns the setting whose section and name are `name`, with a `_` between them.
-fn find_flat<'k>(name: &str, known: &'k BTreeSet<String>) -> Option<&'k str> {
+fn find_flat(name: &str) -> Option<&'static str> {
     let is_flat = |key: &&String| !is_in_array(key) && key.replace('.', "_") == name;
-    known.iter().find(is_flat).map(String::as_str)
+    known_keys().iter().find(is_flat).map(String::as_str)
 }
 
 /// Returns every setting that a config may have, without the indexes of entries.
-pub(super) fn known_keys() -> BTreeSet<String> {
-    let mut settings = Settings::of_each_section();
-    Config::from_settings(None, &mut settings);
-    settings.descriptions.iter().map(|description| without_indexes(&description.key)).collect()
+pub(super) fn known_keys() -> &'static BTreeSet<String> {
+    static KNOWN_KEYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let mut settings = Settings::of_each_section();
+        Config::from_settings(None, &mut settings);
+        settings.descriptions.iter().map(|it| without_indexes(&it.key)).collect()
+    });
+    &KNOWN_KEYS
 }
 
 /// Returns a setting and its section for a name as the environment has it, such as `http = … below
@@ -864,20 +849,21 @@ pub(super) fn known_keys() -> BTreeSet<String> {
 pub(super) fn meant_setting_of_variable(name: &str) -> Option<String> {
     let words = name.to_ascii_lowercase();
     let words = words.strip_prefix("riskgate_").unwrap_or(&words).trim_matches('_');
-    let meant = meant_setting(words, &known_keys()).filter(|_| words.contains('_'))?;
+    let meant = meant_setting(words).filter(|_| words.contains('_'))?;
     let (section, name) = meant.rsplit_once('.')?;
     Some(format!("{name} = … below {}", header(section)))
 }
 
 /// Returns the setting that words with a `_` between them stand for, such as `store.url` for
 /// `store_url`.
-pub(super) fn meant_setting(words: &str, known: &BTreeSet<String>) -> Option<String> {
-    let in_array = meant_in_array(words, known);
+pub(super) fn meant_setting(words: &str) -> Option<String> {
+    let in_array = meant_in_array(words);
     if in_array.is_some() {
         return in_array;
     }
     let words = words.replace('.', "_").replace("__", "_");
-    let known: Vec<&str> = known.iter().map(String::as_str).filter(|it| !is_in_array(it)).collect();
+    let known: Vec<&str> =
+        known_keys().iter().map(String::as_str).filter(|it| !is_in_array(it)).collect();
     if let Some(exact) = known.iter().find(|key| key.replace('.', "_") == words) {
         return Some((*exact).to_owned());
     }
@@ -908,13 +894,13 @@ pub(super) fn meant_setting(words: &str, known: &BTreeSet<String>) -> Option<Str
 
 /// Returns the setting of an array that a key stands for, with its index or 0:
 /// `upstream.route.0.key` for `upstream.routes.0.key`, for `route.0.key` and for `route.key`.
-fn meant_in_array(key: &str, known: &BTreeSet<String>) -> Option<String> {
+fn meant_in_array(key: &str) -> Option<String> {
     let parts: Vec<&str> = key.split('.').collect();
     let at = parts.iter().position(|it| is_index(it));
     let is_near = |(one, other): (&&str, &&str)| {
         one == other || at.is_some() && nearest_name(one, [*other].into_iter()).is_some()
     };
-    known.iter().find_map(|own| {
+    known_keys().iter().find_map(|own| {
         let array = TABLE_ARRAYS
             .iter()
             .find(|it| own.strip_prefix(**it).is_some_and(|rest| rest.starts_with('.')))?;
