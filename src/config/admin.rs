@@ -97,8 +97,7 @@ impl Settings {
         );
         self.report_at_value("listen.admin", &toml_text(&admin.to_string()), &problem, Some(hint));
         // A name that is near to that of the token is the only fault then.
-        let fault = self.faults.pop().map(|fault| fault.with_missing_key("admin.token"));
-        self.faults.extend(fault);
+        self.change_last_fault(|fault| fault.with_missing_key("admin.token"));
     }
 
     fn read_plain_token(&mut self) -> Option<AdminToken> {

@@ -169,8 +169,7 @@ impl Settings {
             let problem = "expected a condition or routes, because otherwise riskgate refuses \
                            every sign-up";
             let hint = Some("write a condition into `if`, or remove this rule".to_owned());
-            let warning = self.begin_fault_at_key(&then_key).with_problem(problem);
-            self.warnings.push(warning.with_hint(hint));
+            self.warn_at_key(&then_key, problem, hint);
         }
         Some(rule)
     }

@@ -43,8 +43,7 @@ impl Settings {
             let hint = format!(
                 "write \"[{address}]:{port}\", or \"[{text}]:{DNS_PORT}\" for the address {text}"
             );
-            let warning = self.begin_fault_at_value(key).with_problem(&problem);
-            self.warnings.push(warning.with_hint(Some(hint)));
+            self.warn_at_value(key, &problem, Some(hint));
         }
         resolvers.unwrap_or_default()
     }

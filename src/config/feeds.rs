@@ -109,8 +109,7 @@ impl Settings {
             None => hint_for_unopened(path),
         };
         let problem = "expected a file, but found none, so no override is from a file";
-        let warning = self.begin_fault_at_value(OVERRIDES_SETTING).with_problem(problem);
-        self.warnings.push(warning.with_hint(hint));
+        self.warn_at_value(OVERRIDES_SETTING, problem, hint);
     }
 
     /// Reads the `[[table.feed]]` entries, and returns those that are enabled.
@@ -226,13 +225,12 @@ impl Settings {
         let Some(FeedLocation::File(path)) = url else { return };
         if !path.exists() {
             let problem = "expected a file, but found none; riskgate reads it once it is there";
-            let warning = self.begin_fault_at_value(key).with_problem(problem);
             let text = self.texts_of(key).next().unwrap_or_default();
             let hint = match is_url_without_scheme(&text) {
                 true => Some("write https:// before it, if it is a URL".to_owned()),
                 false => hint_for_unopened(path),
             };
-            self.warnings.push(warning.with_hint(hint));
+            self.warn_at_value(key, problem, hint);
         }
     }
 

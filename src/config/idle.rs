@@ -1,7 +1,6 @@
 //! Settings that have no effect, because another setting is missing or says otherwise.
 
 use super::description::{is_index, toml_text};
-use super::fault::ConfigFault;
 use super::raw_value::parse_duration;
 use super::settings::Settings;
 use crate::store::StoreUrl;
@@ -104,8 +103,7 @@ impl Settings {
                     }
                     _ => {
                         let problem = format!("expected {expected}, because otherwise {without}");
-                        let warning = self.begin_fault_at_key(&key).with_problem(&problem);
-                        self.warnings.push(warning.with_hint(hint));
+                        self.warn_at_key(&key, &problem, hint);
                     }
                 }
             }
@@ -182,15 +180,6 @@ impl Settings {
                     .to_owned(),
             ),
             _ => None,
-        }
-    }
-
-    /// The place and the name of a setting, for a fault of the setting as a whole.
-    pub(super) fn begin_fault_at_key(&self, key: &str) -> ConfigFault {
-        let shown = self.shown_key(key);
-        match self.values.get(key).and_then(|setting| setting.span.as_ref()) {
-            Some(span) => self.file_text.fault_at_key(span, &shown),
-            None => ConfigFault::new(format!("{}: {shown}", self.location_of(key))),
         }
     }
 }

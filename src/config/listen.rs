@@ -51,8 +51,7 @@ impl Settings {
         if trusted_proxies.contains_all_addresses() {
             let problem = "expected the addresses of your proxies, because any client may name \
                            its own address in place of them, and has no limits per address";
-            let warning = self.begin_fault_at_value("listen.trusted_proxies").with_problem(problem);
-            self.warnings.push(warning);
+            self.warn_at_value("listen.trusted_proxies", problem, None);
         }
         ClientAddressRule { trusted_proxies, source }
     }

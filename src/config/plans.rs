@@ -49,8 +49,7 @@ impl Settings {
                 true => "remove one of the two lines".to_owned(),
                 false => format!("write {other} = {}", value.unwrap_or_default()),
             };
-            let warning = self.begin_fault_at_key(&key).with_problem(&problem);
-            self.warnings.push(warning.with_hint(Some(hint)));
+            self.warn_at_key(&key, &problem, Some(hint));
         }
     }
 }

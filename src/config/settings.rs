@@ -181,8 +181,7 @@ impl Settings {
             None => {
                 let problem = format!("expected {expected}, but found nothing");
                 self.report_at_key(key, &problem, hint);
-                let fault = self.faults.pop().map(|fault| fault.with_missing_key(key));
-                self.faults.extend(fault);
+                self.change_last_fault(|fault| fault.with_missing_key(key));
             }
         }
     }
@@ -195,22 +194,22 @@ impl Settings {
         problem: &str,
         hint: Option<String>,
     ) {
-        let problem = format!("{}: {problem}", self.shown_key(key));
-        let setting = self.values.get(key);
-        let span = setting.and_then(|setting| setting.span.as_ref());
-        let is_unsupported = |it: &RawSetting| matches!(it.raw, RawValue::Unsupported(_));
-        let shown = if setting.is_some_and(is_unsupported) { "…" } else { shown_value };
-        let is_plain = |it: &RawSetting| self.is_plain(it, shown);
-        let shown = (!setting.is_some_and(is_plain)).then_some(shown);
-        let hint = match setting.is_some_and(|it| it.raw.has_variable()) {
-            true => Some(self.hint_for_variable_in(key)),
-            false => hint,
-        };
-        let fault = match span {
-            Some(span) => self.file_text.fault_at_value(span, shown, &problem),
-            None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
-        };
+        let has_variable = self.values.get(key).is_some_and(|it| it.raw.has_variable());
+        let hint = if has_variable { Some(self.hint_for_variable_in(key)) } else { hint };
+        let fault = self.begin_fault_at_shown_value(key, shown_value).with_problem(problem);
         self.faults.push(fault.with_hint(hint));
+    }
+
+    /// Warns of a value.
+    pub(super) fn warn_at_value(&mut self, key: &str, problem: &str, hint: Option<String>) {
+        let warning = self.begin_fault_at_value(key).with_problem(problem);
+        self.warnings.push(warning.with_hint(hint));
+    }
+
+    /// Warns of a setting as a whole.
+    pub(super) fn warn_at_key(&mut self, key: &str, problem: &str, hint: Option<String>) {
+        let warning = self.begin_fault_at_key(key).with_problem(problem);
+        self.warnings.push(warning.with_hint(hint));
     }
 
     /// Whether no part of a value in the file may be secret, so that a fault may show the value as
@@ -266,12 +265,39 @@ impl Settings {
     pub(super) fn begin_fault_at_value(&self, key: &str) -> ConfigFault {
         let setting = self.values.get(key);
         let shown = setting.map_or(String::new(), |setting| setting.raw.to_redacted_string());
-        let is_plain = setting.is_some_and(|setting| self.is_plain(setting, &shown));
-        let shown = (!is_plain).then_some(shown.as_str());
+        self.begin_fault_at_shown_value(key, &shown)
+    }
+
+    fn begin_fault_at_shown_value(&self, key: &str, shown: &str) -> ConfigFault {
+        let setting = self.values.get(key);
+        let is_unsupported = |it: &RawSetting| matches!(it.raw, RawValue::Unsupported(_));
+        let shown = if setting.is_some_and(is_unsupported) { "…" } else { shown };
+        let is_plain = setting.is_some_and(|setting| self.is_plain(setting, shown));
+        let shown = (!is_plain).then_some(shown);
         match setting.and_then(|setting| setting.span.as_ref()) {
             Some(span) => self.file_text.fault_at_value(span, shown, &self.shown_key(key)),
-            None => ConfigFault::new(format!("{}: {}", self.location_of(key), self.shown_key(key))),
+            None => self.begin_fault_without_text(key),
         }
+    }
+
+    /// Begins a fault at the name of a setting, or else at the section that lacks it.
+    fn begin_fault_at_key(&self, key: &str) -> ConfigFault {
+        let enclosing = || {
+            let ends = key.match_indices('.').rev().map(|(at, _)| at);
+            ends.map(|end| &key[..end]).find_map(|section| self.section_spans.get(section))
+        };
+        let place = match self.values.get(key) {
+            Some(setting) => setting.span.as_ref(),
+            None => enclosing(),
+        };
+        match place {
+            Some(span) => self.file_text.fault_at_key(span, &self.shown_key(key)),
+            None => self.begin_fault_without_text(key),
+        }
+    }
+
+    fn begin_fault_without_text(&self, key: &str) -> ConfigFault {
+        ConfigFault::new(format!("{}: {}", self.location_of(key), self.shown_key(key)))
     }
 
     /// Reports a fault in a text of a list: in the bytes `within` of the text at `index`.
@@ -300,25 +326,19 @@ impl Settings {
 
     /// Reports a fault at the name of a setting, or else at the section that lacks it.
     pub(super) fn report_at_key(&mut self, key: &str, problem: &str, hint: Option<String>) {
-        let problem = format!("{}: {problem}", self.shown_key(key));
-        let setting = self.values.get(key).and_then(|setting| setting.span.as_ref());
-        let enclosing = || {
-            let ends = key.match_indices('.').rev().map(|(at, _)| at);
-            ends.map(|end| &key[..end]).find_map(|section| self.section_spans.get(section))
-        };
-        let is_from_elsewhere = setting.is_none() && self.values.contains_key(key);
-        let place = if is_from_elsewhere { None } else { setting.or_else(enclosing) };
-        let fault = match place {
-            Some(span) => self.file_text.fault_at_key(span, &problem),
-            None => ConfigFault::new(format!("{}: {problem}", self.location_of(key))),
-        };
+        let fault = self.begin_fault_at_key(key).with_problem(problem);
         self.faults.push(fault.with_hint(hint));
+    }
+
+    /// Changes the fault that was reported last, if any.
+    pub(super) fn change_last_fault(&mut self, change: impl FnOnce(ConfigFault) -> ConfigFault) {
+        let fault = self.faults.pop().map(change);
+        self.faults.extend(fault);
     }
 
     /// Gives the last fault a hint, if it has none yet.
     pub(super) fn hint_last_fault(&mut self, hint: Option<String>) {
-        let fault = self.faults.pop().map(|fault| fault.or_hint(hint));
-        self.faults.extend(fault);
+        self.change_last_fault(|fault| fault.or_hint(hint));
     }
 
     /// Gives the last fault a hint, if a setting has a value and the fault has no hint yet.
@@ -330,17 +350,15 @@ impl Settings {
 
     /// Gives the last fault this hint, in place of any other.
     pub(super) fn replace_last_hint(&mut self, hint: String) {
-        let fault = self.faults.pop().map(|fault| fault.with_hint(Some(hint)));
-        self.faults.extend(fault);
+        self.change_last_fault(|fault| fault.with_hint(Some(hint)));
     }
 
     /// Adds words to the hint of the last fault, if the fault has one.
     pub(super) fn add_to_last_hint(&mut self, words: &str) {
-        let fault = self.faults.pop().map(|fault| {
+        self.change_last_fault(|fault| {
             let hint = fault.hint().map(|hint| format!("{hint}, {words}"));
             fault.with_hint(hint)
         });
-        self.faults.extend(fault);
     }
 
     /// Amends the hint of each fault in a text of a list, or else that of the last fault, which is
@@ -357,11 +375,10 @@ impl Settings {
         }
         if !is_of_text && self.values.contains_key(key) {
             let texts: Vec<String> = self.texts_of(key).collect();
-            let fault = self.faults.pop().map(|fault| {
+            self.change_last_fault(|fault| {
                 let hint = amend(&texts, fault.hint().map(str::to_owned));
                 fault.with_hint(hint)
             });
-            self.faults.extend(fault);
         }
     }
 

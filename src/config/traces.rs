@@ -71,7 +71,6 @@ impl Settings {
             }
             _ => return,
         };
-        let warning = self.begin_fault_at_value("traces.endpoint").with_problem(&problem);
-        self.warnings.push(warning);
+        self.warn_at_value("traces.endpoint", &problem, None);
     }
 }

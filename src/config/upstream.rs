@@ -91,8 +91,7 @@ impl Settings {
                 "expected another server than riskgate itself, but found {server}, where riskgate \
                  listens: each request would come back to it"
             );
-            let warning = self.begin_fault_at_value("upstream.servers").with_problem(&problem);
-            self.warnings.push(warning);
+            self.warn_at_value("upstream.servers", &problem, None);
         }
     }
 
