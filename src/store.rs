@@ -44,7 +44,6 @@ pub use ledger::{
 };
 pub use lost::LostRows;
 pub use new_key_plan::NewKeyPlan;
-pub use operations::changes::StoreEditor;
 pub use operations::open::Store;
 pub use overrides::{
     MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,

@@ -116,7 +116,7 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
     let mut new_store = Store::open(&url, &options, Duration::from_secs(5))?;
     set_present_time(&mut new_store)?;
     let plan = Some(NewKeyPlan::of_store_account("pro"));
-    new_store.edit_as(&find_command_author()).add_keys(&[(key, plan)], None)?;
+    new_store.add_keys(&find_command_author(), &[(key, plan)], None)?;
 
     let flags = [
         ("listen.http", http.to_string()),

@@ -147,7 +147,7 @@ pub(super) fn create_key(config: &Config, new: &NewKey, json: bool) -> Result<()
     let added = key.add(&mut store, &author);
     let undo = |store: &mut Store| {
         let revoked_at = Some(store.now().unix_now);
-        store.edit_as(&author).expire_or_revoke_key(&key.row.id, None, revoked_at)
+        store.expire_or_revoke_key(&author, &key.row.id, None, revoked_at)
     };
     print_key_or_undo(&mut store, added, &key.row, &key.token, json, undo)
 }

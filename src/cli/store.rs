@@ -138,7 +138,7 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let config = config.read_config()?;
     // Fails if a gateway of the config runs and has read its keys from a store with another id.
     let mut store = open_store(&config)?;
-    store.edit_as(&find_command_author()).mark_as_store()?;
+    store.mark_as_store(&find_command_author())?;
     let version = store
         .ring_version()?
         .ok_or_else(|| CommandFailure::failed("expected a store, found none"))?;
@@ -170,7 +170,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
         }
     }
     let MonthRepair { latest_month_before: previous, deleted_totals: dropped } =
-        store.edit_as(&find_command_author()).repair_month(month)?;
+        store.repair_month(&find_command_author(), month)?;
     let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
     let counts = CountedNoun(usize::try_from(dropped).unwrap_or(usize::MAX), "count");

@@ -93,7 +93,7 @@ pub fn set_account(
 ) -> Result<AccountEntry, ManagementFault> {
     let limit = check_account_change(config, name, plan, limit)?;
     check_name_if_new(store, config, name)?;
-    store.edit_as(author).set_account(name, plan, limit)?;
+    store.set_account(author, name, plan, limit)?;
     let entry = with_account_sources(store, config, name, |sources| {
         AccountEntry::new(name, sources, &config.plans)
     });

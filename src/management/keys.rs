@@ -121,7 +121,7 @@ impl PreparedKey {
             return Ok(());
         }
         let key = (self.row.clone(), self.plan.clone());
-        store.edit_as(author).add_keys(&[key], self.request.as_ref())
+        store.add_keys(author, &[key], self.request.as_ref())
     }
 }
 
@@ -152,7 +152,7 @@ pub fn revoke_key(
         let revoked_at = row.as_ref().and_then(|row| row.revoked_at).unwrap_or(now);
         RevokedKey { revoked_at, row }
     };
-    match store.edit_as(author).expire_or_revoke_key(id, None, Some(now)) {
+    match store.expire_or_revoke_key(author, id, None, Some(now)) {
         Err(StoreError::Conflict(_)) => {}
         done => {
             done?;
@@ -172,11 +172,11 @@ pub fn revoke_key(
     match store.find_key_by_digest(&declared.key.digest)? {
         // The store has the same key under another id.
         Some(stored) => {
-            store.edit_as(author).expire_or_revoke_key(&stored.id, None, Some(now))?;
+            store.expire_or_revoke_key(author, &stored.id, None, Some(now))?;
         }
         None => {
             let declared = KeyRow { revoked_at: None, ..declared.key.clone() };
-            store.edit_as(author).revoke_declared_key(&declared, now)?;
+            store.revoke_declared_key(author, &declared, now)?;
         }
     }
     Ok(revoked(store.find_key_by_digest(&declared.key.digest)?))
@@ -269,7 +269,7 @@ pub fn import_keys(
             (KeyRow { created_at, ..key }, plan)
         })
         .collect();
-    store.edit_as(author).add_keys(&rows, None)?;
+    store.add_keys(author, &rows, None)?;
     Ok(rows.into_iter().map(|(key, _)| key.id).collect())
 }
 

@@ -260,7 +260,7 @@ fn update_rows(
         let before = store.find_overrides(name.as_str())?;
         let after = change(&before)?;
         let update = OverrideUpdate { domain: name.as_str(), before: &before, after: &after };
-        if store.edit_as(author).update_overrides(&update)? {
+        if store.update_overrides(author, &update)? {
             let removed = before.iter().filter(|row| !after.contains(row));
             return Ok(removed.map(|row| row.text.clone()).collect());
         }

@@ -138,7 +138,7 @@ impl PreparedRotation {
         if self.is_in_store {
             return Ok(());
         }
-        store.edit_as(author).rotate_key(&self.as_rotation(), self.request.as_ref())
+        store.rotate_key(author, &self.as_rotation(), self.request.as_ref())
     }
 
     /// Undoes the rotation: for a caller that could not show the new key to anybody.
@@ -146,7 +146,7 @@ impl PreparedRotation {
     /// # Errors
     /// If the store fails, or has no such rotation.
     pub fn undo(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
-        store.edit_as(author).undo_rotation(&self.as_rotation(), self.former_expires_at)
+        store.undo_rotation(author, &self.as_rotation(), self.former_expires_at)
     }
 }
 

@@ -63,7 +63,7 @@ pub fn delete_sign_ups(
     inboxes.extend(inbox.current.into_iter().take(MAX_DELETIONS_OF_UNWRITTEN));
     let inboxes: Vec<Pseudonym> = inboxes.into_iter().collect();
     let deletion = SignUpDeletion { found: &found, inboxes: &inboxes };
-    Ok(store.edit_as(author).delete_sign_ups(&deletion)?)
+    Ok(store.delete_sign_ups(author, &deletion)?)
 }
 
 fn derive_pseudonyms(

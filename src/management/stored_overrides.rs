@@ -253,7 +253,7 @@ pub fn take_over_default_file(
         })
         .collect();
     let take_over = OverrideTakeOver { path: &path, rows: &rows, subjects };
-    let added = store.edit_as(author).take_over_overrides(&take_over)?;
+    let added = store.take_over_overrides(author, &take_over)?;
     Ok(added.map(|added| TakenOverFile { row_count: rows.len(), added, path: path.clone() }))
 }
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 use super::redis_server::{RedisCluster, RedisServer};
 use super::{
     AccountRow, ChangeAuthor, ChangeSurface, KeyRow, RedisOptions, RingRows, Rotation, Store,
-    StoreEditor, StoreUrl,
+    StoreUrl,
 };
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 
@@ -135,14 +135,7 @@ pub(crate) fn tester() -> ChangeAuthor {
     ChangeAuthor { actor: "tester".to_owned(), via: ChangeSurface::Cli, from: "a test".to_owned() }
 }
 
-static TESTER: LazyLock<ChangeAuthor> = LazyLock::new(tester);
-
-impl Store {
-    /// Changes the store in the name of the tester.
-    pub(super) fn changes(&mut self) -> StoreEditor<'_> {
-        self.edit_as(&TESTER)
-    }
-}
+pub(super) static TESTER: LazyLock<ChangeAuthor> = LazyLock::new(tester);
 
 fn rotation<'k>(
     old_id: &'k str,
@@ -159,7 +152,7 @@ fn account(name: &str, plan: Option<&str>) -> AccountRow {
 
 fn add_keys(store: &mut Store, keys: &[KeyRow]) {
     let keys: Vec<_> = keys.iter().map(|key| (key.clone(), None)).collect();
-    store.edit_as(&tester()).add_keys(&keys, None).unwrap();
+    store.add_keys(&tester(), &keys, None).unwrap();
 }
 
 fn sort_rows(mut rows: RingRows) -> RingRows {

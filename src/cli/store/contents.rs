@@ -49,7 +49,7 @@ pub(super) fn write_contents(
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;
     target.set_time(time);
-    target.edit_as(&find_command_author()).fill_empty_store(contents)?;
+    target.fill_empty_store(&find_command_author(), contents)?;
     if let Err(error) = target.checkpoint_wal() {
         // The store is complete with its log. The next process that opens the store moves the log.
         print_message(format!("warning: {error}; keep the files beside the store with it"));

@@ -122,7 +122,7 @@ fn nodes_whose_ids_differ_are_told() {
 fn delete(store: &mut Store, inbox: Pseudonym) {
     let found = store.find_sign_ups(&[inbox].into()).unwrap();
     let deletion = SignUpDeletion { found: &found, inboxes: &[inbox] };
-    store.edit_as(&ChangeAuthor::riskgate("a test")).delete_sign_ups(&deletion).unwrap();
+    store.delete_sign_ups(&ChangeAuthor::riskgate("a test"), &deletion).unwrap();
 }
 
 #[test]

@@ -361,8 +361,7 @@ impl Worker {
         while let Some(change) = self.waiting.front() {
             let SourceChange { operation, state, .. } = change;
             let author = find_author(store, change).map_err(describe_store_error)?;
-            let mut changes = store.edit_as(&author);
-            changes.record_source_state(*operation, state).map_err(describe_store_error)?;
+            store.record_source_state(&author, *operation, state).map_err(describe_store_error)?;
             self.waiting.pop_front();
         }
         match &mut self.audit_file {

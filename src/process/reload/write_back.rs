@@ -62,8 +62,7 @@ impl WriteBack {
             (self.attempted_keys, self.attempted_accounts) = lost.rows_to_restore();
         }
         let author = ChangeAuthor::riskgate(&machine_name());
-        let mut changes = store.edit_as(&author);
-        let restored = changes.restore_rows(&self.attempted_keys, &self.attempted_accounts);
+        let restored = store.restore_rows(&author, &self.attempted_keys, &self.attempted_accounts);
         self.problem = match restored {
             Ok(missing) => {
                 self.lacks_replicas = missing > 0;

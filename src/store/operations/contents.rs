@@ -1,23 +1,25 @@
-//! Reading everything that a backup or a copy has.
+//! Reads that take several pages: everything that a backup or a copy has, and the sign-ups.
 
 use std::collections::HashSet;
 
 use super::open::Store;
 use crate::model::month::Month;
-use crate::model::sign_up::{SignUp, apply_deletions};
+use crate::model::sign_up::{Pseudonym, SignUp, SignUpEntry, apply_deletions};
 use crate::store::audit::AuditRecord;
 use crate::store::contents::{RingSnapshot, StoreContents};
 use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::rows::{KEPT_PAST_MONTHS, KeyRow};
-use crate::store::sign_ups::{NumberedEntry, SIGN_UPS_PER_PAGE};
+use crate::store::sign_ups::{
+    NumberedEntry, SIGN_UPS_PER_PAGE, SignUpCursor, SignUpsOfInboxes, read_sign_ups_after,
+};
 
 impl Store {
-    /// Reads what [`super::changes::StoreEditor::fill_empty_store`] writes, while others may change
-    /// the store. Keys, accounts, overrides and the audit are of one moment: the audit has the
-    /// record of each change that the rows show, and of no other. The other contents are of the
-    /// same moment with SQLite; on a server, they may be newer. Of damaged keys, accounts, totals
-    /// and overrides, only the names are read. `None` if the store is not initialized, and has
-    /// neither an inbox secret nor sign-ups.
+    /// Reads what [`fill_empty_store`](super::FillBackend::fill_empty_store) writes, while others
+    /// may change the store. Keys, accounts, overrides and the audit are of one moment: the audit
+    /// has the record of each change that the rows show, and of no other. The other contents are of
+    /// the same moment with SQLite; on a server, they may be newer. Of damaged keys, accounts,
+    /// totals and overrides, only the names are read. `None` if the store is not initialized, and
+    /// has neither an inbox secret nor sign-ups.
     ///
     /// # Errors
     /// If the store fails, or if it can't read a row of usage by day or of the top list, a quota
@@ -107,6 +109,34 @@ impl Store {
             if !is_full || records.len() < read_before {
                 return Ok(records);
             }
+        }
+    }
+
+    /// Returns a page of the entries that were written after the cursor, in the order of writing,
+    /// and the cursor after this page. To read all entries, begin with the default cursor, and
+    /// repeat the call with the returned cursor until the cursor stays the same. If the store has
+    /// another entry than the cursor at the cursor's number, or no entry so late, the store was
+    /// emptied, replaced or restored from a backup. Then the pages start from the oldest entry, and
+    /// the caller may get an entry twice.
+    pub fn read_sign_ups_page(
+        &mut self,
+        after: SignUpCursor,
+    ) -> Result<(Vec<SignUpEntry>, SignUpCursor), StoreError> {
+        read_sign_ups_after(after, |from, count| self.read_sign_up_entries(from, count))
+    }
+
+    /// Looks for the sign-ups of some inboxes, in all that the store has.
+    pub fn find_sign_ups(
+        &mut self,
+        inboxes: &HashSet<Pseudonym>,
+    ) -> Result<SignUpsOfInboxes, StoreError> {
+        let mut found = SignUpsOfInboxes::default();
+        loop {
+            let page = self.read_sign_up_entries(found.read_up_to + 1, SIGN_UPS_PER_PAGE)?;
+            if page.is_empty() {
+                return Ok(found);
+            }
+            found.add_page(&page, inboxes);
         }
     }
 }

@@ -1,40 +1,41 @@
 //! Opening and checking a store of either kind.
 
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 use std::time::Duration;
 
-use super::audit::AuditBackend;
-use super::connection::ConnectionBackend;
-use super::expired_rows::ExpiredRowBackend;
-use super::inbox_secret::InboxSecretBackend;
-use super::learned::DnsFactBackend;
-use super::ledger::LedgerBackend;
-use super::overrides::OverrideBackend;
-use super::quota_events::QuotaEventBackend;
-use super::ring::RingBackend;
-use super::rows::BulkChangeBackend;
-use super::sign_ups::SignUpBackend;
-use super::time::TimeBackend;
-use super::top::TopListBackend;
+use super::{
+    AuditBackend, ConnectionBackend, DailyUsageBackend, DeploymentBackend, DnsFactBackend,
+    ExpiredRowBackend, FillBackend, InboxSecretBackend, KeyAdditionBackend, LedgerBackend,
+    OverrideBackend, QuotaEventBackend, RestoreBackend, RingBackend, RotationBackend,
+    SignUpBackend, TimeBackend, TopListBackend,
+};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
+use crate::store::audit::{ChangeAuthor, change_of_added_keys, change_of_revoked_declared_key};
 use crate::store::error::StoreError;
 use crate::store::ledger::Probe;
+use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::redis::connection::Redis;
 use crate::store::redis::options::RedisOptions;
 use crate::store::reply_check::{check_probe, check_total_below_2_to_63};
-use crate::store::rows::{KeyRow, RingRows};
+use crate::store::rows::{KeyRow, RepeatableRequestRow, RingRows};
 use crate::store::sqlite::connection::Sqlite;
 use crate::store::url::StoreUrl;
 
 /// All that a kind of store does.
 pub trait Backend:
     ConnectionBackend
+    + DeploymentBackend
     + RingBackend
-    + BulkChangeBackend
+    + KeyAdditionBackend
+    + RotationBackend
+    + RestoreBackend
+    + FillBackend
     + AuditBackend
     + OverrideBackend
     + LedgerBackend
+    + DailyUsageBackend
     + TimeBackend
     + DnsFactBackend
     + QuotaEventBackend
@@ -91,10 +92,7 @@ impl Store {
         options: &RedisOptions,
         timeout: Duration,
     ) -> Result<Store, StoreError> {
-        match url {
-            StoreUrl::Sqlite(path) => Sqlite::open(path, timeout).map(Store::from),
-            StoreUrl::Redis(url) => Redis::new(url, options, timeout).map(Store::from),
-        }
+        Store::open_file_by(Sqlite::open, url, options, timeout)
     }
 
     /// Opens a store. Fails if the SQLite file does not exist, and does not create it.
@@ -103,10 +101,7 @@ impl Store {
         options: &RedisOptions,
         timeout: Duration,
     ) -> Result<Store, StoreError> {
-        match url {
-            StoreUrl::Sqlite(path) => Sqlite::open_existing(path, timeout).map(Store::from),
-            StoreUrl::Redis(_) => Store::open(url, options, timeout),
-        }
+        Store::open_file_by(Sqlite::open_existing, url, options, timeout)
     }
 
     /// Opens a store to copy what it has, and never creates one. An SQLite file stays as it is, and
@@ -116,10 +111,7 @@ impl Store {
         options: &RedisOptions,
         timeout: Duration,
     ) -> Result<Store, StoreError> {
-        match url {
-            StoreUrl::Sqlite(path) => Sqlite::open_to_copy(path, timeout).map(Store::from),
-            StoreUrl::Redis(_) => Store::open(url, options, timeout),
-        }
+        Store::open_file_by(Sqlite::open_to_copy, url, options, timeout)
     }
 
     /// Opens a store to read it, and never creates one. An SQLite file keeps its version. What is
@@ -129,9 +121,18 @@ impl Store {
         options: &RedisOptions,
         timeout: Duration,
     ) -> Result<Store, StoreError> {
+        Store::open_file_by(Sqlite::open_to_read, url, options, timeout)
+    }
+
+    fn open_file_by(
+        open_file: impl FnOnce(&Path, Duration) -> Result<Sqlite, StoreError>,
+        url: &StoreUrl,
+        options: &RedisOptions,
+        timeout: Duration,
+    ) -> Result<Store, StoreError> {
         match url {
-            StoreUrl::Sqlite(path) => Sqlite::open_to_read(path, timeout).map(Store::from),
-            StoreUrl::Redis(_) => Store::open(url, options, timeout),
+            StoreUrl::Sqlite(path) => open_file(path, timeout).map(Store::from),
+            StoreUrl::Redis(url) => Redis::new(url, options, timeout).map(Store::from),
         }
     }
 
@@ -172,6 +173,42 @@ impl Store {
             rows.keys.sort_unstable_by(KeyRow::compare_age);
         }
         Ok(rows)
+    }
+
+    /// Adds all keys or none; without any key, as [`RingBackend::mark_as_store`]. Creates the
+    /// accounts that don't exist yet. A plan that is given with a key becomes the plan of a new
+    /// account that the key file does not name. If the keys are added for a `request` that can be
+    /// repeated, the store remembers the request.
+    ///
+    /// # Errors
+    /// If the store fails, or
+    /// - has the id or the digest of a key already;
+    /// - has an account whose present plan is not the plan that is given with its key;
+    /// - knows the request already: see [`AuditBackend::find_repeatable_request`].
+    pub fn add_keys(
+        &mut self,
+        author: &ChangeAuthor,
+        keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
+        request: Option<&RepeatableRequestRow>,
+    ) -> Result<(), StoreError> {
+        match change_of_added_keys(keys_with_plans) {
+            Some(change) => self.backend.add_keys(author, keys_with_plans, request, &change),
+            None => self.mark_as_store(author),
+        }
+    }
+
+    /// Revokes a key that only the key file has, by adding a revoked row of the key to the store: a
+    /// key that is revoked in file or store counts as revoked. `declared` is the key as the file
+    /// has it.
+    pub fn revoke_declared_key(
+        &mut self,
+        author: &ChangeAuthor,
+        declared: &KeyRow,
+        revoked_at: i64,
+    ) -> Result<(), StoreError> {
+        let revoked = KeyRow { revoked_at: Some(revoked_at), ..declared.clone() };
+        let change = change_of_revoked_declared_key(declared, &revoked);
+        self.backend.add_keys(author, &[(revoked, None)], None, &change)
     }
 
     /// As [`LedgerBackend::probe`], with a checked reply.

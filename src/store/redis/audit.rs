@@ -19,7 +19,7 @@ use crate::store::audit::{
 };
 use crate::store::contents::StoreContents;
 use crate::store::error::{StoreError, unreadable_row_error};
-use crate::store::operations::audit::AuditBackend;
+use crate::store::operations::AuditBackend;
 use crate::store::rows::{RepeatableRequestRow, latest_forgotten_request_time};
 
 const READ_OPERATION: &str = "reading the audit";

@@ -17,8 +17,7 @@ use super::ring_store::RingStore;
 use super::scripts::Script;
 use super::sentinels::NamedServer;
 use crate::store::error::StoreError;
-use crate::store::finding::Finding;
-use crate::store::operations::connection::ConnectionBackend;
+use crate::store::operations::ConnectionBackend;
 use crate::store::told_time::ToldTime;
 use crate::store::url::RedisUrl;
 
@@ -84,16 +83,8 @@ impl ConnectionBackend for Redis {
         self.ring_store.set_id(store_id);
     }
 
-    fn check_takes_writes(&mut self) -> Result<(), StoreError> {
-        self.check_each_server_takes_writes()
-    }
-
     fn check_still_safe(&mut self) -> Result<(), StoreError> {
         self.check_safe_if_reachable()
-    }
-
-    fn check_deployment(&mut self, deadline: Duration) -> Result<Vec<Finding>, StoreError> {
-        self.collect_deployment_findings(deadline)
     }
 
     /// Fails if the server may evict keys when its memory is full. A server that does not answer,

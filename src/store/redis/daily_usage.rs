@@ -12,12 +12,13 @@ use crate::model::month::Month;
 use crate::store::contents::StoreContents;
 use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::ledger::UsageCount;
+use crate::store::operations::DailyUsageBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow};
 
 const OPERATION: &str = "reading usage";
 
-impl Redis {
-    pub(super) fn read_daily_usage_page(
+impl DailyUsageBackend for Redis {
+    fn read_daily_usage(
         &mut self,
         month: Month,
         only_account: Option<&str>,
@@ -50,11 +51,7 @@ impl Redis {
         Ok(rows)
     }
 
-    /// Reads the rows of all accounts. Fails if a row can't be read.
-    pub(super) fn read_whole_daily_usage(
-        &mut self,
-        month: Month,
-    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+    fn daily_usage_to_copy(&mut self, month: Month) -> Result<Vec<DailyUsageRow>, StoreError> {
         let mut rows = Vec::new();
         for account in self.find_accounts_of_month(DAILY_USAGE_PREFIX, month)? {
             let name = account.escape_ascii().to_string();
@@ -70,7 +67,9 @@ impl Redis {
         }
         Ok(rows)
     }
+}
 
+impl Redis {
     /// Reads the rows of one account, sorted by day, route and key, and the fields that can't be
     /// read.
     fn read_daily_usage_of_account(

@@ -14,6 +14,7 @@ use super::reply::{
 };
 use crate::store::error::StoreError;
 use crate::store::finding::{Finding, MODE_SUBJECT};
+use crate::store::operations::DeploymentBackend;
 
 const OPERATION: &str = "checking the deployment";
 /// The oldest version of Redis with all commands and options that riskgate uses. All versions of
@@ -96,12 +97,8 @@ const COMMANDS_ON_A_CLUSTER: (&str, &[&[&str]]) = (
     &[&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"], &["ASKING"], &["GET", "KEY"]],
 );
 
-impl Redis {
-    /// Checks what a gateway relies on. `deadline` is how long a call waits for the store.
-    pub(super) fn collect_deployment_findings(
-        &mut self,
-        deadline: Duration,
-    ) -> Result<Vec<Finding>, StoreError> {
+impl DeploymentBackend for Redis {
+    fn check_deployment(&mut self, deadline: Duration) -> Result<Vec<Finding>, StoreError> {
         let mut findings = self.connector.check_sentinels(self.timeout);
         // The sections of INFO that a server offers: managed services leave some out.
         let mut read_info = redis::pipe();
@@ -123,6 +120,25 @@ impl Redis {
         Ok(findings)
     }
 
+    /// A user who may not write passes: the check of
+    /// the rights tells this.
+    fn check_takes_writes(&mut self) -> Result<(), StoreError> {
+        self.connect_if_needed()?;
+        let hosts = self.list_hosts();
+        for (server, host) in hosts.iter().enumerate() {
+            let link = self.link.as_ref();
+            let probe_key = link.and_then(|link| find_probe_key(link, server));
+            let Some(probe_key) = probe_key else { continue };
+            if let Some((found, advice)) = self.try_to_write(server, &probe_key)? {
+                let host = if hosts.len() > 1 { format!("{host}: ") } else { String::new() };
+                return Err(self.unavailable_error("writing", format!("{host}{found}; {advice}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Redis {
     /// Checks one server of a Cluster, or the only server of the store.
     fn check_server(
         &mut self,
@@ -165,23 +181,6 @@ impl Redis {
             Some(Link::Cluster(cluster)) => cluster.hosts().map(str::to_owned).collect(),
             _ => vec![self.location.clone()],
         }
-    }
-
-    /// Fails if a server of the store refuses writes. A user who may not write passes: the check of
-    /// the rights tells this.
-    pub(super) fn check_each_server_takes_writes(&mut self) -> Result<(), StoreError> {
-        self.connect_if_needed()?;
-        let hosts = self.list_hosts();
-        for (server, host) in hosts.iter().enumerate() {
-            let link = self.link.as_ref();
-            let probe_key = link.and_then(|link| find_probe_key(link, server));
-            let Some(probe_key) = probe_key else { continue };
-            if let Some((found, advice)) = self.try_to_write(server, &probe_key)? {
-                let host = if hosts.len() > 1 { format!("{host}: ") } else { String::new() };
-                return Err(self.unavailable_error("writing", format!("{host}{found}; {advice}")));
-            }
-        }
-        Ok(())
     }
 
     fn check_writes(&mut self, server: usize, probe_key: &str) -> Result<Finding, StoreError> {

@@ -6,7 +6,7 @@ use super::key_names::REPEATABLE_REQUESTS;
 use super::learned::{DNS_FACTS_KEY, DNS_NAMES_BY_VERSION_KEY};
 use super::scripts::Script;
 use crate::store::error::StoreError;
-use crate::store::operations::expired_rows::ExpiredRowBackend;
+use crate::store::operations::ExpiredRowBackend;
 use crate::store::rows::{
     EXPIRED_ROWS_PER_PAGE, MAX_PAGES_OF_EXPIRED_ROWS, latest_forgotten_request_time,
 };

@@ -23,8 +23,8 @@ use super::scripts::Script;
 use super::top::format_top_row;
 use crate::store::audit::ChangeAuthor;
 use crate::store::contents::{StoreContents, change_of_filled_store};
-use crate::store::error;
-use crate::store::error::{FoundContents, StoreError};
+use crate::store::error::{self, FoundContents, StoreError};
+use crate::store::operations::FillBackend;
 
 /// The node id of copied totals; no running node has it.
 pub(super) const COPY_NODE_ID: &str = "00000000000000000000000000000000";
@@ -150,8 +150,8 @@ fn find_account_of_several_slots(contents: &StoreContents) -> Option<&str> {
     of_totals.chain(of_days).map(String::as_str).find(|account| account.starts_with('}'))
 }
 
-impl Redis {
-    pub(super) fn fill_server(
+impl FillBackend for Redis {
+    fn fill_empty_store(
         &mut self,
         author: &ChangeAuthor,
         contents: &StoreContents,
@@ -198,7 +198,9 @@ impl Redis {
             _ => Ok(()),
         }
     }
+}
 
+impl Redis {
     /// Fails if the store is not empty. Else returns the Redis keys of totals that an interrupted
     /// copy of an earlier riskgate left behind.
     fn find_leftovers_of_empty_store(&mut self) -> Result<Vec<Vec<u8>>, StoreError> {

@@ -16,6 +16,7 @@ use crate::model::plan::DEFAULT_PLAN;
 use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::error::StoreError;
 use crate::store::new_key_plan::NewKeyPlan;
+use crate::store::operations::KeyAdditionBackend;
 use crate::store::rows::{KeyRow, RepeatableRequestRow};
 
 /// How long an import reserves its names after each of its steps, in seconds.
@@ -32,8 +33,8 @@ struct KeyPage<'p> {
     request: Option<&'p RepeatableRequestRow>,
 }
 
-impl Redis {
-    pub(super) fn add_keys_in_pages(
+impl KeyAdditionBackend for Redis {
+    fn add_keys(
         &mut self,
         author: &ChangeAuthor,
         keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
@@ -60,7 +61,9 @@ impl Redis {
         }
         result
     }
+}
 
+impl Redis {
     fn add_key_page(
         &mut self,
         page: &KeyPage<'_>,

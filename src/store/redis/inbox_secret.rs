@@ -5,7 +5,7 @@ use super::fill::{OnExistingKey, Staging};
 use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::inbox_secret::{StoredIdMark, StoredInboxSecret};
-use crate::store::operations::inbox_secret::InboxSecretBackend;
+use crate::store::operations::InboxSecretBackend;
 
 /// A hash: the inbox secret under [`SECRET_FIELD`], the mark of the ids under [`ID_MARK_FIELD`],
 /// and the confirmation of the mark under [`ID_CONFIRMATION_FIELD`].

@@ -4,7 +4,7 @@
 use super::connection::{BULK_TIMEOUT, Redis};
 use super::scripts::Script;
 use crate::store::error::StoreError;
-use crate::store::operations::learned::DnsFactBackend;
+use crate::store::operations::DnsFactBackend;
 use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, MAX_DNS_FACTS};
 
 /// A hash: `EXPIRY HOST_TEXT` by name, and the newest version under `version`.

@@ -16,8 +16,8 @@ use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};
-use crate::store::operations::ledger::LedgerBackend;
-use crate::store::rows::{DailyUsageCursor, DailyUsageRow, UsageRow};
+use crate::store::operations::LedgerBackend;
+use crate::store::rows::UsageRow;
 
 /// For how long the store recovers after a data loss. In this time the store grants nothing. Nodes
 /// probe the store once a second, so all of them notice the loss and report their totals again.
@@ -192,20 +192,6 @@ impl LedgerBackend for Redis {
         }
         rows.sort_by(|a, b| a.account.cmp(&b.account));
         Ok(rows)
-    }
-
-    fn read_daily_usage(
-        &mut self,
-        month: Month,
-        only_account: Option<&str>,
-        after: Option<&DailyUsageCursor>,
-        count: usize,
-    ) -> Result<Vec<DailyUsageRow>, StoreError> {
-        self.read_daily_usage_page(month, only_account, after, count)
-    }
-
-    fn daily_usage_to_copy(&mut self, month: Month) -> Result<Vec<DailyUsageRow>, StoreError> {
-        self.read_whole_daily_usage(month)
     }
 }
 

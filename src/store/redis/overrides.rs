@@ -11,7 +11,7 @@ use super::key_names::{AUDIT, OVERRIDES, RING_META_KEY, SOURCE_STATES};
 use super::scripts::Script;
 use crate::store::audit::{Change, ChangeAuthor};
 use crate::store::error::StoreError;
-use crate::store::operations::overrides::OverrideBackend;
+use crate::store::operations::OverrideBackend;
 use crate::store::overrides::{
     MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,
     StoredOverrides, scope_of, too_many_overrides_error,

@@ -11,7 +11,7 @@ use super::fill::{OnExistingKey, Staging};
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::{StoreError, unreadable_row_error};
-use crate::store::operations::quota_events::QuotaEventBackend;
+use crate::store::operations::QuotaEventBackend;
 use crate::store::quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
     QuotaEventRow, QuotaEventState,

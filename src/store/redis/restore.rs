@@ -7,6 +7,7 @@ use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
+use crate::store::operations::RestoreBackend;
 use crate::store::rows::{AccountRow, KeyRow};
 
 /// The most rows in one script. The script passes two arguments for each row to one Redis command,
@@ -16,8 +17,8 @@ const OPERATION: &str = "restoring lost rows";
 /// How long [`REPLICATED_KEY`] is kept, in seconds.
 const REPLICATED_SECONDS: u64 = 10;
 
-impl Redis {
-    pub(super) fn restore_in_pages(
+impl RestoreBackend for Redis {
+    fn restore_rows(
         &mut self,
         author: &ChangeAuthor,
         keys: &[KeyRow],
@@ -31,7 +32,9 @@ impl Redis {
         pages.try_for_each(|(keys, accounts)| self.restore_page(&author, keys, accounts))?;
         self.wait_counting_missing_replicas()
     }
+}
 
+impl Redis {
     fn restore_page(
         &mut self,
         author: &str,

@@ -23,11 +23,8 @@ use super::scripts::Script;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::ChangeAuthor;
 use crate::store::contents::RingSnapshot;
-use crate::store::error;
-use crate::store::error::StoreError;
-use crate::store::operations::inbox_secret::InboxSecretBackend;
-use crate::store::operations::overrides::OverrideBackend;
-use crate::store::operations::ring::RingBackend;
+use crate::store::error::{self, StoreError};
+use crate::store::operations::{InboxSecretBackend, OverrideBackend, RingBackend};
 use crate::store::overrides::StoredOverrides;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
 

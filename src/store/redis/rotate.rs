@@ -6,12 +6,12 @@ use super::key_names::{REPEATABLE_REQUESTS, RING_REDIS_KEYS};
 use super::rows::format_key;
 use super::scripts::Script;
 use crate::store::audit::ChangeAuthor;
-use crate::store::error;
-use crate::store::error::StoreError;
+use crate::store::error::{self, StoreError};
+use crate::store::operations::RotationBackend;
 use crate::store::rows::{RepeatableRequestRow, Rotation};
 
-impl Redis {
-    pub(super) fn run_rotation(
+impl RotationBackend for Redis {
+    fn rotate_key(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
@@ -22,7 +22,7 @@ impl Redis {
         self.run_rotate_key_script("rotating a key", "rotate", author, rotation, last)
     }
 
-    pub(super) fn revert_rotation(
+    fn undo_rotation(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
@@ -31,7 +31,9 @@ impl Redis {
         let before = former_expires_at.map_or("-".to_owned(), |time| time.to_string());
         self.run_rotate_key_script("undoing a rotation", "undo", author, rotation, [before])
     }
+}
 
+impl Redis {
     fn run_rotate_key_script<const N: usize>(
         &mut self,
         operation: &'static str,

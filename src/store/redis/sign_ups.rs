@@ -6,7 +6,7 @@ use super::scripts::Script;
 use crate::model::sign_up::{SignUp, times_of_kept_sign_ups};
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
-use crate::store::operations::sign_ups::SignUpBackend;
+use crate::store::operations::SignUpBackend;
 use crate::store::sign_ups::{
     MAX_ENTRIES_DELETED_PER_STEP, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
     SIGN_UPS_PER_WRITE, SignUpCursor, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,

@@ -7,8 +7,8 @@ use redis::Value;
 use super::connection::{MIN_CONNECT_TIMEOUT, Redis};
 use super::options::RedisOptions;
 use crate::model::month::Month;
-use crate::store::operations::ledger::LedgerBackend;
-use crate::store::operations::time::TimeBackend;
+use crate::store::operations::LedgerBackend;
+use crate::store::operations::TimeBackend;
 use crate::store::redis_server::{RedisServer, Sentinels};
 use crate::store::{KnownState, LeaseReport, ReportBatchContext, StoreUrl};
 

@@ -4,7 +4,7 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::TOP_ROWS_KEY;
 use super::scripts::Script;
 use crate::store::error::{StoreError, unreadable_row_error};
-use crate::store::operations::top::TopListBackend;
+use crate::store::operations::TopListBackend;
 use crate::store::rows::{MAX_TOP_ROW_ACCOUNTS, TopCredit, TopRow};
 
 /// How long the dedup hashes of a day are kept, in seconds.

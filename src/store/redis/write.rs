@@ -10,11 +10,7 @@ use super::reply::{error_reply_text, reply_number_or_zero};
 use super::scripts::Script;
 use crate::model::believed_time::TimeTrust;
 use crate::store::audit::{Change, ChangeAuthor};
-use crate::store::contents::StoreContents;
 use crate::store::error::{self, StoreError};
-use crate::store::new_key_plan::NewKeyPlan;
-use crate::store::operations::rows::BulkChangeBackend;
-use crate::store::rows::{AccountRow, KeyRow, RepeatableRequestRow, Rotation};
 
 /// How long a writer waits for an import that reserves the same names. If the process of an import
 /// was killed, the import counts as abandoned after ten seconds.
@@ -221,51 +217,4 @@ impl Redis {
 /// Parses a plan in JSON, as rows have it.
 fn parse_plan(json: String) -> String {
     serde_json::from_str(&json).unwrap_or(json)
-}
-
-impl BulkChangeBackend for Redis {
-    fn add_keys(
-        &mut self,
-        author: &ChangeAuthor,
-        keys_with_plans: &[(KeyRow, Option<NewKeyPlan>)],
-        request: Option<&RepeatableRequestRow>,
-        change: &Change,
-    ) -> Result<(), StoreError> {
-        self.add_keys_in_pages(author, keys_with_plans, request, change)
-    }
-
-    fn rotate_key(
-        &mut self,
-        author: &ChangeAuthor,
-        rotation: &Rotation<'_>,
-        request: Option<&RepeatableRequestRow>,
-    ) -> Result<(), StoreError> {
-        self.run_rotation(author, rotation, request)
-    }
-
-    fn undo_rotation(
-        &mut self,
-        author: &ChangeAuthor,
-        rotation: &Rotation<'_>,
-        former_expires_at: Option<i64>,
-    ) -> Result<(), StoreError> {
-        self.revert_rotation(author, rotation, former_expires_at)
-    }
-
-    fn restore_rows(
-        &mut self,
-        author: &ChangeAuthor,
-        keys: &[KeyRow],
-        accounts: &[AccountRow],
-    ) -> Result<usize, StoreError> {
-        self.restore_in_pages(author, keys, accounts)
-    }
-
-    fn fill_empty_store(
-        &mut self,
-        author: &ChangeAuthor,
-        contents: &StoreContents,
-    ) -> Result<(), StoreError> {
-        self.fill_server(author, contents)
-    }
 }

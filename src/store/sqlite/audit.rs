@@ -12,7 +12,7 @@ use crate::store::audit::{
 };
 use crate::store::contents::StoreContents;
 use crate::store::error::{self, StoreError, unreadable_row_error};
-use crate::store::operations::audit::AuditBackend;
+use crate::store::operations::AuditBackend;
 use crate::store::rows::{RepeatableRequestRow, latest_forgotten_request_time};
 
 /// The most old records that one new record deletes, so that no change takes long.

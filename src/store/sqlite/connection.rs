@@ -10,7 +10,7 @@ use super::files::OpenedFiles;
 use super::open;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
-use crate::store::operations::connection::ConnectionBackend;
+use crate::store::operations::{ConnectionBackend, DeploymentBackend};
 use crate::store::told_time::ToldTime;
 
 /// An open SQLite store, with one connection.
@@ -34,27 +34,9 @@ impl ConnectionBackend for Sqlite {
         self.check_file_not_replaced()
     }
 
-    fn check_deployment(&mut self, _deadline: Duration) -> Result<Vec<Finding>, StoreError> {
-        let path = self.path.display().to_string();
-        let file = match self.check_safe_if_reachable() {
-            Err(error) => Finding::fault("file", error.to_string(), "restore a backup"),
-            Ok(()) => match self.check_takes_writes() {
-                Err(error) => Finding::fault("file", error.to_string(), "free space on the disk"),
-                Ok(()) => Finding::good("file", format!("{path} is whole and can be written to")),
-            },
-        };
-        Ok(vec![file])
-    }
-
     /// Fails if the file is damaged or read-only. Reads every page.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
         open::check_intact_and_writable(&self.connection, &self.path)
-    }
-
-    /// Fails if the disk is full. A change that is undone would not show this, because SQLite
-    /// writes only when a change is complete.
-    fn check_takes_writes(&mut self) -> Result<(), StoreError> {
-        open::check_disk_has_space(&self.path, "writing to the store")
     }
 
     /// Lets later statements try to get a lock every millisecond, for up to five seconds. A command
@@ -110,6 +92,26 @@ impl ConnectionBackend for Sqlite {
     fn end_snapshot(&mut self) {
         // A failed read may have ended the transaction already.
         let _ = self.connection.execute_batch("ROLLBACK");
+    }
+}
+
+impl DeploymentBackend for Sqlite {
+    fn check_deployment(&mut self, _deadline: Duration) -> Result<Vec<Finding>, StoreError> {
+        let path = self.path.display().to_string();
+        let file = match self.check_safe_if_reachable() {
+            Err(error) => Finding::fault("file", error.to_string(), "restore a backup"),
+            Ok(()) => match self.check_takes_writes() {
+                Err(error) => Finding::fault("file", error.to_string(), "free space on the disk"),
+                Ok(()) => Finding::good("file", format!("{path} is whole and can be written to")),
+            },
+        };
+        Ok(vec![file])
+    }
+
+    /// Fails if the disk is full. A change that is undone would not show this, because SQLite
+    /// writes only when a change is complete.
+    fn check_takes_writes(&mut self) -> Result<(), StoreError> {
+        open::check_disk_has_space(&self.path, "writing to the store")
     }
 }
 

@@ -6,14 +6,33 @@ use super::columns::{column_text, column_u64};
 use super::connection::Sqlite;
 use super::rows::to_i64_saturating;
 use crate::model::month::Month;
-use crate::store::error::StoreError;
+use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::ledger::UsageCount;
+use crate::store::operations::DailyUsageBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow};
+
+impl DailyUsageBackend for Sqlite {
+    fn read_daily_usage(
+        &mut self,
+        month: Month,
+        only_account: Option<&str>,
+        after: Option<&DailyUsageCursor>,
+        count: usize,
+    ) -> Result<Vec<DailyUsageRow>, StoreError> {
+        Ok(self.read_daily_usage_page(month, only_account, after, count)?.0)
+    }
+
+    fn daily_usage_to_copy(&mut self, month: Month) -> Result<Vec<DailyUsageRow>, StoreError> {
+        let (rows, damaged) = self.read_daily_usage_page(month, None, None, usize::MAX)?;
+        let error = |account| unreadable_row_error(&format!("the usage of {account} by day"));
+        damaged.first().map_or(Ok(rows), |account| Err(error(account)))
+    }
+}
 
 impl Sqlite {
     /// Reads up to `count` rows after the row `after`. Also returns the accounts of values that
     /// can't be read; the rows leave these values out.
-    pub(super) fn read_daily_usage_page(
+    fn read_daily_usage_page(
         &self,
         month: Month,
         only_account: Option<&str>,

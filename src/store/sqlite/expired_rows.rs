@@ -4,7 +4,7 @@ use super::connection::Sqlite;
 use super::rows::to_i64_saturating;
 use crate::model::month::SECONDS_PER_DAY;
 use crate::store::error::StoreError;
-use crate::store::operations::expired_rows::ExpiredRowBackend;
+use crate::store::operations::ExpiredRowBackend;
 use crate::store::rows::{
     EXPIRED_ROWS_PER_PAGE, MAX_PAGES_OF_EXPIRED_ROWS, latest_forgotten_request_time,
 };

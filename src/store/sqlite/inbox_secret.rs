@@ -6,7 +6,7 @@ use super::connection::Sqlite;
 use super::meta::read_meta_value;
 use crate::store::error::StoreError;
 use crate::store::inbox_secret::{StoredIdMark, StoredInboxSecret};
-use crate::store::operations::inbox_secret::InboxSecretBackend;
+use crate::store::operations::InboxSecretBackend;
 
 /// The row of `meta` with the mark of the inbox ids.
 const ID_MARK_KEY: &str = "inbox_id_mark";

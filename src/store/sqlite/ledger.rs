@@ -7,10 +7,10 @@ use super::connection::Sqlite;
 use super::daily_usage::write_usage_counts;
 use super::rows::to_i64_saturating;
 use crate::model::month::Month;
-use crate::store::error::{StoreError, unreadable_row_error};
+use crate::store::error::StoreError;
 use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};
-use crate::store::operations::ledger::LedgerBackend;
-use crate::store::rows::{DailyUsageCursor, DailyUsageRow, KEPT_PAST_MONTHS, UsageRow};
+use crate::store::operations::LedgerBackend;
+use crate::store::rows::{KEPT_PAST_MONTHS, UsageRow};
 
 impl LedgerBackend for Sqlite {
     fn probe(&mut self, _: Month, _: Option<&Probe>) -> Result<Probe, StoreError> {
@@ -87,22 +87,6 @@ impl LedgerBackend for Sqlite {
             add_to_usage(&mut usage, row);
         }
         Ok(usage)
-    }
-
-    fn read_daily_usage(
-        &mut self,
-        month: Month,
-        only_account: Option<&str>,
-        after: Option<&DailyUsageCursor>,
-        count: usize,
-    ) -> Result<Vec<DailyUsageRow>, StoreError> {
-        Ok(self.read_daily_usage_page(month, only_account, after, count)?.0)
-    }
-
-    fn daily_usage_to_copy(&mut self, month: Month) -> Result<Vec<DailyUsageRow>, StoreError> {
-        let (rows, damaged) = self.read_daily_usage_page(month, None, None, usize::MAX)?;
-        let error = |account| unreadable_row_error(&format!("the usage of {account} by day"));
-        damaged.first().map_or(Ok(rows), |account| Err(error(account)))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::model::believed_time::TimeAnchor;
 use crate::model::month::Month;
 use crate::store::audit::{ChangeAuthor, change_of_repaired_month};
 use crate::store::error::StoreError;
-use crate::store::operations::time::TimeBackend;
+use crate::store::operations::TimeBackend;
 use crate::store::rows::MonthRepair;
 
 /// The key of the row of `meta` that has the gateway's believed time.

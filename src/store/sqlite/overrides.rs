@@ -9,7 +9,7 @@ use super::meta::read_meta_value;
 use super::rows::to_u64_or_zero;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
-use crate::store::operations::overrides::OverrideBackend;
+use crate::store::operations::OverrideBackend;
 use crate::store::overrides::{
     MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,
     StoredOverrides, scope_of, too_many_overrides_error,

@@ -7,7 +7,7 @@ use super::connection::Sqlite;
 use super::rows::to_u64_or_zero;
 use crate::model::month::Month;
 use crate::store::error::{StoreError, unreadable_row_error};
-use crate::store::operations::quota_events::QuotaEventBackend;
+use crate::store::operations::QuotaEventBackend;
 use crate::store::quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
     QuotaEventRow, QuotaEventState,

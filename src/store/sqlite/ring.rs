@@ -23,13 +23,11 @@ use crate::store::audit::{AuditOperation, Change, ChangeAuthor, change_of_restor
 use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store};
 use crate::store::error::{self, FoundContents, StoreError};
 use crate::store::new_key_plan::NewKeyPlan;
-use crate::store::operations::audit::AuditBackend;
-use crate::store::operations::overrides::OverrideBackend;
-use crate::store::operations::ring::RingBackend;
-use crate::store::operations::rows::BulkChangeBackend;
+use crate::store::operations::{
+    AuditBackend, FillBackend, KeyAdditionBackend, OverrideBackend, RestoreBackend, RingBackend,
+};
 use crate::store::rows::{
     AccountRow, DamagedRows, KeyRow, RepeatableRequestRow, RingChanges, RingRows, RingVersion,
-    Rotation,
 };
 
 impl RingBackend for Sqlite {
@@ -142,7 +140,7 @@ impl RingBackend for Sqlite {
     }
 }
 
-impl BulkChangeBackend for Sqlite {
+impl KeyAdditionBackend for Sqlite {
     fn add_keys(
         &mut self,
         author: &ChangeAuthor,
@@ -176,25 +174,9 @@ impl BulkChangeBackend for Sqlite {
         append_record(&transaction, now, author, change).map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
+}
 
-    fn rotate_key(
-        &mut self,
-        author: &ChangeAuthor,
-        rotation: &Rotation<'_>,
-        request: Option<&RepeatableRequestRow>,
-    ) -> Result<(), StoreError> {
-        self.run_rotation(author, rotation, request)
-    }
-
-    fn undo_rotation(
-        &mut self,
-        author: &ChangeAuthor,
-        rotation: &Rotation<'_>,
-        former_expires_at: Option<i64>,
-    ) -> Result<(), StoreError> {
-        self.revert_rotation(author, rotation, former_expires_at)
-    }
-
+impl RestoreBackend for Sqlite {
     fn restore_rows(
         &mut self,
         author: &ChangeAuthor,
@@ -213,7 +195,9 @@ impl BulkChangeBackend for Sqlite {
         }
         Ok(0)
     }
+}
 
+impl FillBackend for Sqlite {
     fn fill_empty_store(
         &mut self,
         author: &ChangeAuthor,

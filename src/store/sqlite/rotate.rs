@@ -10,12 +10,12 @@ use super::rows::{
     find_conflicting_key_id, insert_key_and_upsert_account, read_key_for_audit, record_key_change,
 };
 use crate::store::audit::{AuditOperation, ChangeAuthor};
-use crate::store::error;
-use crate::store::error::StoreError;
+use crate::store::error::{self, StoreError};
+use crate::store::operations::RotationBackend;
 use crate::store::rows::{RepeatableRequestRow, Rotation};
 
-impl Sqlite {
-    pub(super) fn run_rotation(
+impl RotationBackend for Sqlite {
+    fn rotate_key(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,
@@ -62,7 +62,7 @@ impl Sqlite {
         transaction.commit().map_err(failed)
     }
 
-    pub(super) fn revert_rotation(
+    fn undo_rotation(
         &mut self,
         author: &ChangeAuthor,
         rotation: &Rotation<'_>,

@@ -3,7 +3,7 @@
 use super::connection::Sqlite;
 use super::rows::{self, read_dedup_hashes, read_top_rows};
 use crate::store::error::{StoreError, unreadable_row_error};
-use crate::store::operations::top::TopListBackend;
+use crate::store::operations::TopListBackend;
 use crate::store::rows::{TopCredit, TopRow};
 
 impl TopListBackend for Sqlite {

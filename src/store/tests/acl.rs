@@ -11,7 +11,7 @@ use super::super::{
 };
 use super::quota_events::quota_event;
 use super::sign_ups::sign_up;
-use super::{add_keys, key, open, rotation, rows, tester};
+use super::{TESTER, add_keys, key, open, rotation, rows, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::Month;
 use crate::model::sign_up::SignUpEntry;
@@ -87,18 +87,18 @@ fn run_operations_with_permissions(
             salt: "5a".to_owned(),
             key_id: "key_1".to_owned(),
         };
-        store.changes().mark_as_store()?;
+        store.mark_as_store(&TESTER)?;
         let plan = NewKeyPlan::of_store_account("pro");
-        store.changes().add_keys(&[(key(1, "acme"), Some(plan))], Some(&request))?;
-        store.changes().set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
-        store.changes().rotate_key(&rotation("key_1", &key(2, "acme"), 9, 5), None)?;
-        store.changes().restore_rows(&[key(3, "acme")], &[])?;
+        store.add_keys(&TESTER, &[(key(1, "acme"), Some(plan))], Some(&request))?;
+        store.set_account(&TESTER, "acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
+        store.rotate_key(&TESTER, &rotation("key_1", &key(2, "acme"), 9, 5), None)?;
+        store.restore_rows(&TESTER, &[key(3, "acme")], &[])?;
         store.find_repeatable_request("r")?;
         super::overrides::set(&mut store, "a.com", "deny")?;
         super::overrides::take_over(&mut store, "/o.csv", &[])?;
         store.stored_overrides()?;
         store.find_overrides("a.com")?;
-        return store.changes().expire_or_revoke_key("key_1", Some(9), Some(9));
+        return store.expire_or_revoke_key(&TESTER, "key_1", Some(9), Some(9));
     }
     add_keys(&mut admin, &[key(1, "acme"), key(2, "acme")]);
     run_gateway_operations(&mut store, lacking_permission, &|| {
@@ -162,11 +162,10 @@ fn run_gateway_operations(
         shared_subject: "config".to_owned(),
         entries: BTreeMap::new(),
     };
-    let mut changes = store.edit_as(&author);
-    changes.record_source_state(AuditOperation::ConfigChange, &state)?;
+    store.record_source_state(&author, AuditOperation::ConfigChange, &state)?;
     let changed =
         SourceState { entries: BTreeMap::from([("a".to_owned(), "1".to_owned())]), ..state };
-    changes.record_source_state(AuditOperation::ConfigChange, &changed)?;
+    store.record_source_state(&author, AuditOperation::ConfigChange, &changed)?;
     super::overrides::take_over(store, "/o.csv", &[])?;
     store.stored_overrides()?;
     store.read_audit_before(None, 9)?;
@@ -303,7 +302,7 @@ fn sign_up_permissions_suffice_and_are_needed() {
         }
         let found = store.find_sign_ups(&[latest.inbox].into())?;
         let deletion = SignUpDeletion { found: &found, inboxes: &[latest.inbox] };
-        assert_eq!(store.changes().delete_sign_ups(&deletion)?, 1);
+        assert_eq!(store.delete_sign_ups(&TESTER, &deletion)?, 1);
         store.read_inbox_secret().map(drop)
     };
     for lacking in ["", SIGN_UP_ACL[0]] {
@@ -364,14 +363,14 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         user.extend(rights.iter().filter(|right| **right != lacking));
         server.run(&user);
         let mut user_store = open(&server.url_as("some", "pw"));
-        user_store.changes().fill_empty_store(&contents).expect_err(lacking);
+        user_store.fill_empty_store(&TESTER, &contents).expect_err(lacking);
         let names = server.matching_keys("riskgate:{ring}:*");
         let is_of_ring = |name: &&String| !name.ends_with(":meta") && !name.ends_with(":audit");
         let is_visible = |name: &&String| !name.contains(":staged:") && is_of_ring(name);
         assert_eq!(names.iter().find(is_visible), None, "{lacking}");
         server.run(&["ACL", "SETUSER", "some", lacking]);
         let mut user_store = open(&server.url_as("some", "pw"));
-        user_store.changes().fill_empty_store(&contents).unwrap();
+        user_store.fill_empty_store(&TESTER, &contents).unwrap();
         let filled = rows(&mut user_store);
         assert_eq!((filled.keys, filled.accounts), (ring.keys.clone(), ring.accounts.clone()));
         for name in ["keys", "digests", "accounts", "changed"] {
@@ -385,14 +384,14 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
 type NamedChange = (&'static str, fn(&mut Store) -> Result<(), StoreError>);
 
 const CHANGES: [NamedChange; 6] = [
-    ("add", |store| store.changes().add_keys(&[(key(3, "new"), None)], None)),
-    ("account", |store| store.changes().set_account("acme", Some("pro"), None)),
+    ("add", |store| store.add_keys(&TESTER, &[(key(3, "new"), None)], None)),
+    ("account", |store| store.set_account(&TESTER, "acme", Some("pro"), None)),
     ("rotate", |store| {
-        store.changes().rotate_key(&rotation("key_1", &key(2, "acme"), 1_900_000_000, 5), None)
+        store.rotate_key(&TESTER, &rotation("key_1", &key(2, "acme"), 1_900_000_000, 5), None)
     }),
-    ("revoke", |store| store.changes().expire_or_revoke_key("key_1", None, Some(9))),
-    ("restore", |store| store.changes().restore_rows(&[key(4, "acme")], &[]).map(drop)),
-    ("init", |store| store.changes().mark_as_store()),
+    ("revoke", |store| store.expire_or_revoke_key(&TESTER, "key_1", None, Some(9))),
+    ("restore", |store| store.restore_rows(&TESTER, &[key(4, "acme")], &[]).map(drop)),
+    ("init", |store| store.mark_as_store(&TESTER)),
 ];
 
 #[test]
@@ -410,8 +409,8 @@ fn a_change_that_fails_for_a_missing_right_leaves_no_record() {
     for lacking in WRITER_ACL {
         let mut store = as_user_without(lacking);
         let changes: [NamedChange; 3] = [
-            ("init", |store| store.changes().mark_as_store()),
-            ("add", |store| store.changes().add_keys(&[(key(1, "acme"), None)], None)),
+            ("init", |store| store.mark_as_store(&TESTER)),
+            ("add", |store| store.add_keys(&TESTER, &[(key(1, "acme"), None)], None)),
             ("deny", |store| super::overrides::set(store, "a.com", "deny").map(drop)),
         ];
         for (name, change) in changes {
@@ -458,9 +457,7 @@ const CHANGES_OUTSIDE_THE_RING: [ChangeWithRights; 5] = [
     (("take over", |store| super::overrides::take_over(store, "/o.csv", &[]).map(drop)), &[]),
     (("source", |store| record_source_state(store, "2")), &[]),
     (
-        ("repair", |store| {
-            store.changes().repair_month(Month::from_number(300).unwrap()).map(drop)
-        }),
+        ("repair", |store| store.repair_month(&TESTER, Month::from_number(300).unwrap()).map(drop)),
         &["+del", "+zrem"],
     ),
 ];
@@ -471,7 +468,7 @@ fn record_source_state(store: &mut Store, value: &str) -> Result<(), StoreError>
         shared_subject: "config".to_owned(),
         entries: BTreeMap::from([("a".to_owned(), value.to_owned())]),
     };
-    store.changes().record_source_state(AuditOperation::ConfigChange, &state).map(drop)
+    store.record_source_state(&TESTER, AuditOperation::ConfigChange, &state).map(drop)
 }
 
 /// All Redis keys with their contents.
@@ -518,7 +515,7 @@ fn a_deletion_of_sign_ups_without_a_right_leaves_no_record() {
     server.run(&user);
     let before = read_all(&server);
     let deletion = SignUpDeletion { found: &found, inboxes: &[latest.inbox] };
-    open(&server.url_as("some", "pw")).changes().delete_sign_ups(&deletion).unwrap_err();
+    open(&server.url_as("some", "pw")).delete_sign_ups(&TESTER, &deletion).unwrap_err();
     assert_eq!(read_all(&server), before);
 }
 
@@ -526,7 +523,7 @@ fn a_deletion_of_sign_ups_without_a_right_leaves_no_record() {
 fn a_change_on_a_server_without_a_command_leaves_no_record() {
     let server = RedisServer::start_with_arguments(&["--rename-command", "ZADD", ""]);
     let mut store = open(&server.url());
-    store.changes().mark_as_store().unwrap();
+    store.mark_as_store(&TESTER).unwrap();
     for (name, change) in &CHANGES[..5] {
         change(&mut store).expect_err(name);
         assert_eq!(store.read_audit_after(None, 9).unwrap().len(), 1, "{name}");

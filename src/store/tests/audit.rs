@@ -10,7 +10,7 @@ use super::super::{
     AuditOperation, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit, NewKeyPlan,
     RepeatableRequestRow, ReportBatchContext, SourceState, Store, UsageCount,
 };
-use super::{TestStore, key, on_each_store, ring_version, rotation, tester};
+use super::{TESTER, TestStore, key, on_each_store, ring_version, rotation, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::Month;
 
@@ -35,7 +35,7 @@ fn repair_a_later_month(store: &mut Store) {
         needs_replicas: true,
     };
     store.report_leases(context, &[]).unwrap();
-    store.changes().repair_month(before).unwrap();
+    store.repair_month(&TESTER, before).unwrap();
 }
 
 #[test]
@@ -45,22 +45,21 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         let author = tester();
         let mut first = key(1, "acme");
         first.label = Some("web \"1\"".to_owned());
-        let mut changes = store.edit_as(&author);
-        changes.mark_as_store().unwrap();
-        changes
-            .add_keys(&[(first.clone(), Some(NewKeyPlan::of_store_account("pro")))], None)
+        store.mark_as_store(&author).unwrap();
+        store
+            .add_keys(&author, &[(first.clone(), Some(NewKeyPlan::of_store_account("pro")))], None)
             .unwrap();
-        changes.set_account("acme", None, Some(Some(MonthlyLimit::Calls(7)))).unwrap();
-        changes.set_account("acme", Some("free"), Some(None)).unwrap();
+        store.set_account(&author, "acme", None, Some(Some(MonthlyLimit::Calls(7)))).unwrap();
+        store.set_account(&author, "acme", Some("free"), Some(None)).unwrap();
         let second = key(2, "acme");
         let turn = rotation("key_1", &second, 1_900_000_000, 5);
-        changes.rotate_key(&turn, None).unwrap();
-        changes.undo_rotation(&turn, None).unwrap();
-        changes.expire_or_revoke_key("key_1", None, Some(1_800_000_000)).unwrap();
+        store.rotate_key(&author, &turn, None).unwrap();
+        store.undo_rotation(&author, &turn, None).unwrap();
+        store.expire_or_revoke_key(&author, "key_1", None, Some(1_800_000_000)).unwrap();
         let plan = Some(NewKeyPlan::of_store_account("free"));
-        changes.add_keys(&[(key(3, "acme"), plan), (key(4, "acme"), None)], None).unwrap();
-        changes.restore_rows(&[key(5, "acme")], &[]).unwrap();
-        changes.restore_rows(&[key(5, "acme")], &[]).unwrap();
+        store.add_keys(&author, &[(key(3, "acme"), plan), (key(4, "acme"), None)], None).unwrap();
+        store.restore_rows(&author, &[key(5, "acme")], &[]).unwrap();
+        store.restore_rows(&author, &[key(5, "acme")], &[]).unwrap();
         repair_a_later_month(&mut store);
         let mut records = read_records(&mut store);
         records.retain(|record| record.0 != "store.init");
@@ -111,11 +110,10 @@ fn each_change_of_keys_and_accounts_has_its_record() {
 fn a_refused_change_leaves_no_record() {
     on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
-        let mut changes = store.edit_as(&author);
-        changes.add_keys(&[(key(1, "acme"), None)], None).unwrap();
-        changes.add_keys(&[(key(1, "acme"), None)], None).unwrap_err();
-        changes.expire_or_revoke_key("key_9", None, Some(1)).unwrap_err();
-        changes.rotate_key(&rotation("key_9", &key(2, "acme"), 9, 5), None).unwrap_err();
+        store.add_keys(&author, &[(key(1, "acme"), None)], None).unwrap();
+        store.add_keys(&author, &[(key(1, "acme"), None)], None).unwrap_err();
+        store.expire_or_revoke_key(&author, "key_9", None, Some(1)).unwrap_err();
+        store.rotate_key(&author, &rotation("key_9", &key(2, "acme"), 9, 5), None).unwrap_err();
         assert_eq!(read_records(&mut store).len(), 1);
     });
 }
@@ -124,11 +122,10 @@ fn a_refused_change_leaves_no_record() {
 fn a_change_that_changes_nothing_has_no_record() {
     on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
-        let mut changes = store.edit_as(&author);
-        changes.add_keys(&[(key(1, "acme"), None)], None).unwrap();
+        store.add_keys(&author, &[(key(1, "acme"), None)], None).unwrap();
         for _ in 0..2 {
-            changes.expire_or_revoke_key("key_1", None, Some(1_800_000_000)).unwrap();
-            changes.set_account("acme", None, Some(Some(MonthlyLimit::Calls(7)))).unwrap();
+            store.expire_or_revoke_key(&author, "key_1", None, Some(1_800_000_000)).unwrap();
+            store.set_account(&author, "acme", None, Some(Some(MonthlyLimit::Calls(7)))).unwrap();
         }
         let operations = read_records(&mut store).into_iter().map(|record| record.0);
         let operations: Vec<String> = operations.collect();
@@ -141,7 +138,7 @@ fn an_import_of_many_keys_has_one_record() {
     on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
         let keys: Vec<_> = (0..2_500).map(|n| (key(n, "acme"), None)).collect();
-        store.edit_as(&author).add_keys(&keys, None).unwrap();
+        store.add_keys(&author, &keys, None).unwrap();
         let records = read_records(&mut store);
         assert_eq!(records.len(), 1);
         assert_eq!((records[0].0.as_str(), &records[0].3["keys"]), ("key.import", &json!(2_500)));
@@ -187,8 +184,7 @@ fn a_source_is_recorded_only_when_it_changes() {
         };
         let state = |limit: &str| state_on("a", limit);
         let mut record = |limit| {
-            let mut changes = store.edit_as(&author);
-            changes.record_source_state(AuditOperation::ConfigChange, &state(limit)).unwrap()
+            store.record_source_state(&author, AuditOperation::ConfigChange, &state(limit)).unwrap()
         };
         assert!(!record("5"), "the first state is no change");
         assert!(!record("5"));
@@ -202,9 +198,8 @@ fn a_source_is_recorded_only_when_it_changes() {
         );
         // Machines that were never seen: the file is the same on one, and has changed on another.
         let mut record_on = |machine, limit| {
-            let mut changes = store.edit_as(&author);
             let state = state_on(machine, limit);
-            changes.record_source_state(AuditOperation::ConfigChange, &state).unwrap()
+            store.record_source_state(&author, AuditOperation::ConfigChange, &state).unwrap()
         };
         assert!(!record_on("b", "6"));
         assert!(record_on("c", "8"));
@@ -227,9 +222,8 @@ fn a_source_is_recorded_only_when_it_changes() {
         }
         assert!(store.read_source_state("config a.toml on b").unwrap().is_some());
         let mut record_on = |machine, limit| {
-            let mut changes = store.edit_as(&author);
             let state = state_on(machine, limit);
-            changes.record_source_state(AuditOperation::ConfigChange, &state).unwrap()
+            store.record_source_state(&author, AuditOperation::ConfigChange, &state).unwrap()
         };
         assert!(record_on("e", "8"), "the state on any machine can't be read");
         assert!(record_on("b", "8"));
@@ -250,20 +244,18 @@ fn a_repeated_request_adds_no_second_key() {
             key_id: key_id.to_owned(),
         };
         assert_eq!(store.find_repeatable_request("r1").unwrap(), None);
-        let mut changes = store.edit_as(&author);
-        changes.add_keys(&[(key(1, "acme"), None)], Some(&request("key_1"))).unwrap();
+        store.add_keys(&author, &[(key(1, "acme"), None)], Some(&request("key_1"))).unwrap();
         assert_eq!(store.find_repeatable_request("r1").unwrap(), Some(request("key_1")));
         let before = ring_version(&mut store);
-        let mut changes = store.edit_as(&author);
-        let again = changes.add_keys(&[(key(2, "acme"), None)], Some(&request("key_2")));
+        let again = store.add_keys(&author, &[(key(2, "acme"), None)], Some(&request("key_2")));
         assert!(again.unwrap_err().to_string().contains("Idempotency-Key"));
         let new = key(3, "acme");
         let turn = rotation("key_1", &new, 9, 5);
-        changes.rotate_key(&turn, Some(&request("key_3"))).unwrap_err();
+        store.rotate_key(&author, &turn, Some(&request("key_3"))).unwrap_err();
         assert_eq!(ring_version(&mut store), before);
         assert_eq!(store.find_key("key_2").unwrap(), None);
         let other = RepeatableRequestRow { id: "r2".to_owned(), ..request("key_3") };
-        store.edit_as(&author).rotate_key(&turn, Some(&other)).unwrap();
+        store.rotate_key(&author, &turn, Some(&other)).unwrap();
         assert_eq!(store.find_repeatable_request("r2").unwrap(), Some(other));
         assert_eq!(store.find_key("key_3").unwrap(), Some(new.clone()));
         assert_eq!(store.find_key_by_digest(&new.digest).unwrap(), Some(new));
@@ -351,7 +343,7 @@ fn only_a_settled_time_deletes_old_records_and_requests() {
         let set_limit = |store: &mut Store, days: i64, trust, limit| {
             store.set_time(BelievedTime { unix_now: start + days * 86_400, trust });
             let limit = Some(Some(MonthlyLimit::Calls(limit)));
-            store.edit_as(&author).set_account("acme", None, limit).unwrap();
+            store.set_account(&author, "acme", None, limit).unwrap();
             store.read_audit_after(None, 1_000).unwrap()
         };
         // A stream deletes whole blocks of a hundred records.

@@ -3,23 +3,23 @@
 use std::collections::HashSet;
 
 use super::super::{AccountRow, MonthlyLimit, NewKeyPlan, Store};
-use super::{account, add_keys, key, on_each_store, ring_version, rotation, rows};
+use super::{TESTER, account, add_keys, key, on_each_store, ring_version, rotation, rows};
 
 #[test]
 fn a_ring_version_names_one_store_and_grows_with_every_change() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().mark_as_store().unwrap();
+        store.mark_as_store(&TESTER).unwrap();
         let first = store.ring_version().unwrap().unwrap();
         assert_eq!(first.store_id.len(), 32);
         assert!(first.store_id.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        store.changes().mark_as_store().unwrap();
+        store.mark_as_store(&TESTER).unwrap();
         assert_eq!(store.ring_version().unwrap().unwrap(), first, "a second call changes nothing");
         let mut last = first.version;
         let changes: [&dyn Fn(&mut Store); 3] = [
             &|store| add_keys(store, &[key(1, "acme")]),
-            &|store| store.changes().set_account("acme", Some("pro"), None).unwrap(),
-            &|store| store.changes().expire_or_revoke_key("key_1", None, Some(5)).unwrap(),
+            &|store| store.set_account(&TESTER, "acme", Some("pro"), None).unwrap(),
+            &|store| store.expire_or_revoke_key(&TESTER, "key_1", None, Some(5)).unwrap(),
         ];
         for change in changes {
             change(&mut store);
@@ -35,7 +35,7 @@ fn a_ring_version_names_one_store_and_grows_with_every_change() {
 fn the_first_write_initializes_an_empty_store() {
     let writes: [&dyn Fn(&mut Store); 2] =
         [&|store| add_keys(store, &[key(1, "acme")]), &|store| {
-            store.changes().set_account("acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
+            store.set_account(&TESTER, "acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
         }];
     for write in writes {
         on_each_store(|location| {
@@ -61,8 +61,8 @@ fn keys_and_accounts_are_read_as_written() {
         let plain = key(1, "acme");
         let plan = "p/l\u{e4}n \"x\"".to_owned();
         store
-            .changes()
             .add_keys(
+                &TESTER,
                 &[
                     (plain.clone(), None),
                     (unusual.clone(), Some(NewKeyPlan::of_store_account(&plan))),
@@ -84,20 +84,18 @@ fn set_account_keeps_settings_that_are_not_given() {
         let with =
             |plan: Option<&str>, limit| AccountRow { own_limit: limit, ..account("acme", plan) };
         store
-            .changes()
-            .add_keys(&[(key(1, "acme"), Some(NewKeyPlan::of_store_account("pro")))], None)
+            .add_keys(&TESTER, &[(key(1, "acme"), Some(NewKeyPlan::of_store_account("pro")))], None)
             .unwrap();
         let most = Some(MonthlyLimit::Calls(i64::MAX.cast_unsigned()));
-        store.changes().set_account("acme", None, Some(most)).unwrap();
+        store.set_account(&TESTER, "acme", None, Some(most)).unwrap();
         assert_eq!(acme(&mut store), with(Some("pro"), most));
         add_keys(&mut store, &[key(2, "acme")]);
         assert_eq!(acme(&mut store), with(Some("pro"), most), "a key without a plan gives none");
         store
-            .changes()
-            .set_account("acme", Some("all"), Some(Some(MonthlyLimit::Unlimited)))
+            .set_account(&TESTER, "acme", Some("all"), Some(Some(MonthlyLimit::Unlimited)))
             .unwrap();
         assert_eq!(acme(&mut store), with(Some("all"), Some(MonthlyLimit::Unlimited)));
-        store.changes().set_account("acme", None, Some(None)).unwrap();
+        store.set_account(&TESTER, "acme", None, Some(None)).unwrap();
         assert_eq!(acme(&mut store), with(Some("all"), None), "back to the plan's limit");
     });
 }
@@ -138,7 +136,7 @@ fn keys_are_added_all_or_none() {
                 .iter()
                 .map(|key| (key.clone(), Some(NewKeyPlan::of_store_account("pro"))))
                 .collect();
-            assert_eq!(store.changes().add_keys(&keys, None).unwrap_err().to_string(), refused);
+            assert_eq!(store.add_keys(&TESTER, &keys, None).unwrap_err().to_string(), refused);
             let now = rows(&mut store);
             assert_eq!((&now.keys, &now.accounts), (&before.keys, &before.accounts));
             assert_eq!(now.version, before.version);
@@ -162,13 +160,13 @@ fn a_key_keeps_its_earliest_expiry_and_first_revocation() {
             (None, Some(50), (Some(900), Some(50))),
             (Some(100), Some(60), (Some(100), Some(50))),
         ] {
-            store.changes().expire_or_revoke_key("key_1", expires, revoked).unwrap();
+            store.expire_or_revoke_key(&TESTER, "key_1", expires, revoked).unwrap();
             assert_eq!(ends(&mut store), expected);
         }
         assert_eq!(rows(&mut store).keys[1], key(2, "acme"), "the other one goes on");
         let before = ring_version(&mut store);
         let error =
-            store.changes().expire_or_revoke_key("nobody", None, Some(1)).unwrap_err().to_string();
+            store.expire_or_revoke_key(&TESTER, "nobody", None, Some(1)).unwrap_err().to_string();
         assert_eq!(error, "expected the id of a key in the store, but found \"nobody\"");
         assert_eq!(ring_version(&mut store), before);
     });
@@ -180,7 +178,7 @@ fn a_rotation_is_one_change_and_so_is_its_undo() {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
         let before = ring_version(&mut store);
-        store.changes().rotate_key(&rotation("key_1", &key(3, "acme"), 900, 500), None).unwrap();
+        store.rotate_key(&TESTER, &rotation("key_1", &key(3, "acme"), 900, 500), None).unwrap();
         assert_eq!(ring_version(&mut store), before + 1, "no reader sees half of it");
         let changes = store.ring_changes(before).unwrap();
         assert_eq!(changes.keys.len(), 2, "{changes:?}");
@@ -190,14 +188,14 @@ fn a_rotation_is_one_change_and_so_is_its_undo() {
         assert_eq!(ends(&mut store), [(Some(900), None), (None, None), (None, None)]);
         assert_eq!(rows(&mut store).keys[2], key(3, "acme"));
 
-        store.changes().undo_rotation(&rotation("key_1", &key(3, "acme"), 900, 600), None).unwrap();
+        store.undo_rotation(&TESTER, &rotation("key_1", &key(3, "acme"), 900, 600), None).unwrap();
         assert_eq!(ring_version(&mut store), before + 2);
         assert_eq!(ends(&mut store), [(None, None), (None, None), (None, Some(600))]);
 
         // An end that somebody else set meanwhile stays.
-        store.changes().rotate_key(&rotation("key_2", &key(4, "acme"), 900, 500), None).unwrap();
-        store.changes().expire_or_revoke_key("key_2", Some(700), None).unwrap();
-        store.changes().undo_rotation(&rotation("key_2", &key(4, "acme"), 900, 600), None).unwrap();
+        store.rotate_key(&TESTER, &rotation("key_2", &key(4, "acme"), 900, 500), None).unwrap();
+        store.expire_or_revoke_key(&TESTER, "key_2", Some(700), None).unwrap();
+        store.undo_rotation(&TESTER, &rotation("key_2", &key(4, "acme"), 900, 600), None).unwrap();
         assert_eq!(ends(&mut store)[1], (Some(700), None));
         assert_eq!(ends(&mut store)[3], (None, Some(600)));
     });
@@ -226,8 +224,7 @@ fn a_key_that_has_ended_is_not_rotated() {
             ),
         ] {
             let error = store
-                .changes()
-                .rotate_key(&rotation(old, &new, 900, 500), None)
+                .rotate_key(&TESTER, &rotation(old, &new, 900, 500), None)
                 .unwrap_err()
                 .to_string();
             assert_eq!(error, refused);
@@ -240,7 +237,7 @@ fn a_key_that_has_ended_is_not_rotated() {
 fn ring_changes_lists_the_changes_after_any_version() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().mark_as_store().unwrap();
+        store.mark_as_store(&TESTER).unwrap();
         let mut versions = vec![ring_version(&mut store)];
         let mut run_step = |change: &dyn Fn(&mut Store)| {
             change(&mut store);
@@ -248,8 +245,8 @@ fn ring_changes_lists_the_changes_after_any_version() {
         };
         run_step(&|store| add_keys(store, &[key(1, "one"), key(2, "two")]));
         run_step(&|store| add_keys(store, &[key(3, "one")]));
-        run_step(&|store| store.changes().set_account("three", Some("pro"), None).unwrap());
-        run_step(&|store| store.changes().expire_or_revoke_key("key_2", Some(9), None).unwrap());
+        run_step(&|store| store.set_account(&TESTER, "three", Some("pro"), None).unwrap());
+        run_step(&|store| store.expire_or_revoke_key(&TESTER, "key_2", Some(9), None).unwrap());
         let latest = versions[4];
         let expected: [(&[&str], &[&str]); 5] = [
             (&["key_1", "key_2", "key_3"], &["one", "three", "two"]),
@@ -288,7 +285,7 @@ fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
         assert_eq!((changes.keys.len(), changes.accounts.len()), (2_501, 2_203));
         // In the same pages, a known key is found on the last page.
         let again: Vec<_> = (2_500..5_000).rev().map(|n| (key(n, "x"), None)).collect();
-        let error = store.changes().add_keys(&again, None).unwrap_err().to_string();
+        let error = store.add_keys(&TESTER, &again, None).unwrap_err().to_string();
         assert!(error.contains("as key_2500"), "{error}");
         assert_eq!(rows(&mut store).keys.len(), 2_501);
     });
@@ -297,7 +294,7 @@ fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
 #[test]
 fn concurrent_writers_lose_no_change() {
     on_each_store(|location| {
-        location.open().changes().mark_as_store().unwrap();
+        location.open().mark_as_store(&TESTER).unwrap();
         std::thread::scope(|scope| {
             for writer in 0..4 {
                 let location = &location;
@@ -307,8 +304,8 @@ fn concurrent_writers_lose_no_change() {
                     for n in 0..25 {
                         add_keys(&mut store, &[key(writer * 100 + n, "shared")]);
                         store
-                            .changes()
                             .expire_or_revoke_key(
+                                &TESTER,
                                 &format!("key_{}", writer * 100 + n),
                                 Some(7),
                                 None,

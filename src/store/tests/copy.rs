@@ -12,7 +12,7 @@ use super::super::{
 };
 use super::quota_events::quota_event;
 use super::sign_ups::sign_up;
-use super::{TestStore, add_keys, key, on_each_store, rows, sort_rows};
+use super::{TESTER, TestStore, add_keys, key, on_each_store, rows, sort_rows};
 use crate::model::month::Month;
 
 /// A future month: the totals of a past month would expire at once.
@@ -53,12 +53,11 @@ fn write_rows_of_every_kind(store: &mut Store) {
     let mut keys: Vec<_> = (0..1_200).map(|n| key(n, &format!("account-{}", n % 7))).collect();
     keys[5].origins = vec!["https://a.com".to_owned()];
     add_keys(store, &keys);
-    store.changes().expire_or_revoke_key("key_9", Some(99), Some(50)).unwrap();
+    store.expire_or_revoke_key(&TESTER, "key_9", Some(99), Some(50)).unwrap();
     store
-        .changes()
-        .set_account("account-3", Some("pro"), Some(Some(MonthlyLimit::Unlimited)))
+        .set_account(&TESTER, "account-3", Some("pro"), Some(Some(MonthlyLimit::Unlimited)))
         .unwrap();
-    store.changes().set_account("keyless", None, Some(Some(MonthlyLimit::Calls(12)))).unwrap();
+    store.set_account(&TESTER, "keyless", None, Some(Some(MonthlyLimit::Calls(12)))).unwrap();
     report_leased(store, "account-1", 70, 64);
     report_leased(store, "account-2", 5, 5);
     let marks = [(u64::MAX, u64::MAX - 1)];
@@ -78,7 +77,7 @@ fn write_rows_of_every_kind(store: &mut Store) {
             shared_subject: "config a.toml".to_owned(),
             entries,
         };
-        store.changes().record_source_state(AuditOperation::ConfigChange, &state).unwrap();
+        store.record_source_state(&TESTER, AuditOperation::ConfigChange, &state).unwrap();
     }
 }
 
@@ -151,7 +150,7 @@ fn a_copy_to_redis_and_a_cluster_and_back_is_the_same() {
     assert_eq!(events, ["delivered", "given-up", "past-pending", "pending"]);
     let mut contents = first;
     for to in servers.iter().chain([&back]) {
-        to.open().changes().fill_empty_store(&contents).unwrap();
+        to.open().fill_empty_store(&TESTER, &contents).unwrap();
         let copied = read_contents(&mut to.open());
         assert_same_contents(&contents, &copied);
         contents = copied;
@@ -173,14 +172,14 @@ fn a_copy_that_fails_leaves_nothing_on_a_cluster() {
     // The last step refuses the copy, because it looks for digests too.
     let ring = cluster.primary_of("riskgate:{ring}:meta");
     ring.run(&["HSET", "riskgate:{ring}:digests", "some", "key"]);
-    let error = to.open().changes().fill_empty_store(&contents).unwrap_err().to_string();
+    let error = to.open().fill_empty_store(&TESTER, &contents).unwrap_err().to_string();
     assert!(error.contains("expected an empty store"), "{error}");
     ring.run(&["DEL", "riskgate:{ring}:digests"]);
     for prefix in ["riskgate:ledger:*", "riskgate:{sign_ups}:*"] {
         let left = cluster.primaries.iter().map(|primary| primary.matching_keys(prefix).len());
         assert_eq!(left.sum::<usize>(), 0, "{prefix}");
     }
-    to.open().changes().fill_empty_store(&contents).unwrap();
+    to.open().fill_empty_store(&TESTER, &contents).unwrap();
     assert_same_contents(&contents, &read_contents(&mut to.open()));
 }
 
@@ -191,10 +190,10 @@ fn a_copied_store_accepts_changes_and_reports() {
     let held = read_contents(&mut from.open());
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().mark_as_store().unwrap();
+        store.mark_as_store(&TESTER).unwrap();
         let empty = store.ring_version().unwrap().unwrap();
         store.probe(january_2100(), None).unwrap();
-        store.changes().fill_empty_store(&held).unwrap();
+        store.fill_empty_store(&TESTER, &held).unwrap();
         let filled = store.ring_version().unwrap().unwrap();
         assert_eq!(filled.store_id, empty.store_id);
         assert_eq!(store.stored_overrides().unwrap().unwrap().rows, held.overrides);
@@ -206,11 +205,11 @@ fn a_copied_store_accepts_changes_and_reports() {
         );
         assert_eq!(changes.accounts.len(), held.ring.accounts.len());
         assert!(store.ring_changes(filled.version).unwrap().keys.is_empty());
-        store.changes().expire_or_revoke_key("key_3", Some(1), None).unwrap();
+        store.expire_or_revoke_key(&TESTER, "key_3", Some(1), None).unwrap();
         let changes = store.ring_changes(filled.version).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (1, 0));
         let taken =
-            store.changes().add_keys(&[(key(4, "new"), None)], None).unwrap_err().to_string();
+            store.add_keys(&TESTER, &[(key(4, "new"), None)], None).unwrap_err().to_string();
         assert!(taken.contains("as key_4"), "{taken}");
         // The copied calls stay spent, and a node's own calls are added to them.
         report_leased(&mut store, "account-1", 10, 1);
@@ -233,7 +232,7 @@ fn only_an_empty_store_is_filled() {
     let uses: [NamedUse; 5] = [
         ("keys or accounts", &|store| add_keys(store, &[key(5_000, "mine")])),
         ("keys or accounts", &|store| {
-            store.changes().set_account("mine", Some("pro"), None).unwrap();
+            store.set_account(&TESTER, "mine", Some("pro"), None).unwrap();
         }),
         ("numbers", &|store| report_leased(store, "mine", 3, 2)),
         ("sign-ups", &|store| {
@@ -246,11 +245,11 @@ fn only_an_empty_store_is_filled() {
     for (name, change_store) in uses {
         on_each_store(|location| {
             let mut store = location.open();
-            store.changes().mark_as_store().unwrap();
+            store.mark_as_store(&TESTER).unwrap();
             store.probe(january_2100(), None).unwrap();
             change_store(&mut store);
             let (ring, usage) = (rows(&mut store), store.read_usage(january_2100(), None).unwrap());
-            let error = store.changes().fill_empty_store(&held).unwrap_err().to_string();
+            let error = store.fill_empty_store(&TESTER, &held).unwrap_err().to_string();
             let expected = format!("expected an empty store, but found one with {name}");
             assert!(error.contains(&expected), "{error}");
             // Gateways write numbers and sign-ups to a server that was emptied.
@@ -272,7 +271,7 @@ fn a_store_without_keys_and_accounts_has_its_sign_ups_copied() {
     assert!(!first.is_empty());
     for pair in stores.windows(2) {
         let contents = read_contents(&mut pair[0].open());
-        pair[1].open().changes().fill_empty_store(&contents).unwrap();
+        pair[1].open().fill_empty_store(&TESTER, &contents).unwrap();
         assert_same_contents(&first, &read_contents(&mut pair[1].open()));
     }
     // A cursor of the copied store leads to what is written after it.
@@ -290,7 +289,7 @@ fn a_copy_replaces_the_inbox_secret_of_an_empty_store() {
         let mut store = location.open();
         let older = StoredInboxSecret { secret: [1; 32], created_at: 0 };
         store.keep_inbox_secret(&older).unwrap();
-        store.changes().fill_empty_store(&held).unwrap();
+        store.fill_empty_store(&TESTER, &held).unwrap();
         assert_eq!(store.read_inbox_secret().unwrap(), held.inbox_secret);
     });
 }
@@ -307,7 +306,7 @@ fn contents_have_the_totals_of_a_store_whose_month_no_clock_has_confirmed() {
         assert_eq!(contents.usage_month, january_2100());
         assert_eq!(contents.usage, [usage_row("acme", 64, 70)]);
         let to = TestStore::new_sqlite();
-        to.open().changes().fill_empty_store(&contents).unwrap();
+        to.open().fill_empty_store(&TESTER, &contents).unwrap();
         assert_same_contents(&contents, &read_contents(&mut to.open()));
     });
 }
@@ -341,13 +340,13 @@ fn an_interrupted_copy_changes_nothing_and_can_be_repeated() {
     let location = TestStore::new_redis();
     let TestStore::Server(server) = &location else { return };
     let mut store = location.open();
-    store.changes().mark_as_store().unwrap();
+    store.mark_as_store(&TESTER).unwrap();
     let own_state = SourceState {
         subject: "config own.toml on b".to_owned(),
         shared_subject: "config own.toml".to_owned(),
         entries: BTreeMap::new(),
     };
-    store.changes().record_source_state(AuditOperation::ConfigChange, &own_state).unwrap();
+    store.record_source_state(&TESTER, AuditOperation::ConfigChange, &own_state).unwrap();
     let before = describe_other_contents(&mut store);
     let own_records = store.read_audit_after(None, 10).unwrap();
     assert_eq!(own_records.len(), 1);
@@ -355,7 +354,7 @@ fn an_interrupted_copy_changes_nothing_and_can_be_repeated() {
         let user = ["ACL", "SETUSER", "half", "reset", "on", ">pass", "~*", "+@all"];
         server.run(&[&user[..], &[denied]].concat());
         let mut half = super::open(&server.url_as("half", "pass"));
-        half.changes().fill_empty_store(&held).unwrap_err();
+        half.fill_empty_store(&TESTER, &held).unwrap_err();
         assert!(describe_other_contents(&mut store) == before, "{denied}");
         assert!(rows(&mut store).keys.is_empty());
     }
@@ -365,7 +364,7 @@ fn an_interrupted_copy_changes_nothing_and_can_be_repeated() {
         let ttl: i64 = server.run(&["TTL", &staged]).parse().unwrap();
         assert!((1..=3_600).contains(&ttl), "{staged} expires by itself: {ttl}");
     }
-    store.changes().fill_empty_store(&held).unwrap();
+    store.fill_empty_store(&TESTER, &held).unwrap();
     let filled = read_contents(&mut store);
     held.source_states.push(("config own.toml".to_owned(), "{}".to_owned()));
     held.source_states.push(("config own.toml on b".to_owned(), "{}".to_owned()));
@@ -402,10 +401,10 @@ fn a_redis_key_of_another_type_is_found_before_anything_is_copied() {
     let TestStore::Server(server) = &location else { return };
     write_rows_of_every_kind(&mut from.open());
     let mut store = location.open();
-    store.changes().mark_as_store().unwrap();
+    store.mark_as_store(&TESTER).unwrap();
     // Only its merge would find it.
     server.run(&["SET", "riskgate:{top}:rows", "other"]);
-    let copied = store.changes().fill_empty_store(&read_contents(&mut from.open()));
+    let copied = store.fill_empty_store(&TESTER, &read_contents(&mut from.open()));
     let error = copied.unwrap_err().to_string();
     assert!(error.contains("riskgate:{top}:rows has another type"), "{error}");
     assert!(rows(&mut store).keys.is_empty());
@@ -426,7 +425,7 @@ fn contents_that_are_read_during_changes_are_of_one_moment() {
                     }
                     add_keys(&mut store, &[key(n, "acme")]);
                     let id = format!("key_{}", n - 1);
-                    store.changes().expire_or_revoke_key(&id, None, Some(5)).unwrap();
+                    store.expire_or_revoke_key(&TESTER, &id, None, Some(5)).unwrap();
                     // On a server, a backup needs a moment between two changes.
                     std::thread::sleep(Duration::from_millis(20));
                 }
@@ -458,7 +457,7 @@ fn contents_that_are_read_during_changes_are_of_one_moment() {
 fn a_copy_names_the_overrides_that_it_cannot_read() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().mark_as_store().unwrap();
+        store.mark_as_store(&TESTER).unwrap();
         for domain in ["bad.com", "good.com"] {
             assert!(super::overrides::set(&mut store, domain, "deny").unwrap());
         }

@@ -93,8 +93,7 @@ fn requests_are_deleted_after_a_day() {
             let mut store = open_at(location, at, trust);
             let known = request(id, &format!("key_{number}"));
             let author = tester();
-            let mut changes = store.edit_as(&author);
-            changes.add_keys(&[(key(number, "acme"), None)], Some(&known)).unwrap();
+            store.add_keys(&author, &[(key(number, "acme"), None)], Some(&known)).unwrap();
         }
         let delete_at = |at, trust| open_at(location, at, trust).delete_expired_rows(0).unwrap();
         delete_at(NOW + SECONDS_PER_DAY, TimeTrust::Settled);

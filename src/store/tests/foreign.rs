@@ -3,7 +3,7 @@
 
 use super::super::redis_server::RedisServer;
 use super::super::{KnownState, LeaseReport, MonthlyLimit, ReportBatchContext, Store, TopCredit};
-use super::{add_keys, key, open, rotation, rows};
+use super::{TESTER, add_keys, key, open, rotation, rows};
 use crate::model::month::Month;
 
 /// Bytes that are not UTF-8.
@@ -22,12 +22,11 @@ fn assert_key_and_account_changes_work(store: &mut Store, context: &str) {
     let late = key(20_000 + n, "late");
     add_keys(store, std::slice::from_ref(&late));
     store
-        .changes()
-        .set_account("late", None, Some(Some(MonthlyLimit::Calls(u64::from(n)))))
+        .set_account(&TESTER, "late", None, Some(Some(MonthlyLimit::Calls(u64::from(n)))))
         .unwrap();
-    store.changes().rotate_key(&rotation(&late.id, &key(30_000 + n, "late"), 9, 5), None).unwrap();
-    store.changes().expire_or_revoke_key(&late.id, None, Some(5)).unwrap();
-    store.changes().restore_rows(&[key(40_000 + n, "late")], &[]).unwrap();
+    store.rotate_key(&TESTER, &rotation(&late.id, &key(30_000 + n, "late"), 9, 5), None).unwrap();
+    store.expire_or_revoke_key(&TESTER, &late.id, None, Some(5)).unwrap();
+    store.restore_rows(&TESTER, &[key(40_000 + n, "late")], &[]).unwrap();
     let changes = store.ring_changes(before.version).unwrap();
     assert_eq!((changes.keys.len(), changes.accounts.len()), (3, 1), "{context}");
     assert_eq!(rows(store).keys.len() as u32, n + 3, "{context}");
@@ -111,7 +110,7 @@ fn an_unreadable_import_damages_only_its_own_keys() {
     let mut store = open(&server.url());
     add_keys(&mut store, &[key(9_000, "other")]);
     let many: Vec<_> = (0..1_001).map(|n| (key(n, "acme"), None)).collect();
-    store.changes().add_keys(&many, None).unwrap();
+    store.add_keys(&TESTER, &many, None).unwrap();
     let import = server.run(&["HKEYS", "riskgate:{ring}:imports"]);
     server.run(&["HSET", "riskgate:{ring}:imports", import.trim(), "garbage"]);
     let found = rows(&mut store);
@@ -120,13 +119,12 @@ fn an_unreadable_import_damages_only_its_own_keys() {
     assert_key_and_account_changes_work(&mut store, "beside the import");
     // No writer waits for an import whose entry can't be read.
     let started = std::time::Instant::now();
-    let refused =
-        store.changes().add_keys(&[(key(5, "acme"), None)], None).unwrap_err().to_string();
+    let refused = store.add_keys(&TESTER, &[(key(5, "acme"), None)], None).unwrap_err().to_string();
     assert!(refused.contains("expected a new key"), "{refused}");
     let refused =
-        store.changes().expire_or_revoke_key("key_5", None, Some(1)).unwrap_err().to_string();
+        store.expire_or_revoke_key(&TESTER, "key_5", None, Some(1)).unwrap_err().to_string();
     assert!(refused.contains("DAMAGED key key_5"), "{refused}");
-    store.changes().set_account("acme", Some("pro"), None).unwrap();
+    store.set_account(&TESTER, "acme", Some("pro"), None).unwrap();
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
     assert!(rows(&mut store).damaged.account_names.is_empty(), "setting the account repairs it");
 }
@@ -153,7 +151,7 @@ fn a_probe_replaces_unreadable_fields_of_the_metadata() {
         let meta_key = "riskgate:{ring}:meta";
         run_lua(&server, &format!("redis.call('HSET', '{meta_key}', 'month', {value})"));
         assert_eq!(
-            store.changes().repair_month(month).unwrap().latest_month_before,
+            store.repair_month(&TESTER, month).unwrap().latest_month_before,
             None,
             "{value}"
         );
@@ -194,11 +192,7 @@ fn foreign_ledger_keys_break_neither_usage_nor_repair() {
     let seen: Vec<_> =
         listed.iter().map(|row| (row.account.as_str(), row.spent, row.is_damaged)).collect();
     assert_eq!(seen, [("\\xff", 0, true), ("acme", 7, false)]);
-    assert_eq!(
-        store.changes().repair_month(month).unwrap().deleted_totals,
-        1,
-        "of the later month"
-    );
+    assert_eq!(store.repair_month(&TESTER, month).unwrap().deleted_totals, 1, "of the later month");
 }
 
 #[test]

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use super::super::redis_server::RedisServer;
 use super::super::{AccountRow, KeyRow, MonthlyLimit, RedisOptions, RingVersion, Store, StoreUrl};
-use super::{account, add_keys, key, on_each_store, open, rows};
+use super::{TESTER, account, add_keys, key, on_each_store, open, rows};
 
 #[test]
 fn a_change_id_identifies_the_history_of_a_version() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().mark_as_store().unwrap();
+        store.mark_as_store(&TESTER).unwrap();
         let mut known: Vec<RingVersion> = Vec::new();
         let changes: [&dyn Fn(&mut Store); 4] = [
             &|store| add_keys(store, &[key(1, "acme")]),
-            &|store| store.changes().set_account("acme", Some("pro"), None).unwrap(),
-            &|store| store.changes().expire_or_revoke_key("key_1", None, Some(5)).unwrap(),
-            &|store| assert_eq!(store.changes().restore_rows(&[key(2, "acme")], &[]).unwrap(), 0),
+            &|store| store.set_account(&TESTER, "acme", Some("pro"), None).unwrap(),
+            &|store| store.expire_or_revoke_key(&TESTER, "key_1", None, Some(5)).unwrap(),
+            &|store| assert_eq!(store.restore_rows(&TESTER, &[key(2, "acme")], &[]).unwrap(), 0),
         ];
         for change in changes {
             change(&mut store);
@@ -50,7 +50,7 @@ fn only_the_latest_thousand_change_ids_are_kept() {
         add_keys(&mut store, &[key(1, "acme")]);
         let first = store.ring_version().unwrap().unwrap();
         let mut change = || {
-            store.changes().set_account("acme", None, None).unwrap();
+            store.set_account(&TESTER, "acme", None, None).unwrap();
             let changes = store.ring_changes(first.version).unwrap();
             (changes.follows(&first), changes.prove_loss_of(&first))
         };
@@ -67,21 +67,20 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
         store
-            .changes()
-            .set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(7))))
+            .set_account(&TESTER, "acme", Some("pro"), Some(Some(MonthlyLimit::Calls(7))))
             .unwrap();
-        store.changes().expire_or_revoke_key("key_2", Some(900), Some(50)).unwrap();
+        store.expire_or_revoke_key(&TESTER, "key_2", Some(900), Some(50)).unwrap();
         let before = rows(&mut store);
         let ended =
             |n: u32, expires_at, revoked_at| KeyRow { expires_at, revoked_at, ..key(n, "acme") };
         // The store has these rows already, or ends them earlier.
         let same = [key(1, "acme"), key(2, "acme"), ended(2, Some(1_000), Some(60))];
         let known = [AccountRow { own_limit: None, ..account("acme", None) }];
-        store.changes().restore_rows(&same, &known).unwrap();
+        store.restore_rows(&TESTER, &same, &known).unwrap();
         assert_eq!(rows(&mut store), before, "nothing to write, so no new version");
         // Another key has this id now.
         let other = KeyRow { id: "key_1".to_owned(), ..ended(9, None, Some(1)) };
-        store.changes().restore_rows(&[other], &[]).unwrap();
+        store.restore_rows(&TESTER, &[other], &[]).unwrap();
         assert_eq!(rows(&mut store), before, "the row of the store stays");
 
         let lost =
@@ -93,7 +92,7 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
             ended(3, None, Some(70)),
             late.clone(),
         ];
-        store.changes().restore_rows(&keys, std::slice::from_ref(&lost)).unwrap();
+        store.restore_rows(&TESTER, &keys, std::slice::from_ref(&lost)).unwrap();
         let now = rows(&mut store);
         let ends: Vec<_> = now.keys.iter().map(|key| (key.expires_at, key.revoked_at)).collect();
         assert_eq!(
@@ -106,7 +105,7 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
         assert_eq!((changes.keys.len(), changes.accounts.len()), (4, 1), "nodes get the changes");
         assert!(now.version > before.version);
         let many: Vec<_> = (100..2_600).map(|n| key(n, "acme")).collect();
-        store.changes().restore_rows(&many, &[]).unwrap();
+        store.restore_rows(&TESTER, &many, &[]).unwrap();
         assert_eq!(rows(&mut store).keys.len(), 5 + many.len());
     });
 }
@@ -121,13 +120,13 @@ fn restore_rows_ends_a_key_by_digest_whatever_its_id() {
             KeyRow { id: "key_2".to_owned(), revoked_at: Some(5), ..key(1, "acme") },
             KeyRow { id: "old".to_owned(), expires_at: Some(9), ..key(2, "acme") },
         ];
-        store.changes().restore_rows(&known, &[]).unwrap();
+        store.restore_rows(&TESTER, &known, &[]).unwrap();
         let now = rows(&mut store).keys;
         let ends: Vec<_> =
             now.iter().map(|key| (key.id.as_str(), key.revoked_at, key.expires_at)).collect();
         assert_eq!(ends, [("key_1", Some(5), None), ("key_2", None, Some(9))]);
         let before = store.ring_version().unwrap();
-        store.changes().restore_rows(&known, &[]).unwrap();
+        store.restore_rows(&TESTER, &known, &[]).unwrap();
         assert_eq!(store.ring_version().unwrap(), before, "a second call changes nothing");
     });
 }
@@ -140,11 +139,11 @@ fn restore_rows_counts_the_replicas_that_lack_the_rows() {
     let mut store = Store::open(&url, &options, Duration::from_millis(400)).unwrap();
     let lost: Vec<_> = (0..1_500).map(|n| key(n, "acme")).collect();
     let accounts = [account("acme", None)];
-    assert_eq!(store.changes().restore_rows(&lost, &accounts).unwrap(), 1);
+    assert_eq!(store.restore_rows(&TESTER, &lost, &accounts).unwrap(), 1);
     assert_eq!(rows(&mut store).keys.len(), lost.len(), "all of it was written");
     let replica = RedisServer::replica_of(&server);
     let started = Instant::now();
-    while store.changes().restore_rows(&lost, &accounts).unwrap() > 0 {
+    while store.restore_rows(&TESTER, &lost, &accounts).unwrap() > 0 {
         assert!(started.elapsed() < Duration::from_secs(20), "the replica did not get the rows");
     }
     assert_eq!(replica.run(&["HLEN", "riskgate:{ring}:keys"]), "1500");
@@ -155,7 +154,7 @@ fn rows_read_during_changes_are_of_the_returned_version() {
     let server = RedisServer::start();
     let set = |store: &mut Store, calls: u64| {
         let limit = MonthlyLimit::Calls(calls);
-        store.changes().set_account("acme", None, Some(Some(limit))).unwrap();
+        store.set_account(&TESTER, "acme", None, Some(Some(limit))).unwrap();
         limit
     };
     let mut store = open(&server.url());

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::super::NewKeyPlan;
 use super::super::redis_server::RedisServer;
-use super::{add_keys, key, open, rows};
+use super::{TESTER, add_keys, key, open, rows};
 
 /// Runs an import without its last step and without the permission to undo it, as if the process
 /// was killed.
 fn interrupt_import(server: &RedisServer, keys: &[(super::KeyRow, Option<NewKeyPlan>)]) {
     let denied = ["-hsetnx", "-zrangebyscore"];
     server.run(&[&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all"], &denied[..]].concat());
-    open(&server.url_as("half", "pass")).changes().add_keys(keys, None).unwrap_err();
+    open(&server.url_as("half", "pass")).add_keys(&TESTER, keys, None).unwrap_err();
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), keys.len().to_string());
 }
 
@@ -35,7 +35,7 @@ fn an_interrupted_import_is_invisible_and_gets_cleared() {
     interrupt_import(&server, &keys_1500(0, "acme"));
     let mut store = open(&server.url());
     assert_eq!(store.ring_version().unwrap(), None, "the import initialized no store");
-    store.changes().expire_or_revoke_key("key_5", None, Some(1)).unwrap_err();
+    store.expire_or_revoke_key(&TESTER, "key_5", None, Some(1)).unwrap_err();
     // Other writers continue.
     add_keys(&mut store, &[key(9_000, "other")]);
     let found = rows(&mut store);
@@ -45,12 +45,12 @@ fn an_interrupted_import_is_invisible_and_gets_cleared() {
     end_reservation_of_import(&server);
     assert_eq!(rows(&mut store), found);
     // The next writer that meets the import clears it.
-    store.changes().set_account("acme", Some("pro"), None).unwrap();
+    store.set_account(&TESTER, "acme", Some("pro"), None).unwrap();
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:digests"]), "1");
     assert_eq!(server.run(&["ZCARD", "riskgate:{ring}:changed"]), "3");
     assert_eq!(server.matching_keys("*").len(), 6, "{:?}", server.matching_keys("*"));
-    store.changes().add_keys(&keys_1500(0, "acme"), None).unwrap();
+    store.add_keys(&TESTER, &keys_1500(0, "acme"), None).unwrap();
     assert_eq!(rows(&mut store).keys.len(), 1_501);
 }
 
@@ -60,7 +60,7 @@ fn an_abandoned_import_can_be_run_again() {
     interrupt_import(&server, &keys_1500(0, "acme"));
     end_reservation_of_import(&server);
     let mut store = open(&server.url());
-    store.changes().add_keys(&keys_1500(0, "acme"), None).unwrap();
+    store.add_keys(&TESTER, &keys_1500(0, "acme"), None).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.accounts[0].plan.as_deref()), (1_500, Some("pro")));
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:imports"]), "1");
@@ -73,7 +73,7 @@ fn a_writer_waits_while_an_import_reserves_its_names() {
     let taken = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let mut store = open(&server.url());
-            store.changes().add_keys(&[(key(1_499, "new"), None)], None)
+            store.add_keys(&TESTER, &[(key(1_499, "new"), None)], None)
         });
         std::thread::sleep(Duration::from_millis(100));
         assert!(!waiting.is_finished(), "it waits for the end of the import");
@@ -89,24 +89,26 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     store
-        .changes()
-        .set_account("known", Some("pro"), Some(Some(super::super::MonthlyLimit::Calls(7))))
+        .set_account(
+            &TESTER,
+            "known",
+            Some("pro"),
+            Some(Some(super::super::MonthlyLimit::Calls(7))),
+        )
         .unwrap();
     add_keys(&mut store, &[key(2_400, "other")]);
     let before = rows(&mut store);
     let names = server.matching_keys("*").len();
     // The last page has a known key.
     store
-        .changes()
-        .add_keys(&[keys_1500(0, "known"), keys_1500(1_500, "new")].concat(), None)
+        .add_keys(&TESTER, &[keys_1500(0, "known"), keys_1500(1_500, "new")].concat(), None)
         .unwrap_err();
     assert_eq!(rows(&mut store), before);
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
     assert_eq!(server.matching_keys("*").len(), names);
 
     store
-        .changes()
-        .add_keys(&[keys_1500(0, "known"), keys_1500(3_000, "new")].concat(), None)
+        .add_keys(&TESTER, &[keys_1500(0, "known"), keys_1500(3_000, "new")].concat(), None)
         .unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.version), (3_001, before.version + 1));
@@ -121,10 +123,9 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
         assert_eq!((changes.keys.len(), changes.accounts.len()), (keys, accounts), "{since}");
     }
     // Rows of an import can be changed like any other.
-    store.changes().expire_or_revoke_key("key_3", None, Some(5)).unwrap();
+    store.expire_or_revoke_key(&TESTER, "key_3", None, Some(5)).unwrap();
     store
-        .changes()
-        .set_account("new", None, Some(Some(super::super::MonthlyLimit::Unlimited)))
+        .set_account(&TESTER, "new", None, Some(Some(super::super::MonthlyLimit::Unlimited)))
         .unwrap();
     let changes = store.ring_changes(found.version).unwrap();
     assert_eq!(
@@ -138,7 +139,7 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
 #[test]
 fn reading_changes_during_imports_misses_no_row() {
     let server = RedisServer::start();
-    open(&server.url()).changes().mark_as_store().unwrap();
+    open(&server.url()).mark_as_store(&TESTER).unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     let followed = std::thread::scope(|scope| {
         let follower = scope.spawn(|| {
@@ -162,11 +163,10 @@ fn reading_changes_during_imports_misses_no_row() {
                     let mut store = open(&server.url());
                     for turn in 0..3 {
                         let first = (writer * 3 + turn) * 10_000;
-                        store.changes().add_keys(&keys_1500(first, "shared"), None).unwrap();
+                        store.add_keys(&TESTER, &keys_1500(first, "shared"), None).unwrap();
                         add_keys(&mut store, &[key(first + 5_000, "shared")]);
                         store
-                            .changes()
-                            .expire_or_revoke_key(&format!("key_{first}"), Some(7), None)
+                            .expire_or_revoke_key(&TESTER, &format!("key_{first}"), Some(7), None)
                             .unwrap();
                     }
                 })

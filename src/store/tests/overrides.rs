@@ -3,7 +3,7 @@
 use super::super::{
     OverrideTakeOver, OverrideUpdate, OverridesVersion, Store, StoreError, StoredOverride,
 };
-use super::{TEST_TIME, TestStore, add_keys, key, on_each_store, tester};
+use super::{TEST_TIME, TESTER, TestStore, add_keys, key, on_each_store, tester};
 
 fn row(domain: &str, is_exact: bool, what: &str) -> StoredOverride {
     StoredOverride {
@@ -19,13 +19,13 @@ fn row(domain: &str, is_exact: bool, what: &str) -> StoredOverride {
 pub(super) fn set(store: &mut Store, domain: &str, what: &str) -> Result<bool, StoreError> {
     let before = store.find_overrides(domain)?;
     let after = [row(domain, false, what)];
-    store.changes().update_overrides(&OverrideUpdate { domain, before: &before, after: &after })
+    store.update_overrides(&TESTER, &OverrideUpdate { domain, before: &before, after: &after })
 }
 
 /// Deletes the overrides of a domain.
 pub(super) fn clear(store: &mut Store, domain: &str) -> Result<bool, StoreError> {
     let before = store.find_overrides(domain)?;
-    store.changes().update_overrides(&OverrideUpdate { domain, before: &before, after: &[] })
+    store.update_overrides(&TESTER, &OverrideUpdate { domain, before: &before, after: &[] })
 }
 
 /// Takes over a file with these rows.
@@ -35,7 +35,7 @@ pub(super) fn take_over(
     rows: &[StoredOverride],
 ) -> Result<Option<usize>, StoreError> {
     let subjects = [format!("content {}", rows.len()), format!("file {path}")];
-    store.changes().take_over_overrides(&OverrideTakeOver { path, rows, subjects })
+    store.take_over_overrides(&TESTER, &OverrideTakeOver { path, rows, subjects })
 }
 
 fn version(store: &mut Store) -> OverridesVersion {
@@ -59,7 +59,7 @@ fn operations(store: &mut Store) -> Vec<(String, String)> {
 fn overrides_are_read_as_written_and_every_change_has_a_version() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().mark_as_store().unwrap();
+        store.mark_as_store(&TESTER).unwrap();
         let first = version(&mut store);
         assert_eq!((first.number, first.count), (0, 0));
         assert_eq!(rows(&mut store), []);
@@ -75,7 +75,7 @@ fn overrides_are_read_as_written_and_every_change_has_a_version() {
         assert_eq!(store.find_overrides("b.com").unwrap(), expected[1..]);
         assert_eq!(store.find_overrides("c.com").unwrap(), []);
         let clear = OverrideUpdate { domain: "b.com", before: &expected[1..], after: &[] };
-        assert!(store.changes().update_overrides(&clear).unwrap());
+        assert!(store.update_overrides(&TESTER, &clear).unwrap());
         assert_eq!(rows(&mut store), expected[..1]);
         assert_eq!((version(&mut store).number, version(&mut store).count), (4, 1));
     });
@@ -104,7 +104,7 @@ fn an_override_that_another_node_changed_meanwhile_is_not_overwritten() {
         let before = version(&mut store);
         for after in [&[row("a.com", false, "new")][..], &[]] {
             let update = OverrideUpdate { domain: "a.com", before: &known, after };
-            assert!(!store.changes().update_overrides(&update).unwrap());
+            assert!(!store.update_overrides(&TESTER, &update).unwrap());
         }
         assert_eq!(version(&mut store), before);
         assert_eq!(rows(&mut store), [row("a.com", false, "allow")]);
@@ -124,7 +124,7 @@ fn an_override_of_another_scope_keeps_its_author_and_its_time() {
         let before = store.find_overrides("a.com").unwrap();
         let after = [row("a.com", true, "allow"), before[0].clone()];
         let update = OverrideUpdate { domain: "a.com", before: &before, after: &after };
-        assert!(store.changes().update_overrides(&update).unwrap());
+        assert!(store.update_overrides(&TESTER, &update).unwrap());
         let times: Vec<i64> = rows(&mut store).iter().map(|row| row.created_at).collect();
         assert_eq!(times[1], TEST_TIME.unix_now);
         assert!(times[0] >= TEST_TIME.unix_now + 500, "{times:?}");
@@ -139,7 +139,7 @@ fn each_change_of_an_override_has_its_record() {
         set(&mut store, "a.com", "allow").unwrap();
         let known = store.find_overrides("a.com").unwrap();
         let clear = OverrideUpdate { domain: "a.com", before: &known, after: &[] };
-        store.changes().update_overrides(&clear).unwrap();
+        store.update_overrides(&TESTER, &clear).unwrap();
         let records = store.read_audit_after(None, 100).unwrap();
         let of = |operation: &str| -> Vec<_> {
             let records = records.iter().filter(|record| record.operation == operation);
@@ -167,7 +167,7 @@ fn a_file_is_taken_over_once_and_keeps_what_the_store_has() {
         assert!(store.read_source_state("file /o.csv").unwrap().is_some());
         let known = store.find_overrides("a.com").unwrap();
         let clear = OverrideUpdate { domain: "a.com", before: &known, after: &[] };
-        store.changes().update_overrides(&clear).unwrap();
+        store.update_overrides(&TESTER, &clear).unwrap();
         assert_eq!(take_over(&mut location.open(), "/o.csv", &file).unwrap(), None);
         assert_eq!(rows(&mut store), expected[1..]);
         let taken = ("override.take_over".to_owned(), "/o.csv".to_owned());
@@ -222,7 +222,7 @@ fn an_override_that_cannot_be_read_is_named_and_can_be_set_again_and_cleared() {
             assert_eq!(rows(&mut store).len(), 2, "{damage}");
             damage_row();
             let clear = OverrideUpdate { domain: "a.com", before: &[], after: &[] };
-            assert!(store.changes().update_overrides(&clear).unwrap());
+            assert!(store.update_overrides(&TESTER, &clear).unwrap());
             assert_eq!(rows(&mut store).len(), 1, "{damage}");
             let record = store.read_audit_before(None, 1).unwrap().remove(0);
             assert_eq!(record.operation, "override.clear");

@@ -1,7 +1,7 @@
 //! Tests that a new key never changes the plan of an account. Both stores keep the same contract.
 
 use super::super::{KeyRow, MonthlyLimit, NewKeyPlan, Store, StoreError};
-use super::{add_keys, key, on_each_store, rows};
+use super::{TESTER, add_keys, key, on_each_store, rows};
 
 fn named(plan: &str) -> Option<NewKeyPlan> {
     Some(NewKeyPlan::of_store_account(plan))
@@ -21,9 +21,9 @@ fn declared(n: u32, account: &str, plan: &str, by_key_file: &str) -> (KeyRow, Op
 fn a_key_with_another_plan_than_its_account_adds_nothing() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().add_keys(&[(key(1, "acme"), named("pro"))], None).unwrap();
+        store.add_keys(&TESTER, &[(key(1, "acme"), named("pro"))], None).unwrap();
         add_keys(&mut store, &[key(2, "plain")]);
-        store.changes().set_account("limited", None, Some(Some(MonthlyLimit::Calls(5)))).unwrap();
+        store.set_account(&TESTER, "limited", None, Some(Some(MonthlyLimit::Calls(5)))).unwrap();
         let before = rows(&mut store);
         for (refused, account, present, found) in [
             (vec![(key(9, "acme"), named("free"))], "acme", "pro", "free"),
@@ -45,7 +45,7 @@ fn a_key_with_another_plan_than_its_account_adds_nothing() {
                 "free",
             ),
         ] {
-            match store.changes().add_keys(&refused, None).unwrap_err() {
+            match store.add_keys(&TESTER, &refused, None).unwrap_err() {
                 StoreError::OtherPlan { account: of, present: is, found: named } => {
                     assert_eq!(
                         (of.as_str(), is.as_str(), named.as_str()),
@@ -64,7 +64,7 @@ fn a_key_may_name_the_present_plan_and_the_plan_of_a_new_account() {
     on_each_store(|location| {
         let mut store = location.open();
         let add = |store: &mut Store, keys: &[(KeyRow, Option<NewKeyPlan>)]| {
-            store.changes().add_keys(keys, None).unwrap();
+            store.add_keys(&TESTER, keys, None).unwrap();
         };
         add(&mut store, &[(key(1, "acme"), named("pro"))]);
         add(&mut store, &[(key(2, "acme"), named("pro"))]);
@@ -83,7 +83,7 @@ fn a_key_may_name_the_present_plan_and_the_plan_of_a_new_account() {
 #[test]
 fn of_two_racing_first_keys_with_two_plans_one_is_refused() {
     on_each_store(|location| {
-        location.open().changes().mark_as_store().unwrap();
+        location.open().mark_as_store(&TESTER).unwrap();
         for pair in 0..30u32 {
             let account = format!("account-{pair}");
             let added: Vec<bool> = std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ fn of_two_racing_first_keys_with_two_plans_one_is_refused() {
                     let (mut store, account) = (location.open(), &account);
                     scope.spawn(move || {
                         let new = [(key(2 * pair + n, account), named(plan))];
-                        store.changes().add_keys(&new, None).is_ok()
+                        store.add_keys(&TESTER, &new, None).is_ok()
                     })
                 });
                 racers.map(|racer| racer.join().unwrap()).to_vec()
@@ -110,16 +110,16 @@ fn of_two_racing_first_keys_with_two_plans_one_is_refused() {
 fn a_change_of_a_plan_during_an_import_stays() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().set_account("acme", Some("pro"), None).unwrap();
+        store.set_account(&TESTER, "acme", Some("pro"), None).unwrap();
         for turn in 0..6u32 {
-            store.changes().set_account("acme", Some("pro"), None).unwrap();
+            store.set_account(&TESTER, "acme", Some("pro"), None).unwrap();
             let first = 10_000 * (turn + 1);
             let keys: Vec<_> =
                 (first..first + 2_500).map(|n| (key(n, "acme"), named("pro"))).collect();
             std::thread::scope(|scope| {
                 let mut other = location.open();
-                let import = scope.spawn(move || drop(other.changes().add_keys(&keys, None)));
-                store.changes().set_account("acme", Some("free"), None).unwrap();
+                let import = scope.spawn(move || drop(other.add_keys(&TESTER, &keys, None)));
+                store.set_account(&TESTER, "acme", Some("free"), None).unwrap();
                 import.join().unwrap();
             });
             assert_eq!(plan_of(&mut store, "acme").as_deref(), Some("free"));

@@ -4,7 +4,7 @@ use super::super::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
     QuotaEventState, Store,
 };
-use super::{TestStore, on_each_store};
+use super::{TESTER, TestStore, on_each_store};
 use crate::model::month::Month;
 
 pub(super) fn quota_event(key: &str, month: Month) -> NewQuotaEvent {
@@ -171,11 +171,11 @@ fn a_full_store_takes_no_further_events_until_some_are_finished() {
 fn the_repair_of_the_month_deletes_the_events_of_later_months() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().mark_as_store().unwrap();
+        store.mark_as_store(&TESTER).unwrap();
         let later = Month::from_number(1_201).unwrap();
         let events = [quota_event("now", month()), quota_event("later", later)];
         store.record_quota_events(&events, 0).unwrap();
-        store.changes().repair_month(month()).unwrap();
+        store.repair_month(&TESTER, month()).unwrap();
         assert_eq!(store.count_pending_quota_events().unwrap(), 1);
         assert_eq!(keys(&claim(&mut store, 100, 9)), ["now"]);
         assert_eq!(store.record_quota_events(&events, 0).unwrap(), 2);

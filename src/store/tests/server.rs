@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::redis_server::RedisServer;
 use super::super::{RedisOptions, Store, StoreError, StoreUrl, TopCredit};
-use super::{add_keys, key, open, open_with_options, ring_version, rows};
+use super::{TESTER, add_keys, key, open, open_with_options, ring_version, rows};
 use crate::model::month::Month;
 
 #[test]
@@ -15,7 +15,7 @@ fn an_empty_server_is_no_store_until_something_is_written() {
     assert!(store.ring_rows().unwrap().is_none());
     store.probe(crate::model::month::Month::LAST, None).unwrap();
     assert_eq!(store.ring_version().unwrap(), None, "a probe initializes no store");
-    store.changes().expire_or_revoke_key("nobody", None, Some(1)).unwrap_err();
+    store.expire_or_revoke_key(&TESTER, "nobody", None, Some(1)).unwrap_err();
     assert_eq!(store.ring_version().unwrap(), None, "a refused operation does not either");
     store.ring_changes(0).unwrap_err();
     add_keys(&mut store, &[key(1, "acme")]);
@@ -53,8 +53,8 @@ fn an_unreadable_row_affects_no_other() {
     let mut store = open(&server.url());
     add_keys(&mut store, &[key(1, "acme"), key(2, "other"), key(3, "third")]);
     let before = ring_version(&mut store);
-    store.changes().expire_or_revoke_key("key_2", None, Some(5)).unwrap();
-    store.changes().set_account("third", Some("pro"), None).unwrap();
+    store.expire_or_revoke_key(&TESTER, "key_2", None, Some(5)).unwrap();
+    store.set_account(&TESTER, "third", Some("pro"), None).unwrap();
     let script = "redis.call('HSET', KEYS[1], 'key_2', '- \\255\\254 \\0')";
     server.run(&["EVAL", script, "1", "riskgate:{ring}:keys"]);
     server.run(&["HSET", "riskgate:{ring}:accounts", "third", "- - - garbage"]);
@@ -68,13 +68,17 @@ fn an_unreadable_row_affects_no_other() {
         assert_eq!(damaged.account_names.iter().collect::<Vec<_>>(), ["third"]);
     }
     let refused =
-        store.changes().expire_or_revoke_key("key_2", None, Some(5)).unwrap_err().to_string();
+        store.expire_or_revoke_key(&TESTER, "key_2", None, Some(5)).unwrap_err().to_string();
     assert!(refused.contains("DAMAGED key key_2"), "{refused}");
-    let refused = store.changes().add_keys(&[(key(4, "third"), None)], None);
+    let refused = store.add_keys(&TESTER, &[(key(4, "third"), None)], None);
     assert!(refused.is_ok() || refused.unwrap_err().to_string().contains("DAMAGED"));
     store
-        .changes()
-        .set_account("third", Some("pro"), Some(Some(super::super::MonthlyLimit::Calls(7))))
+        .set_account(
+            &TESTER,
+            "third",
+            Some("pro"),
+            Some(Some(super::super::MonthlyLimit::Calls(7))),
+        )
         .unwrap();
     assert!(rows(&mut store).damaged.account_names.is_empty(), "setting the account repairs it");
 }
@@ -108,9 +112,9 @@ fn a_dead_server_passes_check_usable_but_operations_fail() {
     store.check_safe_if_reachable().unwrap();
     assert!(matches!(store.ring_version().unwrap_err(), StoreError::Unavailable { .. }));
     assert!(matches!(store.ring_rows().unwrap_err(), StoreError::Unavailable { .. }));
-    assert!(matches!(store.changes().mark_as_store().unwrap_err(), StoreError::Unavailable { .. }));
+    assert!(matches!(store.mark_as_store(&TESTER).unwrap_err(), StoreError::Unavailable { .. }));
     server.restart();
-    store.changes().mark_as_store().unwrap();
+    store.mark_as_store(&TESTER).unwrap();
 }
 
 #[test]
@@ -121,7 +125,7 @@ fn ring_scripts_are_loaded_again_after_a_flush() {
     server.run(&["SCRIPT", "FLUSH"]);
     add_keys(&mut store, &[key(2, "acme")]);
     server.run(&["SCRIPT", "FLUSH"]);
-    store.changes().expire_or_revoke_key("key_1", Some(5), None).unwrap();
+    store.expire_or_revoke_key(&TESTER, "key_1", Some(5), None).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.keys[0].expires_at, found.version), (2, Some(5), 4));
 }
@@ -131,15 +135,15 @@ fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
     let server = RedisServer::start();
     let options = RedisOptions { wait_replicas: 1, ..RedisOptions::default() };
     let mut store = open_with_options(&server.url(), &options);
-    let error = store.changes().set_account("acme", Some("pro"), None).unwrap_err().to_string();
+    let error = store.set_account(&TESTER, "acme", Some("pro"), None).unwrap_err().to_string();
     assert!(error.contains("it is done, but only 0 of 1 replicas have it"), "{error}");
     let _replica = RedisServer::replica_of(&server);
     let started = std::time::Instant::now();
-    while store.changes().set_account("acme", Some("pro"), None).is_err() {
+    while store.set_account(&TESTER, "acme", Some("pro"), None).is_err() {
         assert!(started.elapsed() < Duration::from_secs(20), "the replica never came");
     }
-    store.changes().add_keys(&[(key(1, "acme"), None)], None).unwrap();
-    store.changes().expire_or_revoke_key("key_1", None, Some(1)).unwrap();
+    store.add_keys(&TESTER, &[(key(1, "acme"), None)], None).unwrap();
+    store.expire_or_revoke_key(&TESTER, "key_1", None, Some(1)).unwrap();
 }
 
 #[test]
@@ -183,7 +187,7 @@ fn no_error_shows_a_password() {
         let mut errors = Vec::new();
         errors.extend(store.ring_version().err().map(|error| error.to_string()));
         errors.extend(store.ring_rows().err().map(|error| error.to_string()));
-        errors.extend(store.changes().mark_as_store().err().map(|error| error.to_string()));
+        errors.extend(store.mark_as_store(&TESTER).err().map(|error| error.to_string()));
         errors.extend(store.top_rows_and_dedup_hashes(1).err().map(|error| error.to_string()));
         errors.extend(
             store.probe(crate::model::month::Month::LAST, None).err().map(|e| e.to_string()),
@@ -224,14 +228,14 @@ fn measure_hundred_thousand_keys() {
         action(&mut open(&server.url()));
         println!("{label}: {:?}", started.elapsed());
     };
-    time("add", &mut |store| store.changes().add_keys(&keys, None).unwrap());
+    time("add", &mut |store| store.add_keys(&TESTER, &keys, None).unwrap());
     let slowest = server.run(&["INFO", "commandstats"]);
     println!("{}", slowest.lines().find(|line| line.contains("evalsha")).unwrap_or_default());
     println!("{}", server.run(&["SLOWLOG", "GET", "1"]).lines().nth(2).unwrap_or("none slow"));
     time("rows", &mut |store| drop(store.ring_rows().unwrap()));
     time("all changes", &mut |store| drop(store.ring_changes(2).unwrap()));
     time("one change", &mut |store| {
-        store.changes().expire_or_revoke_key("key_5", Some(1), None).unwrap()
+        store.expire_or_revoke_key(&TESTER, "key_5", Some(1), None).unwrap()
     });
     let since = ring_version(&mut store) - 1;
     time("version", &mut |store| drop(store.ring_version().unwrap()));

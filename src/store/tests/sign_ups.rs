@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::redis_server::RedisCluster;
 use super::super::{MAX_SIGN_UPS, SignUpCursor, SignUpDeletion, SignUpsOfInboxes, Store};
-use super::{TEST_TIME, TestStore, on_each_store, tester};
+use super::{TEST_TIME, TESTER, TestStore, on_each_store, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry, apply_deletions};
 
@@ -212,7 +212,7 @@ fn only_the_latest_sign_ups_are_kept() {
 /// Deletes what the store has of these inboxes, as `management` does.
 fn delete(store: &mut Store, inboxes: &[Pseudonym]) -> usize {
     let found = store.find_sign_ups(&inboxes.iter().copied().collect()).unwrap();
-    store.changes().delete_sign_ups(&SignUpDeletion { found: &found, inboxes }).unwrap()
+    store.delete_sign_ups(&TESTER, &SignUpDeletion { found: &found, inboxes }).unwrap()
 }
 
 /// What a reader gets who reads everything.
@@ -240,7 +240,7 @@ fn the_sign_ups_of_an_inbox_are_deleted_and_readers_are_told() {
         // One arrives after the search.
         reader.append_sign_ups(&[sign_up(1, 78), sign_up(9, 79)], SignUpCursor::default()).unwrap();
         let deletion = SignUpDeletion { found: &found, inboxes: &[inbox, pseudonym(0, 50)] };
-        assert_eq!(store.changes().delete_sign_ups(&deletion).unwrap(), 3);
+        assert_eq!(store.delete_sign_ups(&TESTER, &deletion).unwrap(), 3);
         let later = TEST_TIME.unix_now + 1;
         store.append_sign_ups(&[sign_up(1, later)], SignUpCursor::default()).unwrap();
 
@@ -340,7 +340,7 @@ fn a_deletion_in_an_empty_store_is_written_and_expires() {
 fn a_copy_has_neither_deletions_nor_what_they_delete() {
     on_each_store(|location| {
         let mut store = location.open();
-        store.changes().mark_as_store().unwrap();
+        store.mark_as_store(&TESTER).unwrap();
         store.append_sign_ups(&sign_ups(0..3), SignUpCursor::default()).unwrap();
         // As if the store had failed before it deleted the sign-ups that it has found.
         let found = SignUpsOfInboxes::default();
@@ -348,7 +348,7 @@ fn a_copy_has_neither_deletions_nor_what_they_delete() {
         let read = store.find_sign_ups(&[sign_up(9, 0).inbox].into()).unwrap();
         let nothing_found = SignUpsOfInboxes { read_up_to: read.read_up_to, ..found };
         let deletion = SignUpDeletion { found: &nothing_found, inboxes: &inboxes };
-        store.changes().delete_sign_ups(&deletion).unwrap();
+        store.delete_sign_ups(&TESTER, &deletion).unwrap();
         assert_eq!(entries(&mut store).len(), 4);
         let contents = store.read_contents().unwrap().unwrap();
         assert_eq!(contents.sign_ups, [sign_ups(0..1), sign_ups(2..3)].concat());

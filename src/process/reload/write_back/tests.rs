@@ -49,7 +49,7 @@ fn a_store_that_never_accepts_lost_rows_is_tried_ever_less_often() {
         revoked_at: None,
     };
     // Another key has the id by now, and this node does not know that key yet.
-    store.edit_as(&ChangeAuthor::riskgate("a test")).add_keys(&[(key(2), None)], None).unwrap();
+    store.add_keys(&ChangeAuthor::riskgate("a test"), &[(key(2), None)], None).unwrap();
     let known = RingRows { keys: vec![key(1)], ..RingRows::default() };
     let mut lost = LostRows::default();
     lost.find_and_keep_lost_rows(&known, &mut RingRows::default(), true);

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::store::tests::TESTER;
 
 const LIMIT_100: Option<u64> = Some(100);
 
@@ -372,21 +373,21 @@ fn repair_month_deletes_totals_of_later_months_only() {
             store.report_leases(context, &[report]).unwrap();
         };
         assert_eq!(
-            store.changes().repair_month(before).unwrap().deleted_totals,
+            store.repair_month(&TESTER, before).unwrap().deleted_totals,
             0,
             "nobody counted yet"
         );
         report_spent(&mut store, &ALICE, before, 70);
         report_spent(&mut store, &BOB, later, 100);
         assert_eq!(store.latest_month().unwrap(), Some(later));
-        let repaired = store.changes().repair_month(before).unwrap();
+        let repaired = store.repair_month(&TESTER, before).unwrap();
         assert_eq!((repaired.latest_month_before, repaired.deleted_totals), (Some(later), 1));
         assert_eq!(store.latest_month().unwrap(), Some(before));
         assert_eq!(store.read_usage(before, None).unwrap(), [usage_row("acme", 70, 70)]);
         assert_eq!(store.read_usage(later, None).unwrap(), []);
         // A second repair changes nothing, nor does a repair to a month that is not earlier.
         for month in [before, later] {
-            let repaired = store.changes().repair_month(month).unwrap();
+            let repaired = store.repair_month(&TESTER, month).unwrap();
             assert_eq!((repaired.latest_month_before, repaired.deleted_totals), (Some(before), 0));
         }
         assert_eq!(store.latest_month().unwrap(), Some(before));
@@ -418,19 +419,19 @@ fn a_repair_of_the_month_records_only_what_it_changed() {
         };
         let (now, later_text) = (test_month().to_string(), later.to_string());
         for month in [test_month(), later] {
-            store.changes().repair_month(month).unwrap();
+            store.repair_month(&TESTER, month).unwrap();
         }
         assert_eq!(records(&mut store), [], "there was nothing to repair");
         report_about_later(&mut store, later);
         for _ in 0..2 {
-            store.changes().repair_month(test_month()).unwrap();
+            store.repair_month(&TESTER, test_month()).unwrap();
         }
         let repaired =
             (json!({ "month": later_text }), json!({ "month": now, "deleted_totals": 1 }));
         assert_eq!(records(&mut store), std::slice::from_ref(&repaired));
         // Totals of a later month, whose beginning no node has told the store.
         report_about_later(&mut store, test_month());
-        store.changes().repair_month(test_month()).unwrap();
+        store.repair_month(&TESTER, test_month()).unwrap();
         let deleted = (json!({ "month": now }), json!({ "month": now, "deleted_totals": 1 }));
         assert_eq!(records(&mut store), [repaired, deleted]);
         assert_eq!(store.read_usage(later, None).unwrap(), []);

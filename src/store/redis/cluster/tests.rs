@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::store::redis_server::{RedisCluster, RedisServer};
+use crate::store::tests::TESTER;
 use crate::store::{ClientCertificatePaths, RedisOptions, Store, StoreUrl};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,7 +73,7 @@ fn a_scan_during_moves_of_its_slot_misses_nothing() {
     let mut store = open(&cluster.url());
     store.set_time(crate::store::tests::TEST_TIME);
     let keys: Vec<_> = (0..5_000).map(|n| (crate::store::tests::key(n, "acme"), None)).collect();
-    store.changes().add_keys(&keys, None).unwrap();
+    store.add_keys(&TESTER, &keys, None).unwrap();
     let slot = cluster.primaries[0].run(&["CLUSTER", "KEYSLOT", "riskgate:{ring}:keys"]);
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::model::monthly_limit::MonthlyLimit;
-use crate::store::operations::ring::RingBackend as _;
+use crate::store::operations::RingBackend as _;
 
 fn open(folder: &tempfile::TempDir) -> Sqlite {
     Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap()

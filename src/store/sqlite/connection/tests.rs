@@ -1,9 +1,9 @@
 use super::*;
 use crate::model::believed_time::TimeAnchor;
-use crate::store::operations::audit::AuditBackend;
-use crate::store::operations::quota_events::QuotaEventBackend;
-use crate::store::operations::ring::RingBackend;
-use crate::store::operations::time::TimeBackend;
+use crate::store::operations::AuditBackend;
+use crate::store::operations::QuotaEventBackend;
+use crate::store::operations::RingBackend;
+use crate::store::operations::TimeBackend;
 
 #[test]
 fn an_empty_file_is_refused_and_stays_empty() {

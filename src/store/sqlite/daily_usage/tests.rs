@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::store::operations::ledger::LedgerBackend as _;
 
 #[test]
 fn a_value_that_cannot_be_read_stops_no_other_and_no_page() {

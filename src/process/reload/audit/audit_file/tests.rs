@@ -10,7 +10,7 @@ fn open_store(folder: &Path, name: &str) -> Store {
 
 fn make_change(store: &mut Store, name: &str) {
     let author = ChangeAuthor::riskgate("a test");
-    store.edit_as(&author).set_account(name, None, Some(None)).unwrap();
+    store.set_account(&author, name, None, Some(None)).unwrap();
 }
 
 /// The targets of the records in a file, in their order.
