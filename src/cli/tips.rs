@@ -136,7 +136,10 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
     let required = command
         .get_arguments()
         .find(|it| it.is_required_set() && it.get_long().is_some_and(|long| !is_given(long)));
-    let of_account = || command.get_arguments().find(|it| it.get_long() == Some("account"));
+    let of_account = || {
+        let mut arguments = command.get_arguments();
+        arguments.find(|it| it.get_long() == Some("account") && !is_given("account"))
+    };
     let meant = required.or_else(of_account).and_then(|it| it.get_long());
     meant.map(|long| format!("write --{long} {word}"))
 }
@@ -148,10 +151,17 @@ fn find_tip_for_blank(command: &Command, word: &str, words: &[String]) -> Option
     let long = option.strip_prefix("--")?;
     let argument = command.get_arguments().find(|it| it.get_long() == Some(long))?;
     let takes_value = argument.get_action().takes_values() && !value.starts_with('-');
-    takes_value.then(|| match long {
-        "account" => format!("write {option} {value}-{word}: the name of an account has no blanks"),
-        _ => format!("write {option} \"{value} {word}\""),
-    })
+    match long {
+        _ if !takes_value => None,
+        "account" => {
+            Some(format!("write {option} {value}-{word}: the name of an account has no blanks"))
+        }
+        "listen" | "upstream" if word.parse::<u16>().is_ok() => {
+            Some(format!("write {option} {value}:{word}"))
+        }
+        "note" | "label" => Some(format!("write {option} \"{value} {word}\"")),
+        _ => None,
+    }
 }
 
 /// Finds the command that the arguments name. Returns the words that name it, and the command.

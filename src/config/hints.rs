@@ -146,7 +146,9 @@ pub fn nearest_word(
     if found.is_empty() || !found.chars().all(is_of_word) {
         return None;
     }
-    let words = expected.split(|c| !is_of_word(c)).filter(|it| it.len() > 2 && is_valid(it));
+    // An example with a number in it is no word, and a number is meant for none.
+    let is_word = |it: &&str| it.len() > 2 && !it.starts_with(|c: char| c.is_ascii_digit());
+    let words = expected.split(|c| !is_of_word(c)).filter(|it| is_word(it) && is_valid(it));
     nearest_name(found, words).map(str::to_owned)
 }
 
@@ -466,7 +468,10 @@ const REWRITES: [fn(&str) -> Option<String>; 40] = [
     },
     // A path.
     |text| Some(format!("/{}", text.trim_matches('/'))),
-    |text| Some(format!("/{}", text.trim_end_matches(['*', '/']).trim_start_matches('/'))),
+    |text| {
+        let start = text.strip_suffix(".*").unwrap_or(text).trim_end_matches(['*', '/']);
+        Some(format!("/{}", start.trim_start_matches('/')))
+    },
     // An origin.
     |text| Some(text.trim_end_matches('/').to_owned()),
     |text| Some(format!("https://{}", text.trim_end_matches('/'))),
@@ -497,11 +502,11 @@ const REWRITES: [fn(&str) -> Option<String>; 40] = [
     |text| Some(text.trim_end_matches(':').trim().replace([' ', '_'], "-")),
     // Where a proxy that asks has the address.
     |text| {
-        let (place, name) = text.split_once(':')?;
+        let (place, name) = text.split_once([':', '.', '='])?;
         let own = match place.to_ascii_lowercase().as_str() {
-            "form" | "json" | "post" | "data" | "field" => "body",
-            "args" | "arg" | "param" | "params" | "get" | "url" => "query",
-            "headers" => "header",
+            "form" | "json" | "post" | "data" | "field" | "body" => "body",
+            "args" | "arg" | "param" | "params" | "get" | "url" | "query" => "query",
+            "headers" | "header" => "header",
             _ => return None,
         };
         Some(format!("{own}:{name}"))
@@ -516,7 +521,10 @@ const REWRITES: [fn(&str) -> Option<String>; 40] = [
     |text| Some(text.parse::<SocketAddr>().ok()?.ip().to_string()),
     // A limit, a month and a time.
     |text| matches!(text, "-1" | "infinity" | "inf").then(|| "unlimited".to_owned()),
-    |text| Some(text.replace('/', "-")),
+    |text| {
+        let is_date = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'/');
+        is_date.then(|| text.replace('/', "-"))
+    },
     |text| Some(format!("{text}T00:00:00Z")),
     // Words behind a value, such as `ssl` and `weight=3` of other servers.
     |text| Some(text.split_once(' ')?.0.to_owned()),

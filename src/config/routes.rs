@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::description::{toml_list, toml_text};
+use super::hints::nearest_name;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::route::{PathReadings, RouteMethods, UpstreamRoute};
@@ -24,6 +25,9 @@ const HINTS_FOR_METHODS: [(&[&str], &str); 2] = [
         "leave OPTIONS, CONNECT and TRACE out: every route takes OPTIONS, and none the others",
     ),
 ];
+
+/// The methods that clients of sign-up pages and APIs send.
+const USUAL_METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
 /// The deadline of a route that sets none.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
@@ -77,6 +81,7 @@ impl Settings {
         }
         let methods = self.read_methods(entry_key, path.as_deref());
         let needs_key = self.read_boolean(&format!("{entry_key}.key"), true);
+        self.warn_of_key_for_browsers(entry_key);
         let counts = self.read_boolean(&format!("{entry_key}.counts"), needs_key);
         if counts && !needs_key {
             let key = format!("{entry_key}.counts");
@@ -104,6 +109,31 @@ impl Settings {
         })
     }
 
+    /// Warns of a screened route that does not say whether its clients have keys. Browsers have
+    /// none, so they would get 401.
+    fn warn_of_key_for_browsers(&mut self, entry_key: &str) {
+        let is_screened = self.section_spans.contains_key(&format!("{entry_key}.screen"));
+        let key = format!("{entry_key}.key");
+        if is_screened && !self.values.contains_key(&key) {
+            let problem = "expected key = false, because browsers have no API key, and get 401";
+            let hint = "write key = false, or key = true if all clients send a key".to_owned();
+            self.warn_at_key(&key, problem, Some(hint));
+        }
+    }
+
+    /// Warns of a method that is probably misspelt.
+    fn warn_of_unusual_methods(&mut self, key: &str, methods: &[String]) {
+        let unusual = methods.iter().filter(|it| !USUAL_METHODS.contains(&it.as_str()));
+        let lower = USUAL_METHODS.map(str::to_ascii_lowercase);
+        for method in unusual {
+            let near = nearest_name(method, lower.iter().map(String::as_str));
+            if let Some(near) = near.map(str::to_ascii_uppercase) {
+                let problem = format!("expected a method that clients send, but found {method}");
+                self.warn_at_value(key, &problem, Some(format!("did you mean \"{near}\"?")));
+            }
+        }
+    }
+
     /// Reads `methods` of a route. Reports a screened route without a method that takes a body.
     fn read_methods(&mut self, entry_key: &str, path: Option<&str>) -> RouteMethods {
         let methods = |methods: &[String]| {
@@ -124,6 +154,9 @@ impl Settings {
                 let own = HINTS_FOR_METHODS.iter().find(|(names, _)| is_in(names));
                 hint.or_else(|| Some(own?.1.to_owned()))
             });
+        }
+        if let Some(methods) = &methods {
+            self.warn_of_unusual_methods(&format!("{entry_key}.methods"), methods);
         }
         self.note_default(toml_list(&DEFAULT_METHODS));
         let is_faulty =

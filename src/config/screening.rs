@@ -113,6 +113,9 @@ impl Settings {
 
 /// Returns what to write in place of a faulty name of a field, if its brackets make it faulty.
 fn hint_for_field(name: &str) -> Option<String> {
+    if name.contains(['*', '/', '^', '(', '=', '#']) {
+        return Some("write the name of the field, as the form has it: no pattern".to_owned());
+    }
     let with_dots = name.replace(']', "").replace('[', ".");
     let with_dots = with_dots.trim_end_matches('.');
     let is_fixed = with_dots != name && FieldPath::parse(with_dots).is_some();

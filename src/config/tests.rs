@@ -309,6 +309,9 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[store]\nurl = \"cache:6379\"\n"), "write \"redis://cache:6379\""),
         (plain("[[table.feed]]\nname = \"castel\"\n"), "did you mean name = \"castle\"?"),
         (plain("[log]\nlevel = \"warning\"\n"), "did you mean \"warn\"?"),
+        (plain("[listen]\nbody_timeout = \"10\"\n"), "write \"10s\""),
+        (plain("[authz]\npath = \"/a\"\nemail = \"header.X-Email\"\n"), "write \"header:X-Email\""),
+        (plain("[authz]\npath = \"/a\"\nemail = \"query.email\"\n"), "write \"query:email\""),
         (plain("[log]\nfields = [\"time\", \"ip\"]\n"), "2:19: log.fields: expected a list"),
         (plain("[log]\nfields = [\n\"time\",\n  \"pat\"]\n"), "4:3: log.fields: expected a list"),
         (plain("[authz]\npath = \"/a\"\ncheck = [\"keys\"]\n"), "did you mean \"key\"?"),
@@ -1257,6 +1260,16 @@ fn settings_that_say_less_than_their_author_thinks_are_told() {
             "[dns]\nlearn = true\nresolvers = [\"::1:53\"]\n",
             "3:13: dns.resolvers: expected [ and ] around ::1, but found",
             "write \"[::1]:53\", or \"[::1:53]:53\" for the address ::1:53",
+        ),
+        (
+            "[[upstream.route]]\nprefix = \"/signup\"\nmethods = [\"PSOT\"]\n",
+            "3:11: upstream.route \"/signup\": methods: expected a method that clients send, but found",
+            "did you mean \"POST\"?",
+        ),
+        (
+            "[[upstream.route]]\nprefix = \"/\"\n[upstream.route.screen]\nfields = [\"email\"]\n",
+            "1:1: upstream.route \"/\": key: expected key = false, because browsers have no API key",
+            "write key = false, or key = true if all clients send a key",
         ),
     ] {
         let config = read_config_text(text).unwrap();

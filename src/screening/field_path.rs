@@ -23,10 +23,12 @@ pub struct FieldPath {
 impl FieldPath {
     /// Parses a name with dots between its parts. `None` if a part is empty, or has another
     /// character than a letter, a digit, `_`, `-`, `:` (Jakarta Faces) or `$` (ASP.NET Web Forms).
+    /// No part is `$` alone, with which a path of JSONPath begins (RFC 9535).
     pub fn parse(text: &str) -> Option<FieldPath> {
         let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '$');
         let parts: Vec<String> = text.split('.').map(normalize_name).collect();
-        let is_valid = |part: &String| !part.is_empty() && part.chars().all(is_name_char);
+        let is_valid =
+            |part: &String| !part.is_empty() && part != "$" && part.chars().all(is_name_char);
         parts.iter().all(is_valid).then(|| {
             let joined = parts.join("_");
             let start = joined.trim_start_matches(is_leading).split('_').next().unwrap_or_default();

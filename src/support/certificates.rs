@@ -15,7 +15,7 @@ use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, SignatureAlgorithm, SignatureScheme};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
 
 use crate::support::certificate_validity::{CertificateValidity, ValidityPeriod};
 use crate::support::regular_file::read_credential_file;
@@ -322,6 +322,16 @@ fn check_key(
             let expected = "the server's certificate first, and those of its issuers behind it";
             let found = format!("the server's certificate as number {} of the file", index + 1);
             Err(CertificateFault::new(&files.chain, expected, found))
+        }
+        // rustls reads no key in such a certificate.
+        None if chain
+            .first()
+            .and_then(parse_certificate)
+            .is_some_and(|it| it.version() != X509Version::V3) =>
+        {
+            let expected = "certificates of version 3, which have a subjectAltName";
+            let found = "one of an older version; issue it again with an extension subjectAltName";
+            Err(CertificateFault::new(&files.chain, expected, found.to_owned()))
         }
         None => {
             let found = format!("another key than that of {}", files.chain.display());

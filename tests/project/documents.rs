@@ -13,7 +13,7 @@ use std::path::Path;
 use riskgate::decide::Action;
 use riskgate::model::domain::DomainError;
 use riskgate::model::email::EmailError;
-use riskgate::model::refusal::Refusal;
+use riskgate::model::refusal::{MANY_INBOXES, Refusal};
 use riskgate::model::route_label::RouteLabel;
 use riskgate::model::verdict::{Reason, Score, VerdictSource};
 use riskgate::observe::metrics::{Metrics, OUTCOMES};
@@ -54,7 +54,7 @@ fn read_project_file(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn all_refusals() -> [Refusal; 22] {
+fn all_refusals() -> [Refusal; 23] {
     [
         Refusal::BadRequest,
         Refusal::Unauthorized,
@@ -71,6 +71,7 @@ fn all_refusals() -> [Refusal; 22] {
             suggestion: None,
         },
         Refusal::FormUnreadable { why: "encoded", suggestion: None },
+        Refusal::FormUnreadable { why: MANY_INBOXES, suggestion: None },
         Refusal::InvalidDomain(DomainError::InvalidLabel),
         Refusal::InvalidEmail(EmailError::NoAt),
         Refusal::InvalidTarget(""),

@@ -163,7 +163,7 @@ fn quote_for_systemd(path: &Path) -> String {
 
 /// Renders a compose file. The image is one that `scripts/release` has built.
 pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
-    let (port, inner_port) = (answers.listen.port(), answers.listen_in_container().port());
+    let (listen, inner_port) = (answers.listen, answers.listen_in_container().port());
     let server = answers.upstream.as_ref().map_or("", |upstream| &upstream.server);
     // On Linux, Docker knows the name of the machine only by this line.
     let hosts = match server.starts_with(HOST_OF_CONTAINER) {
@@ -183,7 +183,7 @@ pub(super) fn render_compose_file(config: &Path, answers: &Answers) -> String {
          RISKGATE_CONFIG: {path}\n    volumes:\n      \
          - state:/var/lib/riskgate\n      \
          # The folder: an editor may replace a file, and a mount of the file would keep the old \
-         one.\n      - .:/etc/riskgate:ro\n    ports: [\"127.0.0.1:{port}:{inner_port}\"]\n{hosts}    \
+         one.\n      - .:/etc/riskgate:ro\n    ports: [\"{listen}:{inner_port}\"]\n{hosts}    \
          # Longer than drain.delay and drain.grace together.\n    stop_grace_period: 40s\n\n\
          volumes:\n  state: {{}}\n"
     )

@@ -2,6 +2,7 @@
 //! certificate closes no open connection.
 
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -341,6 +342,19 @@ fn a_certificate_that_has_expired_is_reported_and_serves_on() {
     });
 }
 
+/// OpenSSL issues such a certificate from a request without a file of extensions.
+fn issue_certificate_of_version_1(setup: &Setup, key: &Path) -> PathBuf {
+    let (key, chain) = (key.display(), setup.path("version_1.pem"));
+    let script = format!(
+        "openssl req -new -key {key} -subj /CN=gate.test |
+         openssl x509 -req -signkey {key} -days 9 -out {}",
+        chain.display()
+    );
+    let made = std::process::Command::new("sh").args(["-ec", &script]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    chain
+}
+
 #[test]
 fn check_refuses_a_broken_certificate_and_names_its_file() {
     let setup = Setup::new();
@@ -354,6 +368,7 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
     let request = setup.path("first.csr");
     let block = "CERTIFICATE REQUEST-----";
     std::fs::write(&request, format!("-----BEGIN {block}\nMIIB\n-----END {block}\n")).unwrap();
+    let version_1 = issue_certificate_of_version_1(&setup, &key);
     let (broken, misordered) = (setup.path("broken.pem"), setup.path("misordered.pem"));
     let leaf = std::fs::read_to_string(&chain).unwrap();
     std::fs::write(&broken, format!("{leaf}{BROKEN_CERTIFICATE}")).unwrap();
@@ -369,6 +384,7 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
             "chain: expected the server's certificate first, and those of its issuers behind it, \
              but found the server's certificate as number 2 of the file\n",
         ),
+        ((version_1, key.clone()), "but found one of an older version; issue it again with an"),
         ((request, key.clone()), "but found a request for a certificate; write the certificate"),
         ((der, key.clone()), "but found DER or PKCS#12; write it as PEM: openssl x509"),
         ((chain.clone(), locked), "a key with a passphrase; write it without: openssl pkey"),

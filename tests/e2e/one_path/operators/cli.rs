@@ -195,6 +195,8 @@ fn words_of_other_programs_lead_to_the_command() {
         ("config set a b", "tip: no command changes the config: edit the file"),
         ("store init --url redis://h", "or set RISKGATE__STORE__URL"),
         ("keys create --account my account", "tip: write --account my-account: the name of an"),
+        ("keys create --plan pro acme", "tip: write --account acme"),
+        ("run --listen 127.0.0.1 8080", "tip: write --listen 127.0.0.1:8080"),
         ("keys create --label my label", "tip: write --label \"my label\""),
         ("audit --operation create", "override_file.change"),
     ] {
