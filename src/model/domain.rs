@@ -112,7 +112,7 @@ impl Domain {
 /// Returns a canonical name in Unicode; `None` if no label is an A-label.
 pub fn name_to_unicode(name: &str) -> Option<String> {
     let has_a_label =
-        name.as_bytes().contains(&b'-') && name.split('.').any(|label| label.starts_with("xn--"));
+        name.as_bytes().contains(&b'-') && (name.starts_with("xn--") || name.contains(".xn--"));
     has_a_label.then(|| {
         let (ascii, hyphens) = (AsciiDenyList::STD3, Hyphens::CheckFirstLast);
         Uts46::new().to_unicode(name.as_bytes(), ascii, hyphens).0.into_owned()

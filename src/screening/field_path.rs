@@ -90,10 +90,15 @@ impl FieldPath {
     /// the field. Servers read `user[email]`, `user.email`, `email[]` and `email[0]` in different
     /// ways. PHP reads a dot or a blank as `_`, and ignores blanks before a name.
     pub(super) fn matches_form_name(&self, name: &str) -> bool {
-        if is_plain_name(name) {
-            return name.eq_ignore_ascii_case(&self.joined);
+        match is_plain_name(name.as_bytes()) {
+            true => self.matches_plain_name(name.as_bytes()),
+            false => self.may_match(name) && self.matches_by_all_rules(name),
         }
-        self.may_match(name) && self.matches_by_all_rules(name)
+    }
+
+    /// As [`FieldPath::matches_form_name`], for a name for which [`is_plain_name`] holds.
+    pub(super) fn matches_plain_name(&self, name: &[u8]) -> bool {
+        name.eq_ignore_ascii_case(self.joined.as_bytes())
     }
 
     fn matches_by_all_rules(&self, name: &str) -> bool {
@@ -134,13 +139,13 @@ impl FieldPath {
 
     /// Returns true if riskgate must compare the name with all spellings of the field.
     pub(super) fn is_costly_to_match(&self, name: &str) -> bool {
-        !is_plain_name(name) && self.may_match(name)
+        !is_plain_name(name.as_bytes()) && self.may_match(name)
     }
 
     /// Returns true if the value of a name that matches may be another text than an address:
     /// `email[label]` is a part of the field, and in Spring `_email` marks a checkbox.
     pub(super) fn may_have_other_text(&self, name: &str) -> bool {
-        if is_plain_name(name) {
+        if is_plain_name(name.as_bytes()) {
             return false;
         }
         if name.trim_start().starts_with(['!', '_']) && !self.joined.starts_with('_') {
@@ -208,9 +213,9 @@ fn is_leading(c: char) -> bool {
 }
 
 /// Returns true for a name in which no server sees parts, blanks or prefixes. Most names are plain.
-pub(super) fn is_plain_name(name: &str) -> bool {
-    let is_plain_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    !name.starts_with('_') && name.bytes().all(is_plain_byte)
+pub(super) fn is_plain_name(name: &[u8]) -> bool {
+    let is_plain_byte = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    name.first() != Some(&b'_') && name.iter().all(is_plain_byte)
 }
 
 /// Returns the parts that are no index: `user[0][email]` is the field `email` of one of several

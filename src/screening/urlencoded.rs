@@ -178,8 +178,11 @@ fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
         let mut has_field = false;
         for (index, part) in split_at_each(b';', pair).enumerate() {
             let (name, value) = name_and_value(part);
+            let is_plain = is_plain_name(name);
+            if is_plain && !fields.iter().any(|field| field.matches_plain_name(name)) {
+                continue;
+            }
             let value = || decode(value);
-            let is_plain = std::str::from_utf8(name).is_ok_and(is_plain_name);
             if !is_plain && !take_one(&mut budget.decoded) {
                 is_complete = false;
                 continue;
@@ -200,7 +203,7 @@ fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
                 has_field = true;
                 continue;
             }
-            if is_plain_name(&text) {
+            if is_plain_name(plain_name.as_ref()) {
                 continue;
             }
             for name in other_names(name, &plain_name) {
