@@ -247,31 +247,6 @@ impl LeaseAccounting {
         true
     }
 
-    /// The calls of the batch that waits, or that waited when the report in flight was built.
-    #[cfg(test)]
-    pub(super) fn batch_calls(&self) -> u64 {
-        self.wanted_calls.max(self.pending_report.map_or(0, |pending| pending.wanted_calls))
-    }
-
-    /// Returns three values: the calls held or requested; the present limit and the limit in the
-    /// report in flight; this node's leased total without the calls that it returns.
-    #[cfg(test)]
-    pub(super) fn held_limits_and_leased(
-        &self,
-        atomic_lease: &AtomicLease,
-    ) -> (u64, [Option<u64>; 2], u64) {
-        let requested = self.pending_report.map_or(0, |pending| pending.requested_calls);
-        let limits = [self.limit, self.pending_report.map_or(self.limit, |pending| pending.limit)];
-        (atomic_lease.load().held() + requested, limits, self.own_leased - self.calls_to_return)
-    }
-
-    /// The leased total over all nodes that this node would report after a data loss, and its own
-    /// part of that total.
-    #[cfg(test)]
-    pub(super) fn recoverable_leased_totals(&self) -> (u64, u64) {
-        (self.leased_by_all(), self.own_leased - self.calls_to_return + self.unsettled_calls)
-    }
-
     /// Returns true if no calls are held and the store has every total.
     pub(super) fn is_fully_reported(&self, atomic_lease: &AtomicLease) -> bool {
         atomic_lease.load().held() == 0
@@ -281,6 +256,3 @@ impl LeaseAccounting {
             && self.reported_spent == Some(self.own_spent(atomic_lease))
     }
 }
-
-#[cfg(test)]
-mod sabotage;

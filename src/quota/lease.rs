@@ -398,33 +398,12 @@ impl Lease {
         self.lock_accounting().confirm_final_report(month)
     }
 
-    /// The number of the lease's month, and the values of
-    /// `LeaseAccounting::held_limits_and_leased`.
-    #[cfg(test)]
-    pub(super) fn month_held_limits_and_leased(&self) -> (u16, u64, [Option<u64>; 2], u64) {
-        let accounting = self.lock_accounting();
-        let (held, limits, own_leased) = accounting.held_limits_and_leased(&self.hot.atomic_lease);
-        (accounting.month, held, limits, own_leased)
-    }
-
     /// Changes the accounting and the lease together.
     pub(super) fn change_accounting<R>(
         &self,
         act: impl FnOnce(&mut LeaseAccounting, &AtomicLease) -> R,
     ) -> R {
         act(&mut self.lock_accounting(), &self.hot.atomic_lease)
-    }
-
-    /// The leased total over all nodes, and this node's own, as this node would report them after a
-    /// data loss. Both are 0 if the lease is in another month.
-    #[cfg(test)]
-    pub(super) fn recoverable_leased_totals(&self, month: Month) -> (u64, u64) {
-        let accounting = self.lock_accounting();
-        if accounting.month == month.number() {
-            accounting.recoverable_leased_totals()
-        } else {
-            (0, 0)
-        }
     }
 
     /// Returns true if no calls are held and the store has every total.

@@ -13,6 +13,7 @@
 mod calls;
 mod checks;
 mod faults;
+mod lease_state;
 mod network;
 mod random;
 mod run;
