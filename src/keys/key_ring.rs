@@ -62,7 +62,7 @@ impl KeyRing {
                 .flatten()
                 .map(digest_prefix)
                 .collect(),
-            ring_version: rows.ring_version(),
+            ring_version: rows.ring_version.clone(),
         };
         for key in merge_keys(&rows.keys, declared) {
             ring.insert_key(key);

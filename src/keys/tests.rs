@@ -55,7 +55,8 @@ fn declared_key(key: KeyRow, plan: Option<&str>) -> DeclaredKey {
 }
 
 fn ring_rows(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingRows {
-    RingRows { store_id: "one".to_owned(), version, accounts, keys, ..RingRows::default() }
+    let ring_version = RingVersion { store_id: "one".to_owned(), version, change_id: None };
+    RingRows { ring_version, accounts, keys, ..RingRows::default() }
 }
 
 fn ring_changes(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingChanges {

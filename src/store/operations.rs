@@ -175,8 +175,8 @@ pub trait RingBackend {
 
 /// How both kinds of store add keys.
 pub trait KeyAdditionBackend {
-    /// As [`Store::add_keys`](crate::store::Store::add_keys), for at least one key. `change` is what
-    /// the audit records.
+    /// As [`Store::add_keys`](crate::store::Store::add_keys), for at least one key. The audit
+    /// records `change`.
     fn add_keys(
         &mut self,
         author: &ChangeAuthor,

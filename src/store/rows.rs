@@ -114,12 +114,8 @@ pub struct DamagedRows {
 /// All keys and accounts of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingRows {
-    /// The id of the store, drawn when it was created.
-    pub store_id: String,
-    /// Grows with every change of keys and accounts.
-    pub version: u64,
-    /// The id of the change that led to this version.
-    pub change_id: Option<String>,
+    /// The store and version that the rows belong to.
+    pub ring_version: RingVersion,
     /// The accounts that were created or set.
     pub accounts: Vec<AccountRow>,
     /// The keys, revoked ones included.
@@ -129,17 +125,10 @@ pub struct RingRows {
 }
 
 impl RingRows {
-    /// The store and version that the rows belong to.
-    pub fn ring_version(&self) -> RingVersion {
-        let RingRows { store_id, version, change_id, .. } = self;
-        RingVersion { store_id: store_id.clone(), version: *version, change_id: change_id.clone() }
-    }
-
     /// Applies changes: replaces or adds the changed rows.
     pub fn apply_changes(&mut self, changes: RingChanges) {
-        let RingChanges { ring_version: latest_version, accounts, keys, damaged, .. } = changes;
-        let RingVersion { store_id, version, change_id } = latest_version;
-        (self.store_id, self.version, self.change_id) = (store_id, version, change_id);
+        let RingChanges { ring_version, accounts, keys, damaged, .. } = changes;
+        self.ring_version = ring_version;
         let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let changed = |id: &str| changed.contains(id) || damaged.key_digests_by_id.contains_key(id);
         // A key that the store had lost may have been added again under another id.
@@ -212,7 +201,7 @@ impl RingChanges {
             |it: &AccountRow| known.get(it.name.as_str()).is_some_and(|known| *known != it);
         self.accounts.retain(differs);
         self.damaged = DamagedRows::default();
-        self.ring_version = rows.ring_version();
+        self.ring_version = rows.ring_version.clone();
     }
 
     /// Whether no key and no account that can be read has changed.

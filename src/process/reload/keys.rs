@@ -121,13 +121,13 @@ impl KeyRingUpdater {
 
     /// Returns the id of the store that the keys are from; `None` if no store has been read.
     pub(super) fn store_id(&self) -> Option<String> {
-        self.rows.as_ref().map(|rows| rows.store_id.clone())
+        self.rows.as_ref().map(|rows| rows.ring_version.store_id.clone())
     }
 
     /// Publishes the rows and the declared keys for the admin API.
     fn publish_inputs(&mut self) {
         if let Some(rows) = &self.rows {
-            self.store.name_store_of_keys(&rows.store_id);
+            self.store.name_store_of_keys(&rows.ring_version.store_id);
             let (rows, declared) = (Arc::clone(rows), Arc::clone(&self.declared_keys));
             self.inputs.publish_keys(KeyInputs { rows, declared });
         }
@@ -299,7 +299,7 @@ impl KeyRingUpdater {
             ring.check_same_store(version.as_ref())?;
         }
         let version = version.ok_or(SyncError::EmptyServer)?;
-        let known = self.rows.as_ref().map(|rows| rows.ring_version());
+        let known = self.rows.as_ref().map(|rows| rows.ring_version.clone());
         match known {
             None => self.reload_rows(state, plans, false),
             Some(known) if known.store_id != version.store_id => {
@@ -390,11 +390,13 @@ impl KeyRingUpdater {
     ) -> Result<bool, SyncError> {
         let mut rows = read_all_rows(&mut self.store)?;
         if let Some(ring) = state.keys.snapshot().as_ref() {
-            ring.check_same_store(Some(&rows.ring_version()))?;
+            ring.check_same_store(Some(&rows.ring_version))?;
         }
-        if let Some(known) = self.rows.as_ref().filter(|known| known.store_id == rows.store_id) {
+        let is_same_store =
+            |known: &&Arc<RingRows>| known.ring_version.store_id == rows.ring_version.store_id;
+        if let Some(known) = self.rows.as_ref().filter(is_same_store) {
             if store_lost_rows {
-                let (before, now) = (known.version, rows.version);
+                let (before, now) = (known.ring_version.version, rows.ring_version.version);
                 log::warn!(
                     "the store lost changes of keys or accounts: version {before} was known, and \
                      it holds version {now} of another history"

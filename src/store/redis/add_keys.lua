@@ -86,7 +86,7 @@ end
 
 local score
 if import == '-' then
-    score = next_version(meta, changed, audit, ARGV[1])
+    score = next_version(meta, changed, ARGV[1])
     record_change(audit, author, ARGV[7], ARGV[8], 'json', ARGV[9], ARGV[10])
     remember_request(requests, request)
 else

@@ -9,29 +9,17 @@
 --      5 the number of the last entry that the caller has read; then the time and pseudonyms of
 --      each sign-up
 --
--- The id of an entry is the number of the sign-up, so no clock changes the order. The last entry
--- stays, because readers go on from it.
+-- The last entry stays, because readers go on from it.
 
 -- A user without the right to XDEL fails here, before anything is written. There is no entry 0-1.
 redis.call('XDEL', KEYS[1], '0-1')
 local stream, earliest, latest = KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
-local number = last and tonumber(string.match(last[1], '^%d+')) or 0
--- The last id that the stream has had. If somebody has deleted the newest entries, their ids can't be
--- used again. Without the right to XINFO, the number follows from the last entry alone.
-local info = redis.pcall('XINFO', 'STREAM', stream)
-for at = 1, #info, 2 do
-    if info[at] == 'last-generated-id' then
-        number = math.max(number, tonumber(string.match(info[at + 1], '^%d+')))
-    end
-end
+local number = find_last_number(stream)
 -- The first byte of a deletion's pseudonyms. The inbox follows.
 local deletion_byte = '\4'
-local function inbox_of(pseudonyms) return string.sub(pseudonyms, 2, 17) end
 local deleted_at = {}
 if #ARGV > 5 then
-    local after = string.format('%.0f-0', tonumber(ARGV[5]) + 1)
-    for _, entry in ipairs(redis.call('XRANGE', stream, after, '+')) do
+    for _, entry in ipairs(read_entries_after(stream, tonumber(ARGV[5]))) do
         local time, pseudonyms = tonumber(entry[2][2]), entry[2][4]
         if time and pseudonyms and string.sub(pseudonyms, 1, 1) == deletion_byte then
             local inbox = inbox_of(pseudonyms)
@@ -43,8 +31,7 @@ for at = 6, #ARGV, 2 do
     local time_of_deletion = deleted_at[inbox_of(ARGV[at + 1])]
     if not time_of_deletion or tonumber(ARGV[at]) > time_of_deletion then
         number = number + 1
-        redis.call('XADD', stream, 'MAXLEN', ARGV[1], string.format('%.0f-0', number),
-            'at', ARGV[at], 'pseudonyms', ARGV[at + 1])
+        append_entry(stream, ARGV[1], number, ARGV[at], ARGV[at + 1])
     end
 end
 if earliest and latest then

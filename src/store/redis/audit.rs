@@ -5,7 +5,6 @@
 //! script makes the record of a key or an account, the record has the texts of the rows before and
 //! after, so that the script need not understand them.
 
-use redis::{Pipeline, Value as Reply};
 use serde_json::Value;
 
 use super::connection::{CHUNK_ROWS, Redis};
@@ -59,7 +58,9 @@ impl AuditBackend for Redis {
             arguments.push(stored.unwrap_or_default());
             arguments.push(u8::from(has_changed).to_string().into_bytes());
             arguments.push(shared.unwrap_or_default());
-            if self.run_record_source_state_script(&arguments)? {
+            let (script, keys) = (Script::RecordSourceState, [AUDIT, SOURCE_STATES]);
+            // Else another node has changed the state of the source.
+            if self.run_write_script::<u64>(RECORD_OPERATION, script, &keys, &arguments)? == 1 {
                 return Ok(has_changed);
             }
         }
@@ -72,9 +73,7 @@ impl AuditBackend for Redis {
         count: usize,
     ) -> Result<Vec<AuditRecord>, StoreError> {
         let Some(from) = start_beyond(before_id, (0, 0), "+") else { return Ok(Vec::new()) };
-        let mut read = redis::pipe();
-        read.cmd("XREVRANGE").arg(AUDIT).arg(from).arg("-").arg("COUNT").arg(count);
-        self.read_records(&read)
+        self.read_records("XREVRANGE", &from, "-", count)
     }
 
     fn read_audit_after(
@@ -84,9 +83,7 @@ impl AuditBackend for Redis {
     ) -> Result<Vec<AuditRecord>, StoreError> {
         let last = (u64::MAX, u64::MAX);
         let Some(from) = start_beyond(after_id, last, "-") else { return Ok(Vec::new()) };
-        let mut read = redis::pipe();
-        read.cmd("XRANGE").arg(AUDIT).arg(from).arg("+").arg("COUNT").arg(count);
-        self.read_records(&read)
+        self.read_records("XRANGE", &from, "+", count)
     }
 
     fn read_source_state(&mut self, subject: &str) -> Result<Option<String>, StoreError> {
@@ -98,9 +95,7 @@ impl AuditBackend for Redis {
         // An SQLite store has other ids.
         let Some((milliseconds, number)) = AuditRecord::parse_id(id) else { return Ok(None) };
         let id = format!("{milliseconds}-{number}");
-        let mut read = redis::pipe();
-        read.cmd("XRANGE").arg(AUDIT).arg(&id).arg(&id);
-        Ok(self.read_records(&read)?.pop())
+        Ok(self.read_records("XRANGE", &id, &id, 1)?.pop())
     }
 
     fn find_repeatable_request(
@@ -108,10 +103,8 @@ impl AuditBackend for Redis {
         id: &str,
     ) -> Result<Option<RepeatableRequestRow>, StoreError> {
         const OPERATION: &str = "looking for a request";
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(REPEATABLE_REQUESTS).arg(id);
-        let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
-        let value: Option<String> = self.parse_reply(OPERATION, reply)?;
+        let request = (REPEATABLE_REQUESTS, id);
+        let value: Option<String> = self.query_within(OPERATION, self.timeout, "HGET", request)?;
         let forgotten_at = latest_forgotten_request_time(self.told_time.now().unix_now);
         Ok(value.and_then(|value| {
             let mut parts = value.splitn(4, ' ').map(str::to_owned);
@@ -139,27 +132,20 @@ fn start_beyond(id: Option<&str>, outermost: (u64, u64), whole: &str) -> Option<
 }
 
 impl Redis {
-    /// Runs `record_source_state.lua`. Returns false if another node has changed the state of the
-    /// source.
-    fn run_record_source_state_script(
+    fn read_records(
         &mut self,
-        arguments: &[Vec<u8>],
-    ) -> Result<bool, StoreError> {
-        let keys = [AUDIT, SOURCE_STATES];
-        let reply =
-            self.run_write_script(RECORD_OPERATION, Script::RecordSourceState, &keys, arguments)?;
-        Ok(self.parse_reply::<u64>(RECORD_OPERATION, reply)? == 1)
-    }
-
-    fn read_records(&mut self, read: &Pipeline) -> Result<Vec<AuditRecord>, StoreError> {
-        let entries: Vec<StreamEntry> = self.query_last_reply(READ_OPERATION, read)?;
+        command: &str,
+        from: &str,
+        to: &str,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let range = (AUDIT, from, to, "COUNT", count);
+        let entries: Vec<StreamEntry> = self.query(READ_OPERATION, command, range)?;
         Ok(entries.into_iter().map(parse_entry).collect())
     }
 
     fn read_bytes_of_source_state(&mut self, subject: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(SOURCE_STATES).arg(subject);
-        self.query_last_reply(RECORD_OPERATION, &read)
+        self.query(RECORD_OPERATION, "HGET", (SOURCE_STATES, subject))
     }
 
     /// Appends a record of a change that no script of the ring makes.
@@ -170,14 +156,12 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let arguments = format_change(author, change);
         self.run_write_script(RECORD_OPERATION, Script::RecordChange, &[AUDIT], &arguments)
-            .map(drop)
     }
 
     /// The subject and the state of each source.
     pub(super) fn read_source_states(&mut self) -> Result<Vec<(String, String)>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGETALL").arg(SOURCE_STATES);
-        let states: Vec<(Vec<u8>, Vec<u8>)> = self.query_last_reply(READ_OPERATION, &read)?;
+        let states: Vec<(Vec<u8>, Vec<u8>)> =
+            self.query(READ_OPERATION, "HGETALL", SOURCE_STATES)?;
         let to_texts = |(subject, state): (Vec<u8>, Vec<u8>)| {
             let name = subject.escape_ascii().to_string();
             let texts = String::from_utf8(subject).ok().zip(String::from_utf8(state).ok());

@@ -46,14 +46,14 @@ elseif operation == 'set_account' then
 end
 
 if not row then
-    prove_rights(audit)
+    prove_rights()
     redis.call('HSETNX', meta, 'store_id', ARGV[1])
     if redis.call('HSETNX', meta, 'version', 1) == 1 then
         record_change(audit, author, 'store.init', 'the store', 'json', '', '')
     end
     return tonumber(redis.call('HGET', meta, 'version'))
 end
-local version = next_version(meta, changed, audit, ARGV[1])
+local version = next_version(meta, changed, ARGV[1])
 if hash == keys then
     record_change(audit, author, 'key.revoke', name, 'key', before, without_import(row))
 else

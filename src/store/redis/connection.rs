@@ -5,14 +5,14 @@
 
 use std::time::{Duration, Instant};
 
-use redis::{FromRedisValue, Pipeline, ServerErrorKind, Value};
+use redis::{FromRedisValue, Pipeline, ServerErrorKind, ToRedisArgs, Value};
 
 use super::connector::{Connector, OpenLink};
 use super::foreign::ForeignEntries;
 use super::link::Link;
 use super::options::RedisOptions;
 use super::rate_charge_state::RateChargeState;
-use super::reply::{error_reply_text, info_field, reply_text_or_empty};
+use super::reply::{error_kind, error_reply_text, info_field, reply_text_or_empty};
 use super::ring_store::RingStore;
 use super::scripts::Script;
 use super::sentinels::NamedServer;
@@ -103,19 +103,14 @@ impl ConnectionBackend for Redis {
         for info in of_each {
             let info: String = info.into_iter().map(reply_text_or_empty).collect();
             if let Some((found, advice)) = self.find_wrong_mode(&info)? {
-                return Err(StoreError::Unusable {
-                    location: self.location.clone(),
-                    expected: "a server that is no Sentinel and no part of a Cluster",
-                    found: format!("{found}; {advice}"),
-                });
+                let expected = "a server that is no Sentinel and no part of a Cluster";
+                return Err(self.unusable_error(expected, format!("{found}; {advice}")));
             }
             let policy = info_field(&info, "maxmemory_policy");
             if policy != Some("noeviction") {
-                return Err(StoreError::Unusable {
-                    location: self.location.clone(),
-                    expected: "maxmemory-policy noeviction, because other policies evict counts",
-                    found: policy.unwrap_or("no maxmemory_policy in INFO").to_owned(),
-                });
+                let expected = "maxmemory-policy noeviction, because other policies evict counts";
+                let found = policy.unwrap_or("no maxmemory_policy in INFO");
+                return Err(self.unusable_error(expected, found));
             }
         }
         self.has_checked_mode = true;
@@ -150,6 +145,15 @@ impl Redis {
             rate_charge_state: RateChargeState::default(),
             told_time: ToldTime::unknown(),
         })
+    }
+
+    /// The error of a store that must not be used as it is.
+    pub(super) fn unusable_error(
+        &self,
+        expected: &'static str,
+        found: impl Into<String>,
+    ) -> StoreError {
+        StoreError::Unusable { location: self.location.clone(), expected, found: found.into() }
     }
 
     pub(super) fn unavailable_error(
@@ -189,11 +193,7 @@ impl Redis {
             read.cmd("HGET").arg(format!("riskgate:ledger:{{{account}}}")).arg("leased");
         }
         let replies = self.use_server("reading its slots", 0, &read, self.timeout)?;
-        let kind_of = |reply: &Value| match reply {
-            Value::ServerError(error) => error.kind(),
-            _ => None,
-        };
-        let count = |kind| replies.iter().filter(|reply| kind_of(reply) == Some(kind)).count();
+        let count = |kind| replies.iter().filter(|reply| error_kind(reply) == Some(kind)).count();
         // Some slots have no server. While the whole Cluster is down, all replies are such errors.
         let is_some_slot_down = (1..replies.len()).contains(&count(ServerErrorKind::ClusterDown));
         Ok(count(ServerErrorKind::Moved) > 0 || is_some_slot_down)
@@ -232,13 +232,12 @@ impl Redis {
     pub(super) fn load_scripts(&mut self, timeout: Duration) -> Result<(), StoreError> {
         const OPERATION: &str = "loading its scripts";
         let mut load = redis::pipe();
-        for script in Script::ALL {
-            load.cmd("SCRIPT").arg("LOAD").arg(script.source());
+        for source in Script::sources() {
+            load.cmd("SCRIPT").arg("LOAD").arg(source);
         }
         let mut loaded = self.send_to_each_server(OPERATION, &load, timeout)?;
         if let Some(found) = loaded.iter().flatten().find_map(error_reply_text) {
-            self.link = None;
-            return Err(self.unavailable_error(OPERATION, found));
+            return Err(self.drop_link(OPERATION, found));
         }
         // All servers have the same digests.
         let digests = loaded.pop().unwrap_or_default();
@@ -310,37 +309,65 @@ impl Redis {
         replies: &[Value],
     ) -> Result<(), StoreError> {
         match replies.iter().find_map(error_reply_text) {
-            Some(found) => {
-                self.link = None;
-                Err(self.unavailable_error(operation, found))
-            }
+            Some(found) => Err(self.drop_link(operation, found)),
             None => Ok(()),
         }
     }
 
-    /// Like [`Redis::query_with_retry`] with [`BULK_TIMEOUT`]. Returns only the reply to the last
-    /// command, parsed as `T`.
-    pub(super) fn query_last_reply<T: FromRedisValue>(
+    /// Drops the link, and makes the error that says why.
+    pub(super) fn drop_link(
         &mut self,
         operation: &'static str,
-        commands: &Pipeline,
-    ) -> Result<T, StoreError> {
-        let last = self.query_with_retry_within(operation, BULK_TIMEOUT, commands)?.pop();
-        self.parse_reply(operation, last.unwrap_or(Value::Nil))
+        found: impl Into<String>,
+    ) -> StoreError {
+        self.link = None;
+        self.unavailable_error(operation, found)
     }
 
-    /// Parses a reply as `T`. If the reply has another form, drops the connection, because further
+    /// Sends one idempotent command as [`Redis::query_with_retry`] does, within [`BULK_TIMEOUT`],
+    /// and parses its reply as `T`.
+    pub(super) fn query<T: FromRedisValue>(
+        &mut self,
+        operation: &'static str,
+        command: &str,
+        arguments: impl ToRedisArgs,
+    ) -> Result<T, StoreError> {
+        self.query_within(operation, BULK_TIMEOUT, command, arguments)
+    }
+
+    /// Like [`Redis::query`], with another timeout.
+    pub(super) fn query_within<T: FromRedisValue>(
+        &mut self,
+        operation: &'static str,
+        timeout: Duration,
+        command: &str,
+        arguments: impl ToRedisArgs,
+    ) -> Result<T, StoreError> {
+        let mut commands = Pipeline::new();
+        commands.cmd(command).arg(arguments);
+        let mut replies = self.query_with_retry_within(operation, timeout, &commands)?;
+        self.parse_last_reply(operation, &mut replies)
+    }
+
+    /// Parses the last reply as `T`. If it has another form, drops the connection, because further
     /// replies on it may belong to other commands. The error does not quote the reply, because
     /// errors are logged and the reply may hold secrets.
+    pub(super) fn parse_last_reply<T: FromRedisValue>(
+        &mut self,
+        operation: &'static str,
+        replies: &mut Vec<Value>,
+    ) -> Result<T, StoreError> {
+        self.parse_reply(operation, replies.pop().unwrap_or(Value::Nil))
+    }
+
+    /// Like [`Redis::parse_last_reply`], for one reply.
     pub(super) fn parse_reply<T: FromRedisValue>(
         &mut self,
         operation: &'static str,
         reply: Value,
     ) -> Result<T, StoreError> {
-        redis::from_redis_value(reply).map_err(|_| {
-            self.link = None;
-            self.unavailable_error(operation, "a reply of another form")
-        })
+        redis::from_redis_value(reply)
+            .map_err(|_| self.drop_link(operation, "a reply of another form"))
     }
 
     /// Runs scripts; connects first if needed. `build_pipeline` gets the digests of the scripts and
@@ -363,11 +390,8 @@ impl Redis {
                 &build_pipeline(&self.script_digests),
                 timeout,
             )?;
-            let is_noscript_error = |value: &Value| {
-                matches!(value, Value::ServerError(error)
-                    if error.kind() == Some(ServerErrorKind::NoScript))
-            };
-            if tries_left == 0 || !replies.iter().any(is_noscript_error) {
+            let is_missing = |it: &Value| error_kind(it) == Some(ServerErrorKind::NoScript);
+            if tries_left == 0 || !replies.iter().any(is_missing) {
                 return Ok(replies);
             }
             self.load_scripts(timeout)?;
@@ -375,30 +399,23 @@ impl Redis {
         Err(self.unavailable_error(operation, "a server that forgets loaded scripts at once"))
     }
 
-    /// Runs one script and returns its reply, without waiting for replicas. `add_arguments` adds
-    /// the script's arguments. If the reply is an error, drops the connection.
-    pub(super) fn run_script(
+    /// Runs one script, without waiting for replicas, and parses its reply as `T`. `add_arguments`
+    /// adds the script's arguments. If the reply is an error, drops the connection.
+    pub(super) fn run_script<T: FromRedisValue>(
         &mut self,
         operation: &'static str,
         timeout: Duration,
         (script, redis_keys): (Script, &[&str]),
         add_arguments: impl Fn(&mut Pipeline),
-    ) -> Result<Value, StoreError> {
+    ) -> Result<T, StoreError> {
         let mut replies = self.run_scripts(operation, timeout, |scripts| {
             let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(redis_keys.len());
-            pipeline.arg(redis_keys);
+            script.push_call(&mut pipeline, scripts, redis_keys);
             add_arguments(&mut pipeline);
             pipeline
         })?;
-        let reply = replies.pop().unwrap_or(Value::Nil);
-        match error_reply_text(&reply) {
-            Some(found) => {
-                self.link = None;
-                Err(self.unavailable_error(operation, found))
-            }
-            None => Ok(reply),
-        }
+        self.check_for_errors(operation, &replies)?;
+        self.parse_last_reply(operation, &mut replies)
     }
 
     /// Sends all commands and reads all replies within `timeout`, without a retry. Any failure
@@ -455,10 +472,7 @@ impl Redis {
         let replies = exchanged.map_err(|found| self.unavailable_error(operation, found))?;
         // If the server has become a replica, riskgate connects again: the host name of the store,
         // or the Sentinels, may lead to another server by now.
-        let is_read_only = |value: &Value| {
-            matches!(value, Value::ServerError(error)
-                if error.kind() == Some(ServerErrorKind::ReadOnly))
-        };
+        let is_read_only = |it: &Value| error_kind(it) == Some(ServerErrorKind::ReadOnly);
         if !replies.iter().flatten().any(is_read_only) {
             self.link = Some(link);
         }

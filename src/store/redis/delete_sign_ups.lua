@@ -10,39 +10,29 @@
 -- Returns how many sign-ups of these inboxes were written after the caller had read. The script
 -- deletes these sign-ups as well.
 
-local stream, read_up_to = KEYS[1], tonumber(ARGV[3])
+local stream = KEYS[1]
 local deletions, is_deleted, first_byte = {}, {}, nil
 for at = 6, 5 + ARGV[4] do
     local bytes = string.gsub(ARGV[at], '..', function(digits)
         return string.char(tonumber(digits, 16))
     end)
     deletions[#deletions + 1] = bytes
-    is_deleted[string.sub(bytes, 2, 17)], first_byte = true, string.sub(bytes, 1, 1)
+    is_deleted[inbox_of(bytes)], first_byte = true, string.sub(bytes, 1, 1)
 end
 local ids, count = {}, 0
 for at = 6 + ARGV[4], 5 + ARGV[4] + ARGV[5] do ids[#ids + 1] = ARGV[at] .. '-0' end
-local number, after = 0, string.format('%.0f-0', read_up_to + 1)
-for _, entry in ipairs(redis.call('XRANGE', stream, after, '+')) do
+for _, entry in ipairs(read_entries_after(stream, tonumber(ARGV[3]))) do
     local bytes = entry[2][4]
-    if type(bytes) == 'string' and is_deleted[string.sub(bytes, 2, 17)] then
+    if type(bytes) == 'string' and is_deleted[inbox_of(bytes)] then
         ids[#ids + 1] = entry[1]
         if string.sub(bytes, 1, 1) ~= first_byte then count = count + 1 end
     end
 end
-local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
-if last then number = tonumber(string.match(last[1], '^%d+')) end
--- See append_sign_ups.lua.
-local info = redis.pcall('XINFO', 'STREAM', stream)
-for at = 1, #info, 2 do
-    if info[at] == 'last-generated-id' then
-        number = math.max(number, tonumber(string.match(info[at + 1], '^%d+')))
-    end
-end
+local number = find_last_number(stream)
 -- The deletions are appended first, so that none of the numbers is that of the last entry.
 for _, bytes in ipairs(deletions) do
     number = number + 1
-    redis.call('XADD', stream, 'MAXLEN', ARGV[1], string.format('%.0f-0', number),
-        'at', ARGV[2], 'pseudonyms', bytes)
+    append_entry(stream, ARGV[1], number, ARGV[2], bytes)
 end
 for _, id in ipairs(ids) do redis.call('XDEL', stream, id) end
 return count

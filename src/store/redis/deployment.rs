@@ -9,8 +9,8 @@ use super::connection::Redis;
 use super::incarnation::MARKS;
 use super::link::Link;
 use super::reply::{
-    advise_on_write_refusal, error_reply_text, info_field, plain_error_text, replica_lines,
-    reply_text_or_empty,
+    advise_on_write_refusal, error_kind, error_reply_text, info_field, plain_error_text,
+    replica_lines, reply_text_or_empty,
 };
 use crate::store::error::StoreError;
 use crate::store::finding::{Finding, MODE_SUBJECT};
@@ -471,8 +471,7 @@ fn describe_write_refusal(reply: &Value) -> Option<(String, &'static str)> {
 /// Returns true for an error reply to a user without the right to the command, or of a server that
 /// does not have the command.
 fn is_unpermitted(reply: &Value) -> bool {
-    let Value::ServerError(error) = reply else { return false };
-    error.kind() == Some(ServerErrorKind::NoPerm)
+    error_kind(reply) == Some(ServerErrorKind::NoPerm)
         || error_reply_text(reply).is_some_and(|text| text.contains("unknown command"))
 }
 

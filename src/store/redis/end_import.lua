@@ -14,7 +14,7 @@ if ARGV[4] == 'commit' then
     if import_status(imports, import) ~= 'busy' then
         return redis.error_reply('LATE: the import took too long and no longer reserves its names')
     end
-    local version = next_version(meta, changed, KEYS[7], ARGV[1])
+    local version = next_version(meta, changed, ARGV[1])
     record_change(KEYS[7], ARGV[2], 'key.import', ARGV[6], 'json', '', ARGV[7])
     redis.call('HSET', imports, import, string.format('%s %s %.0f', number, held_until, version))
     return version

@@ -37,10 +37,9 @@ impl Redis {
         let mut cursor = "0".to_owned();
         for _ in 0..MAX_PAGES_OF_EXPIRED_ROWS {
             let script = (Script::DeleteExpired, redis_keys);
-            let reply = self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
+            cursor = self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
                 pipeline.arg(&cursor).arg(latest).arg(EXPIRED_ROWS_PER_PAGE);
             })?;
-            cursor = self.parse_reply(OPERATION, reply)?;
             if cursor == "0" {
                 break;
             }

@@ -241,8 +241,8 @@ impl Redis {
         for chunk in moves.chunks(CHUNK_ROWS) {
             let mut run = redis::pipe();
             for StagedMove { staged, final_name, on_existing, ttl_seconds } in chunk {
-                run.cmd("EVALSHA").arg(&self.script_digests[Script::MoveStaged as usize]).arg(2);
-                run.arg(staged).arg(final_name).arg(on_existing.name()).arg(*ttl_seconds);
+                Script::MoveStaged.push_call(&mut run, &self.script_digests, &[staged, final_name]);
+                run.arg(on_existing.name()).arg(*ttl_seconds);
             }
             if replicas > 0 {
                 run.cmd("WAIT").arg(replicas).arg(wait_ms);
@@ -442,7 +442,6 @@ impl Redis {
             last_own_record.unwrap_or_default(),
             contents.overrides.len().to_string(),
         ];
-        let reply = self.run_write_script(OPERATION, Script::FillRing, &names, &arguments)?;
-        self.parse_reply(OPERATION, reply)
+        self.run_write_script(OPERATION, Script::FillRing, &names, &arguments)
     }
 }

@@ -58,12 +58,12 @@ end
 redis.call('RENAME', moves, moves)
 redis.call('PERSIST', moves)
 redis.call('EXPIRE', moves, 3600)
-redis.call('UNLINK', moves .. ':none')
-redis.call('ZUNIONSTORE', moves .. ':none', 1, moves .. ':none')
+redis.call('UNLINK', unused_key)
+redis.call('ZUNIONSTORE', unused_key, 1, unused_key)
 record_change(audit, ARGV[2], 'store.fill', 'the store', 'json', '', ARGV[6])
 redis.call('EXPIRE', audit, 3600)
 
-local version = next_version(meta, KEYS[5], KEYS[7], ARGV[1])
+local version = next_version(meta, KEYS[5], ARGV[1])
 local month = redis.call('HGET', meta, 'month')
 if tonumber(ARGV[3]) > (month and string.match(month, '^%d+$') and tonumber(month) or -1) then
     redis.call('HSET', meta, 'month', ARGV[3])

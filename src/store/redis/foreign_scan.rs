@@ -26,9 +26,8 @@ impl Redis {
                 rows.push((hash, name, value))
             })?;
         }
-        let mut read = redis::pipe();
-        read.cmd("ZRANGEBYSCORE").arg(CHANGES).arg("-inf").arg("+inf");
-        let members: HashSet<Vec<u8>> = self.query_last_reply(READ_RING_OPERATION, &read)?;
+        let members: HashSet<Vec<u8>> =
+            self.query(READ_RING_OPERATION, "ZRANGEBYSCORE", (CHANGES, "-inf", "+inf"))?;
         let others = members.iter().filter(|member| !is_change_member(member));
         let mut entries: BTreeSet<_> = others.map(|member| (CHANGES, member.clone())).collect();
         for (hash, name, value) in rows {

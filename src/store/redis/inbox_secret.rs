@@ -31,8 +31,8 @@ impl InboxSecretBackend for Redis {
             let before = stored.as_ref().map_or(String::new(), StoredInboxSecret::to_stored_text);
             let arguments = [before, kept.to_stored_text()];
             let script = Script::KeepInboxSecret;
-            let reply = self.run_write_script(KEEP_OPERATION, script, &[INBOX_KEY], &arguments)?;
-            if self.parse_reply::<u64>(KEEP_OPERATION, reply)? == 1 {
+            if self.run_write_script::<u64>(KEEP_OPERATION, script, &[INBOX_KEY], &arguments)? == 1
+            {
                 return Ok(kept);
             }
         }
@@ -40,9 +40,8 @@ impl InboxSecretBackend for Redis {
     }
 
     fn read_inbox_secret(&mut self) -> Result<Option<StoredInboxSecret>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(INBOX_KEY).arg(SECRET_FIELD);
-        let text: Option<Vec<u8>> = self.query_last_reply("reading the inbox secret", &read)?;
+        let text: Option<Vec<u8>> =
+            self.query("reading the inbox secret", "HGET", (INBOX_KEY, SECRET_FIELD))?;
         let parse = |text: Vec<u8>| {
             StoredInboxSecret::from_stored_text(&String::from_utf8_lossy(&text), &self.location)
         };
@@ -50,18 +49,17 @@ impl InboxSecretBackend for Redis {
     }
 
     fn read_inbox_id_mark(&mut self) -> Result<Option<StoredIdMark>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HMGET").arg(INBOX_KEY).arg(ID_MARK_FIELD).arg(ID_CONFIRMATION_FIELD);
+        let fields = (INBOX_KEY, ID_MARK_FIELD, ID_CONFIRMATION_FIELD);
         let (mark, confirmation): (Option<String>, Option<String>) =
-            self.query_last_reply("reading the mark of the inbox ids", &read)?;
+            self.query("reading the mark of the inbox ids", "HMGET", fields)?;
         Ok(mark.map(|mark| StoredIdMark { mark, confirmation }))
     }
 
     fn write_inbox_id_mark(&mut self, written: &StoredIdMark) -> Result<(), StoreError> {
-        let mut write = redis::pipe();
-        write.cmd("HSET").arg(INBOX_KEY).arg(ID_MARK_FIELD).arg(&written.mark);
-        write.arg(ID_CONFIRMATION_FIELD).arg(written.confirmation.as_deref().unwrap_or_default());
-        self.query_last_reply::<u64>("writing the mark of the inbox ids", &write).map(drop)
+        let StoredIdMark { mark, confirmation } = written;
+        let confirmation = confirmation.as_deref().unwrap_or_default();
+        let fields = (INBOX_KEY, ID_MARK_FIELD, mark, ID_CONFIRMATION_FIELD, confirmation);
+        self.query::<u64>("writing the mark of the inbox ids", "HSET", fields).map(drop)
     }
 }
 

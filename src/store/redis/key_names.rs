@@ -35,6 +35,10 @@ pub(super) const OVERRIDES: &str = "riskgate:{ring}:overrides";
 pub(super) const RING_REDIS_KEYS: [&str; 7] =
     [RING_META_KEY, API_KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS, AUDIT];
 
+/// The Redis key that every script of the ring gets after its own ones. Nothing has this name: the
+/// scripts prove with it that the user has the rights to a change.
+pub(super) const UNUSED_RING_KEY: &str = "riskgate:{ring}:audit:none";
+
 /// The operation in errors about reading keys and accounts.
 pub(super) const READ_RING_OPERATION: &str = "reading the keys";
 

@@ -17,7 +17,7 @@ impl DnsFactBackend for Redis {
         const OPERATION: &str = "saving DNS facts";
         for chunk in facts.chunks(DNS_FACTS_PER_PAGE) {
             let script = (Script::SaveDnsFacts, &[DNS_FACTS_KEY, DNS_NAMES_BY_VERSION_KEY][..]);
-            self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
+            self.run_script::<()>(OPERATION, BULK_TIMEOUT, script, |pipeline| {
                 pipeline.arg(MAX_DNS_FACTS);
                 for fact in chunk {
                     let (until, host_text) = (fact.expires_at, fact.format_host_text());
@@ -33,28 +33,20 @@ impl DnsFactBackend for Redis {
         after_version: u64,
     ) -> Result<(Vec<DnsFactRow>, u64), StoreError> {
         const OPERATION: &str = "reading DNS facts";
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(DNS_FACTS_KEY).arg("version");
-        let newest: Option<u64> = self.query_last_reply(OPERATION, &read)?;
+        let newest: Option<u64> = self.query(OPERATION, "HGET", (DNS_FACTS_KEY, "version"))?;
         let newest = newest.unwrap_or(0);
         // If the caller knows a newer version, the server has lost data.
         let since = if after_version > newest { 0 } else { after_version };
         if since == newest {
             return Ok((Vec::new(), since));
         }
-        let mut read = redis::pipe();
-        read.cmd("ZRANGEBYSCORE")
-            .arg(DNS_NAMES_BY_VERSION_KEY)
-            .arg(format!("({since}"))
-            .arg("+inf");
-        read.arg("WITHSCORES").arg("LIMIT").arg(0).arg(DNS_FACTS_PER_PAGE);
-        let names: Vec<(Vec<u8>, u64)> = self.query_last_reply(OPERATION, &read)?;
+        let range = (DNS_NAMES_BY_VERSION_KEY, format!("({since}"), "+inf");
+        let page = (range, "WITHSCORES", "LIMIT", 0, DNS_FACTS_PER_PAGE);
+        let names: Vec<(Vec<u8>, u64)> = self.query(OPERATION, "ZRANGEBYSCORE", page)?;
         let Some((_, version)) = names.last() else { return Ok((Vec::new(), newest)) };
-        let mut read = redis::pipe();
-        read.cmd("HMGET")
-            .arg(DNS_FACTS_KEY)
-            .arg(names.iter().map(|(name, _)| name).collect::<Vec<_>>());
-        let texts: Vec<Option<Vec<u8>>> = self.query_last_reply(OPERATION, &read)?;
+        let fields: Vec<_> = names.iter().map(|(name, _)| name).collect();
+        let texts: Vec<Option<Vec<u8>>> =
+            self.query(OPERATION, "HMGET", (DNS_FACTS_KEY, fields))?;
         // A fact that can't be read is skipped, and riskgate queries the DNS again.
         let rows =
             names.iter().zip(texts).filter_map(|((name, _), text)| parse_dns_fact(name, &text?));
@@ -62,9 +54,8 @@ impl DnsFactBackend for Redis {
     }
 
     fn find_dns_fact(&mut self, name: &str) -> Result<Option<DnsFactRow>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(DNS_FACTS_KEY).arg(name);
-        let text: Option<Vec<u8>> = self.query_last_reply("reading DNS facts", &read)?;
+        let text: Option<Vec<u8>> =
+            self.query("reading DNS facts", "HGET", (DNS_FACTS_KEY, name))?;
         Ok(text.and_then(|text| parse_dns_fact(name.as_bytes(), &text)))
     }
 }

@@ -44,12 +44,11 @@ impl LedgerBackend for Redis {
         let expected_store = self.ring_store.id().unwrap_or_default();
         let recovery_ms = RECOVERY_PERIOD.as_millis() as u64;
         let script = (Script::Probe, &[RING_META_KEY, ALL_RECOVERING_KEY][..]);
-        let reply = self.run_script(OPERATION, self.timeout, script, |arguments| {
-            arguments.arg(&of_servers).arg(known_beginning).arg(&states.new_beginning);
-            arguments.arg(latest_begun_month.number()).arg(recovery_ms).arg(&expected_store);
-        })?;
-        let (store_id, began, recovering, refusal): (String, String, u64, String) =
-            self.parse_reply(OPERATION, reply)?;
+        let (store_id, began, recovering, refusal): (String, String, u64, String) = self
+            .run_script(OPERATION, self.timeout, script, |arguments| {
+                arguments.arg(&of_servers).arg(known_beginning).arg(&states.new_beginning);
+                arguments.arg(latest_begun_month.number()).arg(recovery_ms).arg(&expected_store);
+            })?;
         if !store_id.is_empty() && !expected_store.is_empty() && store_id != expected_store {
             return Err(self.note_other_store(OPERATION, &expected_store, &store_id));
         }
@@ -116,8 +115,7 @@ impl LedgerBackend for Redis {
         // whole batch fails.
         let is_server_error = |found: &String| !is_error_of_one_account(found);
         if let Some(found) = replies.iter().filter_map(error_reply_text).find(is_server_error) {
-            self.link = None;
-            return Err(self.unavailable_error(OPERATION, found));
+            return Err(self.drop_link(OPERATION, found));
         }
         let mut outcomes = Vec::with_capacity(reports.len());
         for (report, reply) in reports.iter().zip(replies) {
@@ -127,8 +125,7 @@ impl LedgerBackend for Redis {
             }
             let Some(grant) = parse_grant(report.sequence, reply) else {
                 // The connection may hold more replies to other requests.
-                self.link = None;
-                return Err(self.unavailable_error(OPERATION, "an answer to another request"));
+                return Err(self.drop_link(OPERATION, "an answer to another request"));
             };
             outcomes.push(Ok(grant));
         }
@@ -145,10 +142,9 @@ impl LedgerBackend for Redis {
         month: Month,
         node_id: &[u8; 16],
     ) -> Result<u64, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HMGET").arg(ledger_key(account, month)).arg("spent").arg(hex::encode(node_id));
-        let reply = self.query_with_retry("reading usage", &read)?.pop().unwrap_or(Value::Nil);
-        let (all, own): (Option<u64>, Option<String>) = self.parse_reply("reading usage", reply)?;
+        let fields = (ledger_key(account, month), "spent", hex::encode(node_id));
+        let (all, own): (Option<u64>, Option<String>) =
+            self.query_within("reading usage", self.timeout, "HMGET", fields)?;
         let own = own.and_then(|row| row.rsplit(' ').next()?.parse().ok()).unwrap_or(0);
         Ok(all.unwrap_or(0).saturating_sub(own))
     }
@@ -184,8 +180,7 @@ impl LedgerBackend for Redis {
                 let server_error_text =
                     error_reply_text(&reply).filter(|found| !is_error_of_one_account(found));
                 if let Some(found) = server_error_text {
-                    self.link = None;
-                    return Err(self.unavailable_error(OPERATION, found));
+                    return Err(self.drop_link(OPERATION, found));
                 }
                 rows.extend(parse_usage_row(account, reply));
             }

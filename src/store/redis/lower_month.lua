@@ -11,10 +11,10 @@ local known = redis.call('HGET', KEYS[1], 'month')
 local previous = known and string.match(known, '^%d+$') or ''
 if ARGV[1] ~= '' and previous ~= ARGV[1] then return redis.error_reply('CHANGED meanwhile: a node counts') end
 if ARGV[5] ~= '' then
-    prove_rights(KEYS[2])
-    -- The next steps of the operation need these rights. Nothing has this name.
-    redis.call('DEL', KEYS[1] .. ':none')
-    redis.call('ZREM', KEYS[1] .. ':none', '-')
+    prove_rights()
+    -- The next steps of the operation need these rights.
+    redis.call('DEL', unused_key)
+    redis.call('ZREM', unused_key, '-')
     record_change(KEYS[2], ARGV[3], 'store.repair_month', 'the store', 'json', ARGV[4], ARGV[5])
 end
 if previous ~= '' and tonumber(previous) > tonumber(ARGV[2]) then

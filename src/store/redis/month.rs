@@ -21,33 +21,27 @@ const BELIEVED_TIME_FIELD: &str = "time";
 
 impl TimeBackend for Redis {
     fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(RING_META_KEY).arg("month");
-        let reply = self.query_with_retry("reading the month", &read)?.pop().unwrap_or(Reply::Nil);
+        let field = (RING_META_KEY, "month");
+        let reply: Reply = self.query_within("reading the month", self.timeout, "HGET", field)?;
         let number = redis::from_redis_value::<Option<u16>>(reply).unwrap_or(None);
         Ok(number.and_then(Month::from_number))
     }
 
     fn server_unix_now(&mut self) -> Result<Option<i64>, StoreError> {
-        const OPERATION: &str = "reading its clock";
-        let mut read = redis::pipe();
-        read.cmd("TIME");
-        let reply = self.query_with_retry(OPERATION, &read)?.pop().unwrap_or(Reply::Nil);
-        let (seconds, _micros): (i64, i64) = self.parse_reply(OPERATION, reply)?;
+        let (seconds, _micros): (i64, i64) =
+            self.query_within("reading its clock", self.timeout, "TIME", None::<&str>)?;
         Ok(Some(seconds))
     }
 
     fn time_anchor(&mut self) -> Result<Option<TimeAnchor>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(RING_META_KEY).arg(BELIEVED_TIME_FIELD);
-        let text: Option<String> = self.query_last_reply("reading the time", &read)?;
+        let field = (RING_META_KEY, BELIEVED_TIME_FIELD);
+        let text: Option<String> = self.query("reading the time", "HGET", field)?;
         Ok(text.and_then(|text| TimeAnchor::parse(&text)))
     }
 
     fn remember_time(&mut self, anchor: &TimeAnchor) -> Result<(), StoreError> {
-        let mut write = redis::pipe();
-        write.cmd("HSET").arg(RING_META_KEY).arg(BELIEVED_TIME_FIELD).arg(anchor.to_string());
-        self.query_with_retry("remembering the time", &write).map(drop)
+        let field = (RING_META_KEY, BELIEVED_TIME_FIELD, anchor.to_string());
+        self.query_within("remembering the time", self.timeout, "HSET", field)
     }
 
     /// Lowers the latest month in one step, and then deletes the totals of later months in chunks.
@@ -71,7 +65,7 @@ impl TimeBackend for Redis {
             state(change.as_ref().map(|change| &change.after)),
         ];
         let keys = [RING_META_KEY, AUDIT];
-        self.run_write_script(REPAIR_OPERATION, Script::LowerMonth, &keys, &arguments)?;
+        self.run_write_script::<()>(REPAIR_OPERATION, Script::LowerMonth, &keys, &arguments)?;
         self.delete_quota_events_after(REPAIR_OPERATION, month)?;
         for chunk in [totals, usage].concat().chunks(CHUNK_ROWS) {
             self.delete_redis_keys(REPAIR_OPERATION, "DEL", chunk)?;

@@ -31,11 +31,10 @@ impl OverrideBackend for Redis {
         let Some((version, found)) = self.read_version_and_count()? else { return Ok(None) };
         match version.filter(|version| version.count == found) {
             Some(version) => Ok(Some(version)),
-            None => Err(StoreError::Unusable {
-                location: self.location.clone(),
-                expected: "the overrides that were written",
-                found: format!("{found} overrides"),
-            }),
+            None => {
+                let expected = "the overrides that were written";
+                Err(self.unusable_error(expected, format!("{found} overrides")))
+            }
         }
     }
 
@@ -92,8 +91,7 @@ impl OverrideBackend for Redis {
         let arguments = [of_change.map(String::into_bytes).to_vec(), of_fields].concat();
         let names = [RING_META_KEY, OVERRIDES, AUDIT];
         let script = Script::UpdateOverrides;
-        let reply = self.run_write_script(WRITE_OPERATION, script, &names, &arguments)?;
-        match self.parse_reply::<i64>(WRITE_OPERATION, reply)? {
+        match self.run_write_script::<i64>(WRITE_OPERATION, script, &names, &arguments)? {
             -1 => Err(too_many_overrides_error()),
             changed => Ok(changed == 1),
         }
@@ -118,8 +116,7 @@ impl OverrideBackend for Redis {
         }));
         let names = [RING_META_KEY, OVERRIDES, AUDIT, SOURCE_STATES];
         let script = Script::TakeOverOverrides;
-        let reply = self.run_write_script(WRITE_OPERATION, script, &names, &arguments)?;
-        match self.parse_reply::<i64>(WRITE_OPERATION, reply)? {
+        match self.run_write_script::<i64>(WRITE_OPERATION, script, &names, &arguments)? {
             -1 => Err(too_many_overrides_error()),
             added => Ok(usize::try_from(added).ok()),
         }
@@ -138,9 +135,9 @@ impl Redis {
         read.cmd("HMGET").arg(RING_META_KEY).arg("store_id").arg("overrides");
         read.cmd("HLEN").arg(OVERRIDES);
         read.cmd("EXEC");
-        let reply = self.query_with_retry_within(READ_OPERATION, self.timeout, &read)?.pop();
+        let mut replies = self.query_with_retry(READ_OPERATION, &read)?;
         let ((store_id, text), found): (MetaFields, u64) =
-            self.parse_reply(READ_OPERATION, reply.unwrap_or(redis::Value::Nil))?;
+            self.parse_last_reply(READ_OPERATION, &mut replies)?;
         let Some(store_id) = store_id else { return Ok(None) };
         Ok(Some((OverridesVersion::parse(store_id, text.as_deref()), found)))
     }
@@ -166,9 +163,8 @@ impl Redis {
     /// Reads the two fields of a domain, that of the exact override first, and their values.
     fn read_fields(&mut self, domain: &str) -> Result<Vec<Field>, StoreError> {
         let fields = [true, false].map(|is_exact| format_field(domain, is_exact));
-        let mut read = redis::pipe();
-        read.cmd("HMGET").arg(OVERRIDES).arg(&fields);
-        let values: [Option<Vec<u8>>; 2] = self.query_last_reply(READ_OPERATION, &read)?;
+        let values: [Option<Vec<u8>>; 2] =
+            self.query(READ_OPERATION, "HMGET", (OVERRIDES, &fields))?;
         Ok(fields.into_iter().zip(values).collect())
     }
 

@@ -6,8 +6,8 @@
 
 -- Proves the rights to a change, and makes an empty server a store. Each script calls this function
 -- before it appends its record.
-local function prepare_change(meta, audit, id)
-    prove_rights(audit)
+local function prepare_change(meta, id)
+    prove_rights()
     -- Only a change by an operator initializes an empty store; a gateway may lack HSETNX.
     if not redis.call('HGET', meta, 'store_id') then
         redis.call('HSETNX', meta, 'store_id', id)

@@ -4,7 +4,7 @@
 //! A pending event is `p ATTEMPTS CREATED MONTH JSON`, with account and body in the JSON. A
 //! finished event is `WORD ATTEMPTS CREATED MONTH FINISHED`; the word is `delivered` or `given_up`.
 
-use redis::Value;
+use redis::FromRedisValue;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::fill::{OnExistingKey, Staging};
@@ -40,9 +40,7 @@ impl QuotaEventBackend for Redis {
             arguments.extend([event.key.clone(), event.due_at.to_string(), text]);
         }
         let names = [EVENTS_KEY, DUE_KEY, FINISHED_KEY];
-        let reply =
-            self.run_event_script(OPERATION, Script::RecordQuotaEvents, &names, &arguments)?;
-        self.parse_reply(OPERATION, reply)
+        self.run_event_script(OPERATION, Script::RecordQuotaEvents, &names, &arguments)
     }
 
     fn claim_quota_events(
@@ -54,9 +52,8 @@ impl QuotaEventBackend for Redis {
         let ClaimTimes { now, latest_due, claimed_until } = times;
         let arguments = [now, latest_due, claimed_until, max as i64].map(|it| it.to_string());
         let names = [EVENTS_KEY, DUE_KEY];
-        let reply =
+        let texts: Vec<Vec<u8>> =
             self.run_event_script(OPERATION, Script::ClaimQuotaEvents, &names, &arguments)?;
-        let texts: Vec<Vec<u8>> = self.parse_reply(OPERATION, reply)?;
         // An event that can't be read stays claimed until an operator deletes it.
         let claimed = texts.as_chunks::<2>().0.iter().filter_map(|[key, text]| {
             let QuotaEventRow { key, account, body, created_at, attempts, .. } =
@@ -80,15 +77,13 @@ impl QuotaEventBackend for Redis {
         let arguments =
             [event.key.clone(), event.attempts.to_string(), word.to_owned(), at.to_string()];
         let names = [EVENTS_KEY, DUE_KEY, FINISHED_KEY];
-        let reply =
+        let changed: u64 =
             self.run_event_script(OPERATION, Script::FinishQuotaEvent, &names, &arguments)?;
-        self.parse_reply::<u64>(OPERATION, reply).map(|changed| changed == 1)
+        Ok(changed == 1)
     }
 
     fn count_pending_quota_events(&mut self) -> Result<u64, StoreError> {
-        let mut count = redis::pipe();
-        count.cmd("ZCARD").arg(DUE_KEY);
-        self.query_last_reply(READ_OPERATION, &count)
+        self.query(READ_OPERATION, "ZCARD", DUE_KEY)
     }
 
     fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError> {
@@ -166,13 +161,13 @@ impl Redis {
 
     /// Runs a script without waiting for replicas. If a failover then loses the change, riskgate
     /// sends a message twice, and the receiver recognizes the repeat.
-    fn run_event_script(
+    fn run_event_script<T: FromRedisValue>(
         &mut self,
         operation: &'static str,
         script: Script,
         redis_keys: &[&str],
         arguments: &[String],
-    ) -> Result<Value, StoreError> {
+    ) -> Result<T, StoreError> {
         self.run_script(operation, BULK_TIMEOUT, (script, redis_keys), |pipeline| {
             pipeline.arg(arguments);
         })

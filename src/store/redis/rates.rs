@@ -48,7 +48,7 @@ impl Redis {
         let sets = select_sets(charges, self.rate_charge_state.statements_sent);
         self.rate_charge_state.statements_sent += 1;
         let (script, timeout) = ((Script::ChargeRates, &[RATES_KEY][..]), self.timeout);
-        let reply = self.run_script(OPERATION, timeout, script, |pipeline| {
+        let replied: Vec<u64> = self.run_script(OPERATION, timeout, script, |pipeline| {
             let given_up_after = (told_at.elapsed() + timeout).as_micros();
             pipeline.arg(RATES_TTL_SECONDS).arg(BUCKETS_PER_SET);
             pipeline.arg(server_time.unwrap_or(0)).arg(given_up_after.to_string());
@@ -57,7 +57,6 @@ impl Redis {
                 indexes.iter().for_each(|index| push_charge(pipeline, &charges[*index]));
             }
         })?;
-        let replied: Vec<u64> = self.parse_reply(OPERATION, reply)?;
         let Some((server_time, times)) = replied.split_first() else {
             return Err(self.unavailable_error(OPERATION, "a reply of another form"));
         };

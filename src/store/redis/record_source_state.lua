@@ -12,7 +12,7 @@ local subject, shared_subject, text, known = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 if (redis.call('HGET', KEYS[2], subject) or '') ~= known then return 0 end
 if known == '' and (redis.call('HGET', KEYS[2], shared_subject) or '') ~= ARGV[11] then return 0 end
 if ARGV[10] ~= '0' then
-    prove_rights(KEYS[1])
+    prove_rights()
     record_change(KEYS[1], ARGV[1], ARGV[2], ARGV[3], 'json', ARGV[4], ARGV[5])
 end
 redis.call('HSET', KEYS[2], subject, text, shared_subject, text)

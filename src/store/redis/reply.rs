@@ -2,6 +2,12 @@
 
 use redis::{ServerError, ServerErrorKind, Value};
 
+/// The kind of an error reply; `None` for any other reply, and for an error of another kind.
+pub(super) fn error_kind(value: &Value) -> Option<ServerErrorKind> {
+    let Value::ServerError(error) = value else { return None };
+    error.kind()
+}
+
 /// The code and details of an error reply; `None` for any other reply.
 pub(super) fn plain_error_text(value: &Value) -> Option<String> {
     let Value::ServerError(error) = value else { return None };
@@ -12,8 +18,7 @@ pub(super) fn plain_error_text(value: &Value) -> Option<String> {
 /// reply.
 pub(super) fn error_reply_text(value: &Value) -> Option<String> {
     let text = plain_error_text(value)?;
-    let Value::ServerError(error) = value else { return None };
-    let advice = match error.kind() {
+    let advice = match error_kind(value) {
         // riskgate follows the redirections of a Cluster. So this is a server of one.
         Some(ServerErrorKind::Moved) => "; write redis+cluster:// for a server of a Cluster",
         _ if is_refusal_of_command(&text) => {

@@ -50,10 +50,9 @@ impl Redis {
         }
         arguments.extend(self.time_arguments());
         let script = (Script::RestoreRows, &RING_REDIS_KEYS[..]);
-        let restored = self.run_script(OPERATION, self.timeout, script, |pipeline| {
+        self.run_script(OPERATION, self.timeout, script, |pipeline| {
             pipeline.arg(&arguments);
-        });
-        restored.map(drop)
+        })
     }
 
     /// Waits until `wait_replicas` replicas have the latest write of this connection, and returns

@@ -48,7 +48,7 @@ for at = first_account, #ARGV, 2 do
 end
 if #members == 0 then return 0 end
 
-local version = next_version(meta, changed, KEYS[7], ARGV[1])
+local version = next_version(meta, changed, ARGV[1])
 local restored = string.format('%.0f', #members)
 record_change(KEYS[7], ARGV[2], 'key.restore', restored .. ' keys and accounts', 'json', '',
     '{"rows":' .. restored .. '}')

@@ -42,9 +42,7 @@ impl RingBackend for Redis {
     }
 
     fn count_keys(&mut self) -> Result<u64, StoreError> {
-        let mut count = redis::pipe();
-        count.cmd("HLEN").arg(API_KEYS);
-        self.query_last_reply("counting the keys", &count)
+        self.query("counting the keys", "HLEN", API_KEYS)
     }
 
     fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
@@ -54,10 +52,9 @@ impl RingBackend for Redis {
         let accounts = self.scan_rows(&state, ACCOUNTS, parse_account)?;
         let (accounts, keys, damaged) = self.separate_damaged_rows(accounts, keys)?;
         let is_unchanged = self.is_unchanged_since(&state.ring_version)?;
-        let RingVersion { store_id, version, change_id } = state.ring_version;
-        let mut rows = RingRows { store_id, version, change_id, accounts, keys, damaged };
+        let mut rows = RingRows { ring_version: state.ring_version, accounts, keys, damaged };
         if !is_unchanged {
-            rows.apply_changes(self.ring_changes(version)?);
+            rows.apply_changes(self.ring_changes(rows.ring_version.version)?);
         }
         Ok(Some(rows))
     }
@@ -69,7 +66,7 @@ impl RingBackend for Redis {
         let Some(mut rows) = self.ring_rows()? else { return self.snapshot_without_ring() };
         let deadline = Instant::now() + QUIET_MOMENT_TIMEOUT;
         while Instant::now() < deadline {
-            let changes = self.read_changes(rows.version)?;
+            let changes = self.read_changes(rows.ring_version.version)?;
             let version = changes.ring_version.clone();
             rows.apply_changes(changes);
             let last_record_id = self.last_record_id()?;
@@ -146,9 +143,11 @@ impl RingBackend for Redis {
     }
 
     fn find_key_by_digest(&mut self, digest: &[u8; 32]) -> Result<Option<KeyRow>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(DIGESTS).arg(hex::encode(digest));
-        match self.query_last_reply::<Option<String>>(READ_RING_OPERATION, &read)? {
+        match self.query::<Option<String>>(
+            READ_RING_OPERATION,
+            "HGET",
+            (DIGESTS, hex::encode(digest)),
+        )? {
             Some(id) => self.find_key(&id),
             None => Ok(None),
         }
@@ -186,9 +185,11 @@ impl Redis {
         // Imports are read first. If a key of an import changes in between, the key moves to the
         // range of versions, and that range is read last.
         for (from, to) in import_ranges.chain([(format!("({after_version}"), "+inf".to_owned())]) {
-            let mut read = redis::pipe();
-            read.cmd("ZRANGEBYSCORE").arg(CHANGES).arg(from).arg(to);
-            members.extend(self.query_last_reply::<Vec<Vec<u8>>>(READ_RING_OPERATION, &read)?);
+            members.extend(self.query::<Vec<Vec<u8>>>(
+                READ_RING_OPERATION,
+                "ZRANGEBYSCORE",
+                (CHANGES, from, to),
+            )?);
         }
         let texts = members.iter().filter_map(|member| std::str::from_utf8(member).ok());
         let members_of = |prefix: &str| -> Vec<&str> {
@@ -285,9 +286,8 @@ impl Redis {
     ) -> Result<ParsedRows<R>, StoreError> {
         let mut read = ParsedRows::with_capacity(row_names.len());
         for chunk in row_names.chunks(CHUNK_ROWS) {
-            let mut query = redis::pipe();
-            query.cmd("HMGET").arg(hash_key).arg(chunk);
-            let texts: Vec<Option<Vec<u8>>> = self.query_last_reply(READ_RING_OPERATION, &query)?;
+            let texts: Vec<Option<Vec<u8>>> =
+                self.query(READ_RING_OPERATION, "HMGET", (hash_key, chunk))?;
             for (name, text) in chunk.iter().zip(texts) {
                 let text = text.ok_or_else(|| self.lost_rows_error(name))?;
                 let row = match state.classify_row(&text) {
@@ -321,9 +321,8 @@ impl Redis {
         name: &str,
         parse_row: impl Fn(&str, &str) -> Option<R>,
     ) -> Result<Option<R>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(hash_key).arg(name);
-        let Some(text) = self.query_last_reply::<Option<Vec<u8>>>(READ_RING_OPERATION, &read)?
+        let Some(text) =
+            self.query::<Option<Vec<u8>>>(READ_RING_OPERATION, "HGET", (hash_key, name))?
         else {
             return Ok(None);
         };

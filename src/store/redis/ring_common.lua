@@ -4,7 +4,7 @@
 -- it may be used: 'settled' if old records may be deleted by it, 'bound' if it is only the latest
 -- time that the caller knows, else 'known'. They are taken off here, so that the scripts need not
 -- count them. No script begins, ends or deletes anything by the server's clock, because that clock
--- may jump.
+-- may jump. The last Redis key of each script is one that nothing has: it is taken off as well.
 --
 -- An import adds many keys in pages. Each row names its import, and takes effect once the import is
 -- committed. In the sorted set of changes, these rows have the negated number of the import as
@@ -18,6 +18,7 @@
 local time_trust = table.remove(ARGV)
 local may_delete = time_trust == 'settled'
 local believed_now = tonumber(table.remove(ARGV))
+local unused_key = table.remove(KEYS)
 
 -- Returns the status of a row of an import, or of none ('-'): 'live' if it takes effect, 'busy' or
 -- 'abandoned' if its import is not committed, and 'damaged' if the row or the import can't be read.
@@ -53,13 +54,12 @@ end
 --
 -- Each script that makes a change with a record calls this function before its first write. Commands
 -- beside these the script runs without effect as well, before it appends the record.
-local function prove_rights(audit)
-    local none = audit .. ':none'
-    redis.call('XREVRANGE', none, '+', '-', 'COUNT', 1)
-    redis.call('XADD', none, 'NOMKSTREAM', '1-0', 'field', 'value')
-    redis.call('HDEL', none, 'field')
-    redis.call('HSET', none, 'field', 'value')
-    redis.call('HDEL', none, 'field')
+local function prove_rights()
+    redis.call('XREVRANGE', unused_key, '+', '-', 'COUNT', 1)
+    redis.call('XADD', unused_key, 'NOMKSTREAM', '1-0', 'field', 'value')
+    redis.call('HDEL', unused_key, 'field')
+    redis.call('HSET', unused_key, 'field', 'value')
+    redis.call('HDEL', unused_key, 'field')
 end
 
 -- Appends a record to the audit if something changed. Deletes some records older than 400 days, if
@@ -118,8 +118,8 @@ local KEPT_CHANGES = 1000
 -- Each script calls this function before it appends its record, and then writes only with commands
 -- that this function has run: if the user lacks a right, or the server a command, the script fails
 -- here, and no record is left without its change.
-local function next_version(meta, changed, audit, id)
-    prove_rights(audit)
+local function next_version(meta, changed, id)
+    prove_rights()
     -- XX adds no member, so this writes nothing.
     redis.call('ZADD', changed, 'XX', 0, '')
     redis.call('HSETNX', meta, 'store_id', id)

@@ -4,12 +4,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use redis::Value;
-
 use super::connection::{BULK_TIMEOUT, Redis};
 use super::foreign::EntryCounts;
-use super::key_names::RING_META_KEY;
-use super::key_names::{ACCOUNTS, API_KEYS, CHANGES, DIGESTS, IMPORTS};
+use super::key_names::{ACCOUNTS, API_KEYS, CHANGES, DIGESTS, IMPORTS, RING_META_KEY};
 use crate::store::error::StoreError;
 use crate::store::rows::RingVersion;
 
@@ -85,10 +82,9 @@ impl Redis {
         read.cmd("HLEN").arg(API_KEYS).cmd("HLEN").arg(DIGESTS).cmd("HLEN").arg(ACCOUNTS);
         read.cmd("ZCARD").arg(CHANGES).cmd("HGETALL").arg(IMPORTS);
         read.cmd("EXEC");
-        let reply =
-            self.query_with_retry_within(OPERATION, timeout, &read)?.pop().unwrap_or(Value::Nil);
+        let mut replies = self.query_with_retry_within(OPERATION, timeout, &read)?;
         let (meta, keys, digests, accounts, changed, imports): RingStateReply =
-            self.parse_reply(OPERATION, reply)?;
+            self.parse_last_reply(OPERATION, &mut replies)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (store_id, version, history, since) = match meta {
             (None, ..) => return Ok(None),
@@ -113,6 +109,10 @@ impl Redis {
             }
         }
         Ok(Some(state))
+    }
+
+    pub(super) fn lost_rows_error(&self, found: &str) -> StoreError {
+        self.unusable_error("the keys and accounts that were written", found)
     }
 }
 
@@ -164,14 +164,4 @@ fn parse_import_entry(import: &[u8], entry: &[u8]) -> Option<(String, (u64, u64)
     let mut fields = std::str::from_utf8(entry).ok()?.split(' ').map(str::parse::<u64>);
     let (number, _, version) = (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);
     fields.next().is_none().then(|| (import.to_owned(), (number, version)))
-}
-
-impl Redis {
-    pub(super) fn lost_rows_error(&self, found: &str) -> StoreError {
-        StoreError::Unusable {
-            location: self.location.clone(),
-            expected: "the keys and accounts that were written",
-            found: found.to_owned(),
-        }
-    }
 }

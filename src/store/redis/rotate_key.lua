@@ -46,7 +46,7 @@ else
     if old_row[2] == old_expires_at then old_row[2] = ARGV[8] end
 end
 
-local version = next_version(meta, changed, audit, ARGV[1])
+local version = next_version(meta, changed, ARGV[1])
 local old_after, new_after = without_import(table.concat(old_row, ' ')), without_import(new_row)
 local old_operation = is_rotation and 'key.rotate' or 'key.rotation_undo'
 local new_operation = is_rotation and 'key.create' or 'key.revoke'

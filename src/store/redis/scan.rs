@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redis::{FromRedisValue, Pipeline, ToRedisArgs, Value};
+use redis::{FromRedisValue, ToRedisArgs};
 
 use super::cluster::TopologyChange;
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
@@ -47,9 +47,7 @@ impl Redis {
             self.connect_if_needed()?;
             let route = self.route();
             let scan = |redis: &mut Redis, cursor: u64| {
-                let mut scan = redis::pipe();
-                scan.cmd(command).arg(redis_key).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
-                redis.query_last_reply(operation, &scan)
+                redis.query(operation, command, (redis_key, cursor, "COUNT", CHUNK_ROWS))
             };
             self.scan_elements(scan, &mut visit)?;
             if self.route() == route {
@@ -98,7 +96,9 @@ impl Redis {
                 let mut scan = redis::pipe();
                 scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern);
                 scan.arg("COUNT").arg(CHUNK_ROWS);
-                redis.query_server(operation, server, &scan)
+                let mut replies = redis.use_server(operation, server, &scan, BULK_TIMEOUT)?;
+                redis.check_for_errors(operation, &replies)?;
+                redis.parse_last_reply(operation, &mut replies)
             };
             self.scan_elements(scan, |name| found.extend([name]))?;
         }
@@ -114,18 +114,6 @@ impl Redis {
             TopologyChange::Owners | TopologyChange::Primaries => return Ok(false),
         }
         Ok(true)
-    }
-
-    /// Sends commands to one server without a retry, and parses the last reply as `T`.
-    fn query_server<T: FromRedisValue>(
-        &mut self,
-        operation: &'static str,
-        server: usize,
-        commands: &Pipeline,
-    ) -> Result<T, StoreError> {
-        let mut replies = self.use_server(operation, server, commands, BULK_TIMEOUT)?;
-        self.check_for_errors(operation, &replies)?;
-        self.parse_reply(operation, replies.pop().unwrap_or(Value::Nil))
     }
 
     /// Repeats a scan command until its cursor is 0 again, and passes each element to `visit`.

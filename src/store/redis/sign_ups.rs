@@ -41,10 +41,8 @@ impl SignUpBackend for Redis {
         from: u64,
         count: usize,
     ) -> Result<Vec<NumberedEntry>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("XRANGE").arg(SIGN_UPS_KEY).arg(format!("{from}-0")).arg("+");
-        read.arg("COUNT").arg(count);
-        let entries: Vec<StreamEntry> = self.query_last_reply("reading sign-ups", &read)?;
+        let range = (SIGN_UPS_KEY, format!("{from}-0"), "+", "COUNT", count);
+        let entries: Vec<StreamEntry> = self.query("reading sign-ups", "XRANGE", range)?;
         Ok(entries.iter().filter_map(parse_entry).collect())
     }
 
@@ -56,9 +54,8 @@ impl SignUpBackend for Redis {
         let SignUpDeletion { found, inboxes } = deletion;
         // A user without this right fails here, before the audit has a record. There is no entry
         // 0-1.
-        let mut prove_right = redis::pipe();
-        prove_right.cmd("XDEL").arg(SIGN_UPS_KEY).arg("0-1");
-        self.query_with_retry(DELETE_OPERATION, &prove_right)?;
+        let nothing = (SIGN_UPS_KEY, "0-1");
+        self.query_within::<u64>(DELETE_OPERATION, self.timeout, "XDEL", nothing)?;
         self.record_change(author, &change_of_deleted_sign_ups(found.count))?;
         let (earlier, last) = found.split_numbers_to_delete();
         let deletions = inboxes.iter().map(|inbox| hex::encode(encode_deletion(*inbox)));
@@ -72,13 +69,11 @@ impl SignUpBackend for Redis {
         arguments.extend(deletions);
         arguments.extend(last.iter().map(u64::to_string));
         let script = Script::DeleteSignUps;
-        let reply = self.run_write_script(DELETE_OPERATION, script, &[SIGN_UPS_KEY], &arguments)?;
-        let written_since: usize = self.parse_reply(DELETE_OPERATION, reply)?;
+        let written_since: usize =
+            self.run_write_script(DELETE_OPERATION, script, &[SIGN_UPS_KEY], &arguments)?;
         for numbers in earlier.chunks(MAX_ENTRIES_DELETED_PER_STEP) {
-            let mut delete = redis::pipe();
             let ids: Vec<String> = numbers.iter().map(|number| format!("{number}-0")).collect();
-            delete.cmd("XDEL").arg(SIGN_UPS_KEY).arg(ids);
-            self.query_last_reply::<u64>(DELETE_OPERATION, &delete)?;
+            self.query::<u64>(DELETE_OPERATION, "XDEL", (SIGN_UPS_KEY, ids))?;
         }
         Ok(found.count + written_since)
     }
@@ -99,21 +94,18 @@ impl Redis {
             None => [String::new(), String::new()],
         };
         let script = (Script::AppendSignUps, &[SIGN_UPS_KEY][..]);
-        let appended = self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
+        self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
             pipeline.arg(MAX_SIGN_UPS).arg(&earliest).arg(&latest).arg(max_deleted);
             pipeline.arg(read_up_to.number);
             for sign_up in page {
                 pipeline.arg(sign_up.at).arg(&encode_sign_up(sign_up)[..]);
             }
-        });
-        appended.map(drop)
+        })
     }
 
     pub(super) fn has_sign_ups(&mut self, operation: &'static str) -> Result<bool, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("XRANGE").arg(SIGN_UPS_KEY).arg("-").arg("+").arg("COUNT").arg(1);
-        let entries: Vec<StreamEntry> = self.query_last_reply(operation, &read)?;
-        Ok(!entries.is_empty())
+        let first = (SIGN_UPS_KEY, "-", "+", "COUNT", 1);
+        Ok(!self.query::<Vec<StreamEntry>>(operation, "XRANGE", first)?.is_empty())
     }
 
     /// Stages the sign-ups of another store. The sign-ups get new numbers, in the same order.

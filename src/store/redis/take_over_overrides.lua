@@ -17,7 +17,7 @@ for at = 10, #ARGV do
     if not redis.call('HGET', overrides, field) then new[#new + 1] = {field, value} end
 end
 if redis.call('HLEN', overrides) + #new > tonumber(ARGV[5]) then return -1 end
-prepare_change(meta, audit, ARGV[1])
+prepare_change(meta, ARGV[1])
 record_change(audit, ARGV[2], ARGV[9], ARGV[3], 'json', '', ARGV[4])
 for _, row in ipairs(new) do
     redis.call('HSET', overrides, row[1], string.format('%.0f ', believed_now) .. row[2])

@@ -89,7 +89,7 @@ impl Redis {
         const OPERATION: &str = "saving the top counts";
         let dedup_hashes_key = dedup_hashes_key(unix_day);
         let script = (Script::CreditTop, &[TOP_ROWS_KEY, &dedup_hashes_key][..]);
-        let reply = self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
+        let texts: Vec<String> = self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
             pipeline.arg(half_life_seconds.to_string()).arg(DEDUP_SETS_TTL_SECONDS);
             pipeline.arg(MAX_TOP_ROW_ACCOUNTS).arg(evicted_domains.len()).arg(evicted_domains);
             for credit in credits {
@@ -100,16 +100,13 @@ impl Redis {
                 }
             }
         })?;
-        let texts: Vec<String> = self.parse_reply(OPERATION, reply)?;
         let row = |(credit, text): (&TopCredit, String)| {
             parse_top_row(credit.domain.clone(), &text)
                 .ok_or_else(|| self.unavailable_error(OPERATION, format!("{text:?}")))
         };
         credits.iter().zip(texts).map(row).collect()
     }
-}
 
-impl Redis {
     /// Reads the rows of the top list. A row that can't be read is an error with its domain.
     fn scan_top_rows(&mut self) -> Result<Vec<Result<TopRow, String>>, StoreError> {
         let parse = |domain: Vec<u8>, text: Vec<u8>| {

@@ -17,7 +17,7 @@ for at = 8, #ARGV, 3 do
     end
 end
 if count > tonumber(ARGV[7]) then return -1 end
-prepare_change(meta, audit, ARGV[1])
+prepare_change(meta, ARGV[1])
 record_change(audit, ARGV[2], ARGV[3], ARGV[4], 'json', ARGV[5], ARGV[6])
 for at = 8, #ARGV, 3 do
     if ARGV[at + 2] == '' then

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use redis::{Pipeline, ToRedisArgs, Value};
+use redis::{FromRedisValue, Pipeline, ToRedisArgs, Value};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::RING_REDIS_KEYS;
-use super::reply::{error_reply_text, reply_number_or_zero};
+use super::reply::reply_number_or_zero;
 use super::scripts::Script;
 use crate::model::believed_time::TimeTrust;
 use crate::store::audit::{Change, ChangeAuthor};
@@ -50,31 +50,28 @@ pub(super) enum ImportEnd<'c> {
 impl Redis {
     /// Runs a script that writes, and waits until `wait_replicas` replicas have the changes. If too
     /// few replicas get the changes in time, the call fails, although the server keeps the changes.
-    pub(super) fn run_write_script(
+    pub(super) fn run_write_script<T: FromRedisValue>(
         &mut self,
         operation: &'static str,
         script: Script,
         redis_keys: &[&str],
         arguments: &[impl ToRedisArgs],
-    ) -> Result<Value, StoreError> {
+    ) -> Result<T, StoreError> {
         let (replicas, timeout) = (self.wait_replicas, self.write_script_timeout());
         let time_arguments = self.time_arguments();
         let mut replies = self.run_scripts(operation, timeout, |scripts| {
             let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(redis_keys.len());
-            pipeline.arg(redis_keys).arg(arguments).arg(&time_arguments);
+            script.push_call(&mut pipeline, scripts, redis_keys);
+            pipeline.arg(arguments).arg(&time_arguments);
             if replicas > 0 {
                 pipeline.cmd("WAIT").arg(replicas).arg(timeout.as_millis() as u64 / 2);
             }
             pipeline
         })?;
-        if let Some(found) = replies.iter().find_map(error_reply_text) {
-            self.link = None;
-            return Err(self.unavailable_error(operation, found));
-        }
+        self.check_for_errors(operation, &replies)?;
         let reached = if replicas > 0 { replies.pop().map_or(0, reply_number_or_zero) } else { 0 };
         self.check_replicas_have_it(operation, reached)?;
-        Ok(replies.pop().unwrap_or(Value::Nil))
+        self.parse_last_reply(operation, &mut replies)
     }
 
     /// Fails if fewer than `wait_replicas` replicas have a write that the server has made.
@@ -204,13 +201,8 @@ impl Redis {
         let (import_id, rows) = (import_id.to_owned(), CHUNK_ROWS.to_string());
         let arguments =
             [self.random_id()?, author, import_id, step.to_owned(), rows, target, after];
-        let reply = self.run_write_script(
-            ADD_KEYS_OPERATION,
-            Script::EndImport,
-            &RING_REDIS_KEYS,
-            &arguments,
-        )?;
-        self.parse_reply(ADD_KEYS_OPERATION, reply)
+        let script = Script::EndImport;
+        self.run_write_script(ADD_KEYS_OPERATION, script, &RING_REDIS_KEYS, &arguments)
     }
 }
 

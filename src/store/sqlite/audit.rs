@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
 use super::columns::column_text;
-use super::connection::Sqlite;
+use super::connection::{Sqlite, WriteError};
 use crate::model::believed_time::BelievedTime;
 use crate::store::audit::{
     AUDIT_RETENTION_SECONDS, AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState,
@@ -26,27 +26,24 @@ impl AuditBackend for Sqlite {
         operation: AuditOperation,
         state: &SourceState,
     ) -> Result<bool, StoreError> {
-        let (failed, now) = (self.error_while("recording a change"), self.told_time.now());
-        let transaction = self.begin_write_transaction("recording a change")?;
-        let record = || -> rusqlite::Result<bool> {
+        let now = self.told_time.now();
+        self.write("recording a change", |transaction| {
             let text = state.to_stored_text();
-            let mut before = select_source_state(&transaction, &state.subject)?;
-            let shared = select_source_state(&transaction, &state.shared_subject)?;
-            if before.as_ref() == Some(&text) && shared.is_some() {
+            let stored = select_source_state(transaction, &state.subject)?;
+            let shared = select_source_state(transaction, &state.shared_subject)?;
+            if stored.as_ref() == Some(&text) && shared.is_some() {
                 return Ok(false);
             }
-            before = before.or(shared);
-            remember_source_state(&transaction, state)?;
-            let Some(before) = before.filter(|before| *before != text) else { return Ok(false) };
+            set_source_state(transaction, &state.subject, &text)?;
+            set_source_state(transaction, &state.shared_subject, &text)?;
+            let Some(before) = stored.or(shared).filter(|before| *before != text) else {
+                return Ok(false);
+            };
             let (before, after) = diff_source_states(&before, &text);
             let target = state.subject.clone();
-            let change = Change { operation, target, before, after };
-            append_record(&transaction, now, author, &change)?;
+            append_record(transaction, now, author, &Change { operation, target, before, after })?;
             Ok(true)
-        };
-        let is_recorded = record().map_err(&failed)?;
-        transaction.commit().map_err(failed)?;
-        Ok(is_recorded)
+        })
     }
 
     fn read_audit_before(
@@ -55,10 +52,7 @@ impl AuditBackend for Sqlite {
         count: usize,
     ) -> Result<Vec<AuditRecord>, StoreError> {
         let before = before_id.and_then(AuditRecord::parse_id).map_or(i64::MAX, to_row_id);
-        let select = "SELECT id, at, author, operation, target, before, after FROM audit
-                      WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
-        read_records(&self.connection, select, before, count)
-            .map_err(self.error_while(READ_OPERATION))
+        self.read_records("id < ?1 ORDER BY id DESC", before, count)
     }
 
     fn read_audit_after(
@@ -67,39 +61,31 @@ impl AuditBackend for Sqlite {
         count: usize,
     ) -> Result<Vec<AuditRecord>, StoreError> {
         let after = after_id.and_then(AuditRecord::parse_id).map_or(0, to_row_id);
-        let select = "SELECT id, at, author, operation, target, before, after FROM audit
-                      WHERE id > ?1 ORDER BY id LIMIT ?2";
-        read_records(&self.connection, select, after, count)
-            .map_err(self.error_while(READ_OPERATION))
+        self.read_records("id > ?1 ORDER BY id", after, count)
     }
 
     fn read_source_state(&mut self, subject: &str) -> Result<Option<String>, StoreError> {
-        select_source_state(&self.connection, subject).map_err(self.error_while(READ_OPERATION))
+        self.read(READ_OPERATION, |connection| select_source_state(connection, subject))
     }
 
     fn find_audit_record(&mut self, id: &str) -> Result<Option<AuditRecord>, StoreError> {
         let Some(id) = AuditRecord::parse_id(id).map(to_row_id) else { return Ok(None) };
-        let select = "SELECT id, at, author, operation, target, before, after FROM audit
-                      WHERE id = ?1 LIMIT ?2";
-        let found = read_records(&self.connection, select, id, 1);
-        Ok(found.map_err(self.error_while(READ_OPERATION))?.pop())
+        Ok(self.read_records("id = ?1", id, 1)?.pop())
     }
 
     fn find_repeatable_request(
         &mut self,
         id: &str,
     ) -> Result<Option<RepeatableRequestRow>, StoreError> {
-        self.connection
-            .query_row(
-                "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > ?2",
-                params![id, latest_forgotten_request_time(self.told_time.now().unix_now)],
-                |row| {
-                    let (digest, salt, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                    Ok(RepeatableRequestRow { id: id.to_owned(), digest, salt, key_id })
-                },
-            )
-            .optional()
-            .map_err(self.error_while("looking for a request"))
+        let forgotten_at = latest_forgotten_request_time(self.told_time.now().unix_now);
+        let select = "SELECT digest, salt, key_id FROM request WHERE id = ?1 AND at > ?2";
+        let parse = |row: &Row<'_>| {
+            let (digest, salt, key_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(RepeatableRequestRow { id: id.to_owned(), digest, salt, key_id })
+        };
+        self.read("looking for a request", |connection| {
+            connection.query_row(select, params![id, forgotten_at], parse).optional()
+        })
     }
 }
 
@@ -108,18 +94,35 @@ impl Sqlite {
     pub(in crate::store) fn read_source_states(
         &mut self,
     ) -> Result<Vec<(String, String)>, StoreError> {
-        let failed = self.error_while(READ_OPERATION);
-        let select = "SELECT subject, entries FROM source_state";
-        let mut select = self.connection.prepare(select).map_err(&failed)?;
-        let mut found = select.query([]).map_err(&failed)?;
-        let mut states = Vec::new();
-        while let Some(row) = found.next().map_err(&failed)? {
+        let parse = |row: &Row<'_>| {
             let state = row.get(0).and_then(|subject| Ok((subject, row.get(1)?)));
-            states.push(state.map_err(|_| {
-                unreadable_row_error(&format!("the state of the source {}", column_text(row, 0)))
-            })?);
-        }
-        Ok(states)
+            Ok(state.map_err(|_| column_text(row, 0)))
+        };
+        let states = self.read(READ_OPERATION, |connection| {
+            let mut select = connection.prepare("SELECT subject, entries FROM source_state")?;
+            select.query_map([], parse)?.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        let unreadable =
+            |subject| unreadable_row_error(&format!("the state of the source {subject}"));
+        states.into_iter().map(|state| state.map_err(unreadable)).collect()
+    }
+
+    /// Reads up to `count` records that a condition on the id `id` selects.
+    fn read_records(
+        &self,
+        condition: &str,
+        id: i64,
+        count: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let select = format!(
+            "SELECT id, at, author, operation, target, before, after FROM audit
+             WHERE {condition} LIMIT ?2"
+        );
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.read(READ_OPERATION, |connection| {
+            let mut statement = connection.prepare_cached(&select)?;
+            statement.query_map([id, count], parse_record)?.collect()
+        })
     }
 }
 
@@ -135,15 +138,6 @@ pub(super) fn select_source_state(
         .optional()
 }
 
-fn remember_source_state(
-    transaction: &Transaction<'_>,
-    state: &SourceState,
-) -> rusqlite::Result<()> {
-    let text = state.to_stored_text();
-    set_source_state(transaction, &state.subject, &text)?;
-    set_source_state(transaction, &state.shared_subject, &text)
-}
-
 pub(super) fn set_source_state(
     transaction: &Transaction<'_>,
     subject: &str,
@@ -157,18 +151,6 @@ pub(super) fn set_source_state(
 
 fn to_row_id((id, _): (u64, u64)) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
-}
-
-fn read_records(
-    connection: &Connection,
-    select: &str,
-    from_id: i64,
-    count: usize,
-) -> rusqlite::Result<Vec<AuditRecord>> {
-    let mut statement = connection.prepare_cached(select)?;
-    let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let records = statement.query_map(params![from_id, count], parse_record)?;
-    records.collect()
 }
 
 fn parse_record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
@@ -198,18 +180,13 @@ pub(super) fn append_record(
     if before == after {
         return Ok(());
     }
-    let (author, operation) = (author.to_json().to_string(), operation.as_str());
     // A lower bound may be older than the latest record.
     let at = match now.is_known() {
         true => now.unix_now,
         false => now.unix_now.max(latest_record_time(transaction)?),
     };
-    transaction
-        .prepare_cached(
-            "INSERT INTO audit (at, author, operation, target, before, after)
-             VALUES (?6, ?1, ?2, ?3, ?4, ?5)",
-        )?
-        .execute(params![author, operation, target, before.to_string(), after.to_string(), at])?;
+    let texts = [operation.as_str(), target, &before.to_string(), &after.to_string()];
+    insert_record(transaction, at, author, texts)?;
     if now.allows_deletion() {
         transaction
             .prepare_cached(
@@ -227,18 +204,30 @@ pub(super) fn fill_audit(
     transaction: &Transaction<'_>,
     contents: &StoreContents,
 ) -> rusqlite::Result<()> {
-    let mut insert = transaction.prepare(
-        "INSERT INTO audit (at, author, operation, target, before, after)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?;
     for AuditRecord { at, author, operation, target, before, after, .. } in &contents.audit {
-        let author = author.to_json().to_string();
-        let (before, after) = (before.to_string(), after.to_string());
-        insert.execute(params![at, author, operation, target, before, after])?;
+        let texts = [operation, target, &before.to_string(), &after.to_string()];
+        insert_record(transaction, *at, author, texts.map(String::as_str))?;
     }
     for (subject, state) in &contents.source_states {
         set_source_state(transaction, subject, state)?;
     }
+    Ok(())
+}
+
+/// Inserts a record. `texts` are its operation, its target, and the states before and after.
+fn insert_record(
+    transaction: &Transaction<'_>,
+    at: i64,
+    author: &ChangeAuthor,
+    [operation, target, before, after]: [&str; 4],
+) -> rusqlite::Result<()> {
+    let author = author.to_json().to_string();
+    transaction
+        .prepare_cached(
+            "INSERT INTO audit (at, author, operation, target, before, after)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![at, author, operation, target, before, after])?;
     Ok(())
 }
 
@@ -247,23 +236,21 @@ fn latest_record_time(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     transaction.prepare_cached(select)?.query_row([], |row| Ok(row.get(0).unwrap_or_default()))
 }
 
-/// Remembers a request, so that the store knows the request when it is repeated. `Ok(Err)` if the
-/// store knows the request already.
+/// Remembers a request, so that the store knows the request when it is repeated. Fails if the store
+/// knows the request already.
 pub(super) fn remember_request(
     transaction: &Transaction<'_>,
     now: BelievedTime,
     request: Option<&RepeatableRequestRow>,
-) -> rusqlite::Result<Result<(), StoreError>> {
-    let Some(RepeatableRequestRow { id, digest, salt, key_id }) = request else {
-        return Ok(Ok(()));
-    };
+) -> Result<(), WriteError> {
+    let Some(RepeatableRequestRow { id, digest, salt, key_id }) = request else { return Ok(()) };
     let forgotten_at = latest_forgotten_request_time(now.unix_now);
     let inserted = transaction.execute(
         "INSERT INTO request VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE
          SET digest = ?2, salt = ?3, key_id = ?4, at = ?5 WHERE at <= ?6",
         params![id, digest, salt, key_id, now.unix_now, forgotten_at],
     )?;
-    Ok(if inserted == 1 { Ok(()) } else { Err(error::repeated_request_error()) })
+    if inserted == 1 { Ok(()) } else { Err(error::repeated_request_error().into()) }
 }
 
 #[cfg(test)]

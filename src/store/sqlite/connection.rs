@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::files::OpenedFiles;
+use super::files::{OpenedFiles, unusable};
 use super::open;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
@@ -248,6 +248,30 @@ impl Sqlite {
         move |source| StoreError::Sqlite { location: path.clone(), operation, source }
     }
 
+    /// Reads from the store.
+    pub(super) fn read<T>(
+        &self,
+        operation: &'static str,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        read(&self.connection).map_err(self.error_while(operation))
+    }
+
+    /// Makes a change in one transaction. If `change` fails, the store stays as it was.
+    pub(super) fn write<T>(
+        &mut self,
+        operation: &'static str,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, WriteError>,
+    ) -> Result<T, StoreError> {
+        let failed = self.error_while(operation);
+        let transaction = self.begin_write_transaction(operation)?;
+        match change(&transaction) {
+            Ok(done) => transaction.commit().map_err(failed).map(|()| done),
+            Err(WriteError::Sqlite(error)) => Err(failed(error)),
+            Err(WriteError::Refused(error)) => Err(error),
+        }
+    }
+
     pub(super) fn begin_write_transaction(
         &mut self,
         operation: &'static str,
@@ -257,6 +281,16 @@ impl Sqlite {
         self.check_not_mixed()?;
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
     }
+}
+
+/// Why a change failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// The contents of the store don't allow the change.
+    #[error(transparent)]
+    Refused(#[from] StoreError),
 }
 
 /// Returns true if the log is now empty. The first step moves most pages, and keeps no writer
@@ -274,11 +308,7 @@ fn is_writable(path: &Path) -> bool {
 fn check_file_exists(path: &Path) -> Result<(), StoreError> {
     match open::store_file_exists(path)? {
         true => Ok(()),
-        false => Err(StoreError::Unusable {
-            location: path.display().to_string(),
-            expected: "a store",
-            found: "no file".to_owned(),
-        }),
+        false => Err(unusable(path, "a store", "no file")),
     }
 }
 

@@ -39,7 +39,6 @@ impl Sqlite {
         after: Option<&DailyUsageCursor>,
         count: usize,
     ) -> Result<(Vec<DailyUsageRow>, Vec<String>), StoreError> {
-        let failed = self.error_while("reading usage");
         let start = (String::new(), 0, String::new(), String::new());
         let (account, day, route, key_id) = after.unwrap_or(&start);
         // SQLite finds the first row of a page in the primary key, so each page costs the same.
@@ -56,24 +55,26 @@ impl Sqlite {
             None => select("?2 IS NULL AND account >= ?3"),
         };
         let parameters = params![month.number(), only_account, account, day, route, key_id];
-        let mut statement = self.connection.prepare_cached(&select).map_err(&failed)?;
-        let mut stored = statement.query(parameters).map_err(&failed)?;
-        let (mut rows, mut damaged): (Vec<DailyUsageRow>, Vec<String>) = Default::default();
-        while let Some(row) = stored.next().map_err(&failed)? {
-            // The rows of the nodes follow one another.
-            let Ok(of_node) = parse_row(row) else {
-                damaged.push(column_text(row, 0));
-                continue;
-            };
-            if let Some(last) = rows.last_mut().filter(|last| is_same_row(last, &of_node)) {
-                last.calls = last.calls.saturating_add(of_node.calls);
-            } else if rows.len() < count {
-                rows.push(of_node);
-            } else {
-                break;
+        self.read("reading usage", |connection| {
+            let mut statement = connection.prepare_cached(&select)?;
+            let mut stored = statement.query(parameters)?;
+            let (mut rows, mut damaged): (Vec<DailyUsageRow>, Vec<String>) = Default::default();
+            while let Some(row) = stored.next()? {
+                // The rows of the nodes follow one another.
+                let Ok(of_node) = parse_row(row) else {
+                    damaged.push(column_text(row, 0));
+                    continue;
+                };
+                if let Some(last) = rows.last_mut().filter(|last| is_same_row(last, &of_node)) {
+                    last.calls = last.calls.saturating_add(of_node.calls);
+                } else if rows.len() < count {
+                    rows.push(of_node);
+                } else {
+                    break;
+                }
             }
-        }
-        Ok((rows, damaged))
+            Ok((rows, damaged))
+        })
     }
 }
 
@@ -103,8 +104,8 @@ pub(super) fn write_usage_counts(
     let mut write = transaction
         .prepare_cached("INSERT OR REPLACE INTO daily_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
     for UsageCount { month, day, route, key_id, calls } in counts {
-        let (node, calls) = (node_id.as_slice(), to_i64_saturating(*calls));
-        write.execute(params![month.number(), account, day, route, &**key_id, node, calls])?;
+        let calls = to_i64_saturating(*calls);
+        write.execute(params![month.number(), account, day, route, &**key_id, node_id, calls])?;
     }
     Ok(())
 }

@@ -41,13 +41,11 @@ impl Sqlite {
     /// rows to delete, and the length of a page. The ledger waits for the lock, so each transaction
     /// deletes only one page.
     fn delete_in_pages(&mut self, delete: &str, latest: i64) -> Result<(), StoreError> {
-        let failed = self.error_while(OPERATION);
+        let arguments = [latest, to_i64_saturating(EXPIRED_ROWS_PER_PAGE as u64)];
         for _ in 0..MAX_PAGES_OF_EXPIRED_ROWS {
-            let transaction = self.begin_write_transaction(OPERATION)?;
-            let arguments = [latest, to_i64_saturating(EXPIRED_ROWS_PER_PAGE as u64)];
-            let count = transaction.prepare_cached(delete).and_then(|mut it| it.execute(arguments));
-            let count = count.map_err(&failed)?;
-            transaction.commit().map_err(&failed)?;
+            let count = self.write(OPERATION, |transaction| {
+                Ok(transaction.prepare_cached(delete)?.execute(arguments)?)
+            })?;
             if count < EXPIRED_ROWS_PER_PAGE {
                 break;
             }

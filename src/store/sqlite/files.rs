@@ -38,17 +38,13 @@ static LOST_FILES: Mutex<Vec<LostFile>> = Mutex::new(Vec::new());
 struct LostFile {
     real_path: PathBuf,
     ids_beside_file: [Option<(u64, u64)>; 2],
-    location: String,
+    location: PathBuf,
     found: &'static str,
 }
 
 impl LostFile {
     fn to_error(&self) -> StoreError {
-        StoreError::Unusable {
-            location: self.location.clone(),
-            expected: "the file that SQLite opened",
-            found: self.found.to_owned(),
-        }
+        unusable(&self.location, "the file that SQLite opened", self.found)
     }
 }
 
@@ -148,8 +144,7 @@ impl OpenedFiles {
     }
 
     fn opened_file_error(&self, found: String) -> StoreError {
-        let location = self.path.display().to_string();
-        StoreError::Unusable { location, expected: "the file that was opened", found }
+        unusable(&self.path, "the file that was opened", found)
     }
 
     /// Makes the error for a lost log (0) or a lost shared memory (1). First saves what only a
@@ -176,11 +171,10 @@ impl OpenedFiles {
                  runs"
             }
         };
-        let location = with_suffix(&self.real_path, SUFFIXES_BESIDE_FILE[at]);
         let new = LostFile {
             real_path: self.real_path.clone(),
             ids_beside_file: self.ids_beside_file,
-            location: location.display().to_string(),
+            location: with_suffix(&self.real_path, SUFFIXES_BESIDE_FILE[at]),
             found,
         };
         let error = new.to_error();
@@ -236,16 +230,16 @@ fn is_missing(path: &Path) -> bool {
 pub(super) fn check_no_log_is_left(path: &Path) -> Result<(), StoreError> {
     match find_log_beside(path) {
         // Another process may have created the store at this moment.
-        Some(log) if !path.exists() => Err(StoreError::Unusable {
-            location: path.display().to_string(),
-            expected: "a store",
-            found: format!(
+        Some(log) if !path.exists() => Err(unusable(
+            path,
+            "a store",
+            format!(
                 "only its log {}, which has changes that the file may lack; put the file back, or \
                  move {} away (beside the file, if it has another name now)",
                 log.display(),
                 names_beside(path)
             ),
-        }),
+        )),
         _ => Ok(()),
     }
 }
@@ -266,11 +260,8 @@ pub(super) fn check_log_is_of_file(path: &Path) -> Result<(), StoreError> {
         let _ = std::fs::remove_file(note);
         return Ok(());
     }
-    Err(StoreError::Unusable {
-        location: path.display().to_string(),
-        expected: "the file to which the log beside it belongs",
-        found: format!("another one; put that file back, or {}", advice_to_separate(path)),
-    })
+    let found = format!("another one; put that file back, or {}", advice_to_separate(path));
+    Err(unusable(path, "the file to which the log beside it belongs", found))
 }
 
 /// Says how to use the present database file without the log that is beside it.
@@ -285,7 +276,7 @@ fn read_log_salts(path: &Path) -> Option<String> {
     let mut header = [0; LOG_HEADER_BYTES];
     let mut log = std::fs::File::open(with_suffix(path, SUFFIXES_BESIDE_FILE[0])).ok()?;
     log.read_exact(&mut header).ok()?;
-    Some(header[LOG_SALTS].iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex::encode(&header[LOG_SALTS]))
 }
 
 /// The names of the log and of the shared memory of a store, for messages.
@@ -299,7 +290,16 @@ fn resolve(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+/// The error of a file that can't be used as a store.
+pub(super) fn unusable(
+    path: &Path,
+    expected: &'static str,
+    found: impl Into<String>,
+) -> StoreError {
+    StoreError::Unusable { location: path.display().to_string(), expected, found: found.into() }
+}
+
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)

@@ -3,12 +3,13 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::connection::Sqlite;
-use super::meta::read_meta_value;
+use super::meta::{read_meta_value, write_meta_value};
 use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::store::error::StoreError;
 use crate::store::operations::DnsFactBackend;
 use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, EXPIRED_ROWS_PER_PAGE, MAX_DNS_FACTS};
 
+const READ_OPERATION: &str = "reading DNS facts";
 /// The row of `meta` with the newest version of a deleted fact. A version is never used again,
 /// because nodes read only the facts of later versions.
 const NEWEST_DELETED_VERSION: &str = "newest_deleted_dns_fact_version";
@@ -23,21 +24,22 @@ CREATE INDEX IF NOT EXISTS learned_version ON learned (version);
 impl DnsFactBackend for Sqlite {
     fn save_dns_facts(&mut self, facts: &[DnsFactRow]) -> Result<(), StoreError> {
         const OPERATION: &str = "saving DNS facts";
-        let failed = self.error_while(OPERATION);
         // The ledger waits for the lock, so each transaction writes only one page.
-        for chunk in facts.chunks(DNS_FACTS_PER_PAGE) {
-            let transaction = self.begin_write_transaction(OPERATION)?;
-            write_dns_facts(&transaction, chunk).map_err(&failed)?;
-            transaction.commit().map_err(&failed)?;
+        for page in facts.chunks(DNS_FACTS_PER_PAGE) {
+            self.write(OPERATION, |transaction| Ok(write_dns_facts(transaction, page)?))?;
         }
-        let count = "SELECT count(*) FROM learned";
-        let count: i64 = self.connection.query_row(count, [], |row| row.get(0)).map_err(&failed)?;
+        let count: i64 = self.read(OPERATION, |connection| {
+            connection.query_row("SELECT count(*) FROM learned", [], |row| row.get(0))
+        })?;
         let mut surplus = usize::try_from(count).unwrap_or(0).saturating_sub(MAX_DNS_FACTS);
         while surplus > 0 {
             let count = surplus.min(DNS_FACTS_PER_PAGE);
-            let transaction = self.begin_write_transaction(OPERATION)?;
-            delete_oldest_dns_facts(&transaction, count).map_err(&failed)?;
-            transaction.commit().map_err(&failed)?;
+            let oldest = "DELETE FROM learned WHERE name IN
+                          (SELECT name FROM learned ORDER BY version LIMIT ?1)";
+            self.write(OPERATION, |transaction| {
+                let count = to_i64_saturating(count as u64);
+                Ok(transaction.prepare_cached(oldest)?.execute([count])?)
+            })?;
             surplus -= count;
         }
         Ok(())
@@ -47,19 +49,17 @@ impl DnsFactBackend for Sqlite {
         &mut self,
         after_version: u64,
     ) -> Result<(Vec<DnsFactRow>, u64), StoreError> {
-        read_dns_facts(&self.connection, after_version)
-            .map_err(self.error_while("reading DNS facts"))
+        self.read(READ_OPERATION, |connection| read_dns_facts(connection, after_version))
     }
 
     fn find_dns_fact(&mut self, name: &str) -> Result<Option<DnsFactRow>, StoreError> {
-        let read = |connection: &Connection| {
+        self.read(READ_OPERATION, |connection| {
             if !dns_facts_table_exists(connection)? {
                 return Ok(None);
             }
             let select = "SELECT name, mx, until FROM learned WHERE name = ?1";
             connection.prepare_cached(select)?.query_row([name], parse_dns_fact).optional()
-        };
-        read(&self.connection).map_err(self.error_while("reading DNS facts"))
+        })
     }
 }
 
@@ -71,16 +71,23 @@ impl Sqlite {
         latest_expiry: i64,
     ) -> Result<bool, StoreError> {
         const OPERATION: &str = "deleting DNS facts";
-        let failed = self.error_while(OPERATION);
         // Finding the facts takes longer than deleting them, and needs no lock.
-        let names = find_expired_dns_facts(&self.connection, latest_expiry).map_err(&failed)?;
+        let names =
+            self.read(OPERATION, |connection| find_expired_dns_facts(connection, latest_expiry))?;
         if names.is_empty() {
             return Ok(false);
         }
-        let transaction = self.begin_write_transaction(OPERATION)?;
-        delete_expired_dns_facts(&transaction, &names, latest_expiry).map_err(&failed)?;
-        transaction.commit().map_err(failed)?;
-        Ok(true)
+        self.write(OPERATION, |transaction| {
+            let newest = to_i64_saturating(newest_dns_fact_version(transaction)?);
+            write_meta_value(transaction, NEWEST_DELETED_VERSION, newest)?;
+            // A fact may have been replaced since it was found.
+            let delete = "DELETE FROM learned WHERE name = ?1 AND until <= ?2";
+            let mut delete = transaction.prepare_cached(delete)?;
+            for name in &names {
+                delete.execute(params![name, latest_expiry])?;
+            }
+            Ok(true)
+        })
     }
 }
 
@@ -97,21 +104,6 @@ fn find_expired_dns_facts(
     select.query_map(arguments, |row| row.get(0))?.collect()
 }
 
-fn delete_expired_dns_facts(
-    transaction: &Transaction<'_>,
-    names: &[String],
-    latest_expiry: i64,
-) -> rusqlite::Result<()> {
-    let newest = to_i64_saturating(newest_dns_fact_version(transaction)?);
-    transaction
-        .prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?
-        .execute(params![NEWEST_DELETED_VERSION, newest])?;
-    // A fact may have been replaced since it was found.
-    let mut delete =
-        transaction.prepare_cached("DELETE FROM learned WHERE name = ?1 AND until <= ?2")?;
-    names.iter().try_for_each(|name| delete.execute(params![name, latest_expiry]).map(drop))
-}
-
 fn write_dns_facts(transaction: &Transaction<'_>, facts: &[DnsFactRow]) -> rusqlite::Result<()> {
     transaction.execute_batch(DNS_FACTS_SCHEMA)?;
     let mut version = newest_dns_fact_version(transaction)?;
@@ -122,13 +114,6 @@ fn write_dns_facts(transaction: &Transaction<'_>, facts: &[DnsFactRow]) -> rusql
         let (host_text, version) = (row.format_host_text(), to_i64_saturating(version));
         insert.execute(params![row.name, host_text, row.expires_at, version])?;
     }
-    Ok(())
-}
-
-fn delete_oldest_dns_facts(transaction: &Transaction<'_>, count: usize) -> rusqlite::Result<()> {
-    let oldest = "DELETE FROM learned WHERE name IN
-                  (SELECT name FROM learned ORDER BY version LIMIT ?1)";
-    transaction.prepare_cached(oldest)?.execute([to_i64_saturating(count as u64)])?;
     Ok(())
 }
 

@@ -1,16 +1,19 @@
 //! The ledger operations in SQLite: many reports, one commit.
 
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{Row, Transaction, params};
 
 use super::columns::{column_text, column_u64};
 use super::connection::Sqlite;
 use super::daily_usage::write_usage_counts;
+use super::files::unusable;
 use super::rows::to_i64_saturating;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};
 use crate::store::operations::LedgerBackend;
 use crate::store::rows::{KEPT_PAST_MONTHS, UsageRow};
+
+const READ_OPERATION: &str = "reading usage";
 
 impl LedgerBackend for Sqlite {
     fn probe(&mut self, _: Month, _: Option<&Probe>) -> Result<Probe, StoreError> {
@@ -25,28 +28,28 @@ impl LedgerBackend for Sqlite {
         context: ReportBatchContext<'_>,
         reports: &[LeaseReport],
     ) -> Result<Vec<ReportOutcome>, StoreError> {
-        let failed = self.error_while("reporting leases");
-        let location = self.path.display().to_string();
+        const OPERATION: &str = "reporting leases";
+        let failed = self.error_while(OPERATION);
         let may_delete = self.told_time.now().allows_deletion();
-        let transaction = self.begin_write_transaction("reporting leases")?;
-        let month = context.latest_begun_month;
-        if raise_latest_month(&transaction, month).map_err(&failed)? && may_delete {
-            delete_old_totals(&transaction, month).map_err(&failed)?;
-        }
-        let lost_row = || StoreError::Unusable {
-            location: location.clone(),
-            expected: "the totals that this process wrote",
-            found: "older totals or none; restart riskgate to continue with this file".to_owned(),
+        let path = self.path.clone();
+        let lost_row = || {
+            let found = "older totals or none; restart riskgate to continue with this file";
+            unusable(&path, "the totals that this process wrote", found)
         };
-        let mut outcomes = Vec::with_capacity(reports.len());
-        for report in reports {
-            outcomes.push(match apply_report(&transaction, context.node_id, report) {
-                Err(error) if is_unreadable_value(&error) => Err(failed(error)),
-                applied => applied.map_err(&failed)?.ok_or_else(lost_row),
-            });
-        }
-        transaction.commit().map_err(&failed)?;
-        Ok(outcomes)
+        self.write(OPERATION, |transaction| {
+            let month = context.latest_begun_month;
+            if raise_latest_month(transaction, month)? && may_delete {
+                delete_old_totals(transaction, month)?;
+            }
+            let mut outcomes = Vec::with_capacity(reports.len());
+            for report in reports {
+                outcomes.push(match apply_report(transaction, context.node_id, report) {
+                    Err(error) if is_unreadable_value(&error) => Err(failed(error)),
+                    applied => applied?.ok_or_else(lost_row),
+                });
+            }
+            Ok(outcomes)
+        })
     }
 
     fn read_spent_by_others(
@@ -55,16 +58,23 @@ impl LedgerBackend for Sqlite {
         month: Month,
         node_id: &[u8; 16],
     ) -> Result<u64, StoreError> {
-        select_spent_by_others(&self.connection, account, month, node_id)
-            .map_err(self.error_while("reading usage"))
+        self.read(READ_OPERATION, |connection| {
+            let mut select = connection.prepare_cached(
+                "SELECT spent FROM ledger WHERE account = ?1 AND month = ?2 AND node <> ?3",
+            )?;
+            let mut rows = select.query(params![account, month.number(), node_id])?;
+            let mut spent = 0;
+            while let Some(row) = rows.next()? {
+                spent = add_total(spent, row, 0)?;
+            }
+            Ok(spent)
+        })
     }
 
     fn latest_month_with_totals(&mut self) -> Result<Option<Month>, StoreError> {
-        let select = "SELECT max(month) FROM ledger";
-        let month: Option<u16> = self
-            .connection
-            .query_row(select, [], |row| row.get(0))
-            .map_err(self.error_while("reading usage"))?;
+        let month: Option<u16> = self.read(READ_OPERATION, |connection| {
+            connection.query_row("SELECT max(month) FROM ledger", [], |row| row.get(0))
+        })?;
         Ok(month.and_then(Month::from_number))
     }
 
@@ -73,20 +83,17 @@ impl LedgerBackend for Sqlite {
         month: Month,
         only_account: Option<&str>,
     ) -> Result<Vec<UsageRow>, StoreError> {
-        let failed = self.error_while("reading usage");
-        let mut statement = self
-            .connection
-            .prepare(
-                "SELECT account, spent, leased FROM ledger
-                 WHERE month = ?1 AND (?2 IS NULL OR account = ?2) ORDER BY account",
-            )
-            .map_err(&failed)?;
-        let mut rows = statement.query(params![month.number(), only_account]).map_err(&failed)?;
-        let mut usage: Vec<UsageRow> = Vec::new();
-        while let Some(row) = rows.next().map_err(&failed)? {
-            add_to_usage(&mut usage, row);
-        }
-        Ok(usage)
+        let select = "SELECT account, spent, leased FROM ledger
+                      WHERE month = ?1 AND (?2 IS NULL OR account = ?2) ORDER BY account";
+        self.read(READ_OPERATION, |connection| {
+            let mut statement = connection.prepare(select)?;
+            let mut rows = statement.query(params![month.number(), only_account])?;
+            let mut usage: Vec<UsageRow> = Vec::new();
+            while let Some(row) = rows.next()? {
+                add_to_usage(&mut usage, row);
+            }
+            Ok(usage)
+        })
     }
 }
 
@@ -137,24 +144,6 @@ fn add_to_usage(usage: &mut Vec<UsageRow>, row: &Row<'_>) {
     (last.spent, last.leased) = sums.unwrap_or_default();
 }
 
-/// Returns the calls that all nodes but `node_id` have spent.
-fn select_spent_by_others(
-    connection: &Connection,
-    account: &str,
-    month: Month,
-    node_id: &[u8; 16],
-) -> rusqlite::Result<u64> {
-    let mut select = connection.prepare_cached(
-        "SELECT spent FROM ledger WHERE account = ?1 AND month = ?2 AND node <> ?3",
-    )?;
-    let mut rows = select.query(params![account, month.number(), node_id.as_slice()])?;
-    let mut spent = 0;
-    while let Some(row) = rows.next()? {
-        spent = add_total(spent, row, 0)?;
-    }
-    Ok(spent)
-}
-
 /// Adds the total in a column. Fails if riskgate writes no such total, or if the sum is not below
 /// 2^63. `sum()` of SQLite would fail with an error that names no value.
 fn add_total(sum: u64, row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
@@ -184,7 +173,7 @@ impl StoredTotals {
              WHERE account = ?1 AND month = ?2",
         )?;
         let LeaseReport { account, month, .. } = report;
-        let mut rows = select.query(params![account, month.number(), node_id.as_slice()])?;
+        let mut rows = select.query(params![account, month.number(), node_id])?;
         let mut totals = StoredTotals::default();
         while let Some(row) = rows.next()? {
             if row.get(0)? {
@@ -219,20 +208,14 @@ fn apply_report(
         return Ok(grant_of(totals.own_leased));
     }
     let own_leased = Grant::decide_leased(report, others_leased);
+    let [sequence, leased, spent] = [*sequence, own_leased, report.spent].map(to_i64_saturating);
     transaction
         .prepare_cached(
             "INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT DO UPDATE SET sequence = excluded.sequence, leased = excluded.leased,
              spent = excluded.spent",
         )?
-        .execute(params![
-            account,
-            month.number(),
-            node_id.as_slice(),
-            to_i64_saturating(*sequence),
-            to_i64_saturating(own_leased),
-            to_i64_saturating(report.spent)
-        ])?;
+        .execute(params![account, month.number(), node_id, sequence, leased, spent])?;
     write_usage_counts(transaction, node_id, account, &report.usage)?;
     Ok(grant_of(own_leased))
 }

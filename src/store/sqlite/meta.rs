@@ -3,7 +3,7 @@
 //! the gateway, the version of the overrides, the newest version of a deleted DNS fact, the inbox
 //! secret and the mark of the inbox ids.
 
-use rusqlite::{Connection, OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 
 use super::rows::to_u64_or_zero;
 use crate::store::rows::RingVersion;
@@ -32,6 +32,17 @@ pub(super) fn read_meta_value<T: rusqlite::types::FromSql>(
         .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
         .query_row([key], |row| row.get(0))
         .optional()
+}
+
+pub(super) fn write_meta_value(
+    transaction: &Transaction<'_>,
+    key: &str,
+    value: impl ToSql,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?
+        .execute(params![key, value])
+        .map(drop)
 }
 
 /// How many of the latest changes keep their ids.

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, ffi};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::files;
+use super::files::{self, unusable, with_suffix};
 use super::override_table;
 use super::schema::{
     MIGRATION_FROM_1, QUOTA_EVENT_SCHEMA, SCHEMA, SCHEMA_VERSION, TABLES_OF_VERSION_3,
@@ -46,15 +46,14 @@ pub(super) fn create_store(path: &Path) -> Result<(), StoreError> {
         // Another process has created the store at the same time.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) if !is_unsupported(&error) => Err(store_creation_error(path)(error)),
-        outcome => outcome.map_err(|error| StoreError::Unusable {
-            location: path.display().to_string(),
-            expected: "a file system with hard links, or one that renames without replacing",
-            found: error.to_string(),
+        outcome => outcome.map_err(|error| {
+            let expected = "a file system with hard links, or one that renames without replacing";
+            unusable(path, expected, error.to_string())
         }),
     });
     // The temporary name goes in any case, so that a failed attempt leaves nothing behind.
     for suffix in ["", "-wal", "-shm", LONGEST_SQLITE_SUFFIX] {
-        let _ = std::fs::remove_file(format!("{}{suffix}", temporary.display()));
+        let _ = std::fs::remove_file(with_suffix(&temporary, suffix));
     }
     linked
 }
@@ -79,11 +78,7 @@ fn is_unsupported(error: &io::Error) -> bool {
 /// Returns a function that converts an I/O error into the error that no store can be created at
 /// `path`.
 fn store_creation_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
-    move |error| StoreError::Unusable {
-        location: path.display().to_string(),
-        expected: "a directory that we may create and write",
-        found: error.to_string(),
-    }
+    move |error| unusable(path, "a directory that we may create and write", error.to_string())
 }
 
 /// Creates a complete store at the path `temporary`. Errors name the final `path`.
@@ -117,17 +112,12 @@ pub(super) fn connect_to_existing_file(path: &Path) -> rusqlite::Result<Connecti
 /// Returns true if the store's file exists. Fails if the path is invalid or leads to anything but a
 /// file, or if the log beside the path belongs to another file.
 pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
-    let unusable = |expected, found| StoreError::Unusable {
-        location: path.display().to_string(),
-        expected,
-        found,
-    };
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // The link may lead to a disk that has the store and is mounted later.
             return match path.symlink_metadata() {
-                Ok(_) => Err(unusable("a store", "a link that leads nowhere".to_owned())),
+                Ok(_) => Err(unusable(path, "a store", "a link that leads nowhere")),
                 Err(_) => {
                     check_path_of_new_store(path)?;
                     files::check_no_log_is_left(path)?;
@@ -138,14 +128,14 @@ pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
             return Err(store_creation_error(path)(error));
         }
-        Err(error) => return Err(unusable("a store", error.to_string())),
+        Err(error) => return Err(unusable(path, "a store", error.to_string())),
     };
     match non_regular_kind(metadata.file_type()) {
         None => {
             files::check_none_is_lost(path)?;
             files::check_log_is_of_file(path).map(|()| true)
         }
-        Some(kind) => Err(unusable("a regular file", kind.to_owned())),
+        Some(kind) => Err(unusable(path, "a regular file", kind)),
     }
 }
 
@@ -160,9 +150,8 @@ const MAX_SQLITE_PATH_BYTES: usize = 512;
 fn check_path_of_new_store(path: &Path) -> Result<(), StoreError> {
     let folder = nearest_existing_folder(path);
     let missing_part = path.strip_prefix(folder).unwrap_or(path);
-    let mut journal = missing_part.as_os_str().to_owned();
-    journal.push(LONGEST_SQLITE_SUFFIX);
-    for name in Path::new(&journal) {
+    let journal = with_suffix(missing_part, LONGEST_SQLITE_SUFFIX);
+    for name in &journal {
         match folder.join(name).symlink_metadata() {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(store_creation_error(path)(error))?
@@ -195,8 +184,7 @@ pub(super) fn check_store_can_be_created(path: &Path) -> Result<(), StoreError> 
 /// administrator set this on purpose, and the permissions stay.
 pub(super) fn remove_others_read_permission(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
+        let name = with_suffix(path, suffix);
         let Ok(metadata) = std::fs::metadata(&name) else { continue };
         let mode = metadata.permissions().mode();
         if metadata.is_file() && mode & 0o007 == 0o004 {
@@ -248,7 +236,7 @@ fn is_shared_memory_error(error: &rusqlite::Error) -> bool {
 /// Migrates a store of an earlier version, unless another process has done so meanwhile.
 fn migrate_schema(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let version = read_pragma(&transaction, "user_version")?;
     if version < 2 {
         transaction.execute_batch(MIGRATION_FROM_1)?;
     }
@@ -304,9 +292,8 @@ pub(super) fn copy_into_memory(
 fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
     // SQLite has the log beside the file to which a link leads.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    if log_may_exist(Path::new(&log)) {
+    let may_have_log = std::fs::exists(with_suffix(path, "-wal")).unwrap_or(true);
+    if may_have_log {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         return Connection::open_with_flags(path, flags);
     }
@@ -314,10 +301,6 @@ fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
     let url = format!("file:{}?immutable=1", escaped.replace('#', "%23"));
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     Connection::open_with_flags(url, flags)
-}
-
-fn log_may_exist(log: &Path) -> bool {
-    std::fs::exists(log).unwrap_or(true)
 }
 
 /// Returns true if the file is a backup that no gateway has used since. The last record of its
@@ -332,9 +315,8 @@ fn read_is_unused_backup(path: &Path) -> rusqlite::Result<bool> {
     const LAST_OPERATION: &str = "SELECT operation FROM audit ORDER BY id DESC LIMIT 1";
     const IS_TIME_KNOWN: &str = "SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'time')";
     let connection = connect_to_read(path)?;
-    let application_id: i64 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let application_id = read_pragma(&connection, "application_id")?;
+    let version = read_pragma(&connection, "user_version")?;
     let is_filled = version < FIRST_VERSION_WITH_AUDIT || {
         let operation: String = connection.query_row(LAST_OPERATION, [], |row| row.get(0))?;
         operation == AuditOperation::StoreFill.as_str()
@@ -345,29 +327,27 @@ fn read_is_unused_backup(path: &Path) -> rusqlite::Result<bool> {
 
 fn read_checked_schema_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let failed = |source| open_error(path, source);
-    let application_id: i64 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
-    let version: i64 =
-        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    let application_id = read_pragma(connection, "application_id").map_err(failed)?;
+    let version = read_pragma(connection, "user_version").map_err(failed)?;
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(failed)?;
-    let unusable = |expected, found| {
-        Err(StoreError::Unusable { location: path.display().to_string(), expected, found })
-    };
-    if tables == 0 {
-        return unusable("a riskgate store", format!("an empty one; {CORRUPTION_ADVICE}"));
-    }
-    if application_id != APPLICATION_ID {
-        return unusable("a riskgate store", "another program's database".to_owned());
-    }
-    if version > SCHEMA_VERSION {
-        return unusable(
+    let (expected, found) = match version {
+        _ if tables == 0 => ("a riskgate store", format!("an empty one; {CORRUPTION_ADVICE}")),
+        _ if application_id != APPLICATION_ID => {
+            ("a riskgate store", "another program's database".to_owned())
+        }
+        ..=SCHEMA_VERSION => return Ok(version),
+        _ => (
             "a store of version 3 or before",
             format!("version {version}, made by a newer riskgate; run that one"),
-        );
-    }
-    Ok(version)
+        ),
+    };
+    Err(unusable(path, expected, found))
+}
+
+fn read_pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
 /// Fails if the file is damaged or read-only. Checks every page, so that riskgate finds damage at
@@ -386,11 +366,8 @@ pub(super) fn check_intact_and_writable(
     if finding == "ok" {
         return Ok(());
     }
-    Err(StoreError::Unusable {
-        location: path.display().to_string(),
-        expected: "an intact store",
-        found: format!("{}; {CORRUPTION_ADVICE}", finding.replace('\n', " ")),
-    })
+    let found = format!("{}; {CORRUPTION_ADVICE}", finding.replace('\n', " "));
+    Err(unusable(path, "an intact store", found))
 }
 
 /// Converts an error of opening into one that says what to do.
@@ -401,22 +378,18 @@ pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
         _ if is_shared_memory_error(&source) && is_disk_full(path) => {
             full_disk_error(path, "opening the store")
         }
-        _ if is_shared_memory_error(&source) => StoreError::Unusable {
-            location: path.display().to_string(),
-            expected: "a file system on which processes can share memory, as local disks have it",
-            found: "one that refuses the file that ends in -shm".to_owned(),
-        },
-        Some(CannotOpen) => StoreError::Unusable {
-            location: path.display().to_string(),
-            expected: "a file that we may read and write",
-            found: "one that can't be opened".to_owned(),
-        },
+        _ if is_shared_memory_error(&source) => {
+            let expected =
+                "a file system on which processes can share memory, as local disks have it";
+            unusable(path, expected, "one that refuses the file that ends in -shm")
+        }
+        Some(CannotOpen) => {
+            unusable(path, "a file that we may read and write", "one that can't be opened")
+        }
         Some(ReadOnly) => read_only_error(path),
-        Some(DatabaseCorrupt | NotADatabase) => StoreError::Unusable {
-            location: path.display().to_string(),
-            expected: "an intact store",
-            found: format!("{source}; {CORRUPTION_ADVICE}"),
-        },
+        Some(DatabaseCorrupt | NotADatabase) => {
+            unusable(path, "an intact store", format!("{source}; {CORRUPTION_ADVICE}"))
+        }
         _ => StoreError::Sqlite {
             location: path.display().to_string(),
             operation: "opening the store",
@@ -449,11 +422,8 @@ fn is_disk_full(path: &Path) -> bool {
 }
 
 pub(super) fn read_only_error(path: &Path) -> StoreError {
-    StoreError::Unusable {
-        location: path.display().to_string(),
-        expected: "a file that we may write, in a directory that we may write",
-        found: "a read-only one".to_owned(),
-    }
+    let expected = "a file that we may write, in a directory that we may write";
+    unusable(path, expected, "a read-only one")
 }
 
 fn create_schema(transaction: &Transaction<'_>) -> rusqlite::Result<()> {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use super::audit::{append_record, select_source_state, set_source_state};
 use super::columns::column_text;
 use super::connection::Sqlite;
-use super::meta::read_meta_value;
+use super::meta::{read_meta_value, write_meta_value};
 use super::rows::to_u64_or_zero;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
@@ -24,7 +24,7 @@ const VERSION_ENTRY: &str = "overrides";
 
 impl OverrideBackend for Sqlite {
     fn overrides_version(&mut self) -> Result<Option<OverridesVersion>, StoreError> {
-        read_version(&self.connection).map_err(self.error_while(READ_OPERATION))
+        self.read(READ_OPERATION, read_version)
     }
 
     fn stored_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError> {
@@ -40,8 +40,8 @@ impl OverrideBackend for Sqlite {
     }
 
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
-        let read = select_rows_of_domain(&self.connection, domain);
-        read.map(|(rows, _)| rows).map_err(self.error_while(READ_OPERATION))
+        let read = |connection: &Connection| select_rows_of_domain(connection, domain);
+        Ok(self.read(READ_OPERATION, read)?.0)
     }
 
     fn update_overrides(
@@ -49,12 +49,11 @@ impl OverrideBackend for Sqlite {
         author: &ChangeAuthor,
         update: &OverrideUpdate<'_>,
     ) -> Result<bool, StoreError> {
-        let (failed, now) = (self.error_while(WRITE_OPERATION), self.told_time.now());
-        let transaction = self.begin_write_transaction(WRITE_OPERATION)?;
-        let write = || -> rusqlite::Result<Option<u64>> {
-            let (known, damaged) = select_rows_of_domain(&transaction, update.domain)?;
+        let now = self.told_time.now();
+        self.write(WRITE_OPERATION, |transaction| {
+            let (known, damaged) = select_rows_of_domain(transaction, update.domain)?;
             if known != update.before {
-                return Ok(None);
+                return Ok(false);
             }
             let delete = format!("DELETE FROM domain_override WHERE {IS_OF_DOMAIN}");
             transaction.execute(&delete, [update.domain])?;
@@ -63,16 +62,12 @@ impl OverrideBackend for Sqlite {
                 let (by, at) =
                     if is_kept { (&row.author, row.created_at) } else { (author, now.unix_now) };
                 let row = StoredOverride { author: by.clone(), created_at: at, ..row.clone() };
-                insert_row(&transaction, &row)?;
+                insert_row(transaction, &row)?;
             }
-            append_record(&transaction, now, author, &update.to_change(!damaged.is_empty()))?;
-            begin_next_version(&transaction).map(Some)
-        };
-        let Some(count) = write().map_err(&failed)? else { return Ok(false) };
-        if count > MAX_STORED_OVERRIDES as u64 {
-            return Err(too_many_overrides_error());
-        }
-        transaction.commit().map_err(failed).map(|()| true)
+            append_record(transaction, now, author, &update.to_change(!damaged.is_empty()))?;
+            check_count(begin_next_version(transaction)?)?;
+            Ok(true)
+        })
     }
 
     fn take_over_overrides(
@@ -80,30 +75,29 @@ impl OverrideBackend for Sqlite {
         author: &ChangeAuthor,
         take_over: &OverrideTakeOver<'_>,
     ) -> Result<Option<usize>, StoreError> {
-        let (failed, now) = (self.error_while(WRITE_OPERATION), self.told_time.now());
-        let transaction = self.begin_write_transaction(WRITE_OPERATION)?;
-        let write = || -> rusqlite::Result<Option<(usize, u64)>> {
+        let now = self.told_time.now();
+        self.write(WRITE_OPERATION, |transaction| {
             let [content, _] = &take_over.subjects;
-            if select_source_state(&transaction, content)?.is_some() {
+            if select_source_state(transaction, content)?.is_some() {
                 return Ok(None);
             }
             let mut added = 0;
             for row in take_over.rows {
                 let row = StoredOverride { created_at: now.unix_now, ..row.clone() };
-                added += insert_row(&transaction, &row)?;
+                added += insert_row(transaction, &row)?;
             }
             for subject in &take_over.subjects {
-                set_source_state(&transaction, subject, &take_over.remembered_state())?;
+                set_source_state(transaction, subject, &take_over.remembered_state())?;
             }
-            append_record(&transaction, now, author, &take_over.to_change())?;
-            Ok(Some((added, begin_next_version(&transaction)?)))
-        };
-        let Some((added, count)) = write().map_err(&failed)? else { return Ok(None) };
-        if count > MAX_STORED_OVERRIDES as u64 {
-            return Err(too_many_overrides_error());
-        }
-        transaction.commit().map_err(failed).map(|()| Some(added))
+            append_record(transaction, now, author, &take_over.to_change())?;
+            check_count(begin_next_version(transaction)?)?;
+            Ok(Some(added))
+        })
     }
+}
+
+fn check_count(count: u64) -> Result<(), StoreError> {
+    if count > MAX_STORED_OVERRIDES as u64 { Err(too_many_overrides_error()) } else { Ok(()) }
 }
 
 fn read_version(connection: &Connection) -> rusqlite::Result<Option<OverridesVersion>> {
@@ -120,8 +114,7 @@ fn begin_next_version(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
         transaction.query_row("SELECT lower(hex(randomblob(16)))", [], |row| row.get(0))?;
     let before = read_version(transaction)?.map_or(0, |before| before.number);
     let next = OverridesVersion { store_id: String::new(), number: before + 1, change_id, count };
-    let set = "INSERT OR REPLACE INTO meta VALUES (?1, ?2)";
-    transaction.execute(set, [VERSION_ENTRY, &next.to_stored_text()])?;
+    write_meta_value(transaction, VERSION_ENTRY, next.to_stored_text())?;
     Ok(count)
 }
 

@@ -13,9 +13,6 @@ use crate::store::quota_events::{
     QuotaEventRow, QuotaEventState,
 };
 
-const RECORD_OPERATION: &str = "recording quota events";
-const CLAIM_OPERATION: &str = "claiming quota events";
-const FINISH_OPERATION: &str = "finishing a quota event";
 const READ_OPERATION: &str = "reading the quota events";
 
 impl QuotaEventBackend for Sqlite {
@@ -24,15 +21,14 @@ impl QuotaEventBackend for Sqlite {
         events: &[NewQuotaEvent],
         forgotten_before: i64,
     ) -> Result<usize, StoreError> {
-        let failed = self.error_while(RECORD_OPERATION);
+        const OPERATION: &str = "recording quota events";
         // Most events are known already. A read takes no lock that the ledger waits for.
-        if are_all_known(&self.connection, events).map_err(&failed)? {
+        if self.read(OPERATION, |connection| are_all_known(connection, events))? {
             return Ok(events.len());
         }
-        let transaction = self.begin_write_transaction(RECORD_OPERATION)?;
-        let recorded = insert_events(&transaction, events, forgotten_before).map_err(&failed)?;
-        transaction.commit().map_err(&failed)?;
-        Ok(recorded)
+        self.write(OPERATION, |transaction| {
+            Ok(insert_events(transaction, events, forgotten_before)?)
+        })
     }
 
     fn claim_quota_events(
@@ -40,24 +36,21 @@ impl QuotaEventBackend for Sqlite {
         times: ClaimTimes,
         max: usize,
     ) -> Result<Vec<ClaimedQuotaEvent>, StoreError> {
-        let failed = self.error_while(CLAIM_OPERATION);
+        const OPERATION: &str = "claiming quota events";
         // Usually nothing is due. A read takes no lock that the ledger waits for.
-        if select_due(&self.connection, times, 1).map_err(&failed)?.is_empty() {
+        if self.read(OPERATION, |connection| select_due(connection, times, 1))?.is_empty() {
             return Ok(Vec::new());
         }
-        let transaction = self.begin_write_transaction(CLAIM_OPERATION)?;
-        let mut claimed = select_due(&transaction, times, max).map_err(&failed)?;
-        for event in &mut claimed {
-            event.attempts = event.attempts.saturating_add(1);
+        self.write(OPERATION, |transaction| {
+            let mut claimed = select_due(transaction, times, max)?;
             let update = "UPDATE quota_event SET attempts = ?2, due_at = ?3 WHERE key = ?1";
-            let values = params![event.key, event.attempts, times.claimed_until];
-            transaction
-                .prepare_cached(update)
-                .and_then(|mut update| update.execute(values))
-                .map_err(&failed)?;
-        }
-        transaction.commit().map_err(&failed)?;
-        Ok(claimed)
+            let mut update = transaction.prepare_cached(update)?;
+            for event in &mut claimed {
+                event.attempts = event.attempts.saturating_add(1);
+                update.execute(params![event.key, event.attempts, times.claimed_until])?;
+            }
+            Ok(claimed)
+        })
     }
 
     fn finish_quota_event(
@@ -65,7 +58,6 @@ impl QuotaEventBackend for Sqlite {
         event: &ClaimedQuotaEvent,
         outcome: QuotaEventOutcome,
     ) -> Result<bool, StoreError> {
-        let failed = self.error_while(FINISH_OPERATION);
         let (due_at, finished_at, delivered) = match outcome {
             QuotaEventOutcome::Delivered(at) => (None, Some(at), true),
             QuotaEventOutcome::GivenUp(at) => (None, Some(at), false),
@@ -76,30 +68,25 @@ impl QuotaEventBackend for Sqlite {
              body = CASE WHEN ?4 IS NULL THEN body ELSE '' END
              WHERE key = ?1 AND attempts = ?2 AND due_at IS NOT NULL";
         let values = params![event.key, event.attempts, due_at, finished_at, delivered];
-        let transaction = self.begin_write_transaction(FINISH_OPERATION)?;
-        let changed = transaction.execute(update, values).map_err(&failed)?;
-        transaction.commit().map_err(failed)?;
-        Ok(changed > 0)
+        self.write("finishing a quota event", |transaction| {
+            Ok(transaction.execute(update, values)? > 0)
+        })
     }
 
     fn count_pending_quota_events(&mut self) -> Result<u64, StoreError> {
-        count_pending(&self.connection).map_err(self.error_while(READ_OPERATION))
+        self.read(READ_OPERATION, count_pending)
     }
 
     fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError> {
-        let failed = self.error_while(READ_OPERATION);
         let select = "SELECT key, account, month, body, created_at, attempts, finished_at,
              delivered FROM quota_event WHERE due_at IS NOT NULL OR month >= ?1 ORDER BY key";
-        let mut statement = self.connection.prepare(select).map_err(&failed)?;
-        let mut found = statement.query([month.number()]).map_err(&failed)?;
-        let mut rows = Vec::new();
-        while let Some(row) = found.next().map_err(&failed)? {
-            let event = parse_row(row).map_err(|_| {
-                unreadable_row_error(&format!("the quota event {}", column_text(row, 0)))
-            })?;
-            rows.push(event);
-        }
-        Ok(rows)
+        let rows = self.read(READ_OPERATION, |connection| {
+            let parse = |row: &Row<'_>| Ok(parse_row(row).map_err(|_| column_text(row, 0)));
+            let mut statement = connection.prepare(select)?;
+            statement.query_map([month.number()], parse)?.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        let unreadable = |key| unreadable_row_error(&format!("the quota event {key}"));
+        rows.into_iter().map(|row| row.map_err(unreadable)).collect()
     }
 }
 
@@ -208,12 +195,12 @@ pub(super) fn write_quota_events(
         "INSERT OR REPLACE INTO quota_event VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
     for event in events {
-        let (due_at, finished_at, delivered) = match event.state {
-            QuotaEventState::Pending => (Some(event.created_at), None, false),
+        let QuotaEventRow { key, account, month, body, created_at, attempts, state } = event;
+        let (due_at, finished_at, delivered) = match state {
+            QuotaEventState::Pending => (Some(created_at), None, false),
             QuotaEventState::Delivered(at) => (None, Some(at), true),
             QuotaEventState::GivenUp(at) => (None, Some(at), false),
         };
-        let QuotaEventRow { key, account, month, body, created_at, attempts, .. } = event;
         insert.execute(params![
             key,
             account,

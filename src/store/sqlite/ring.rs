@@ -2,22 +2,23 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, params};
 
 use super::audit::{self, append_record, remember_request};
 use super::connection::Sqlite;
 use super::daily_usage;
+use super::files::unusable;
 use super::inbox_secret;
 use super::ledger;
 use super::meta::{increment_ring_version, read_change_id, read_ring_version};
 use super::overrides;
 use super::quota_events;
 use super::rows::{
-    self, find_account, find_conflicting_key_id, find_key, insert_key_and_upsert_account,
-    read_account_for_audit, read_changed_accounts, read_changed_keys, read_key_for_audit,
-    read_plan_of_account, record_key_change, upsert_account,
+    self, find_account, find_key, insert_new_key, read_account_for_audit, read_changed_accounts,
+    read_changed_keys, read_key_for_audit, read_plan_of_account, record_key_change, upsert_account,
 };
 use super::sign_ups;
+use super::top;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::{AuditOperation, Change, ChangeAuthor, change_of_restored_rows};
 use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store};
@@ -38,27 +39,26 @@ impl RingBackend for Sqlite {
     fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
         // Otherwise this process could read the log of another file.
         self.check_not_mixed()?;
-        read_ring_version(&self.connection).map_err(self.error_while("reading the key version"))
+        self.read("reading the key version", read_ring_version)
     }
 
     fn count_keys(&mut self) -> Result<u64, StoreError> {
-        let count = self.connection.query_row("SELECT count(*) FROM api_key", [], |row| row.get(0));
-        count.map(rows::to_u64_or_zero).map_err(self.error_while("counting the keys"))
+        let count = self.read("counting the keys", |connection| {
+            connection.query_row("SELECT count(*) FROM api_key", [], |row| row.get(0))
+        });
+        count.map(rows::to_u64_or_zero)
     }
 
     fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         Ok(self.read_changes_if_initialized(0)?.map(|changes| {
-            let RingChanges { ring_version: latest_version, accounts, keys, damaged, .. } = changes;
-            let RingVersion { store_id, version, change_id } = latest_version;
-            RingRows { store_id, version, change_id, accounts, keys, damaged }
+            let RingChanges { ring_version, accounts, keys, damaged, .. } = changes;
+            RingRows { ring_version, accounts, keys, damaged }
         }))
     }
 
     fn ring_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError> {
-        self.read_changes_if_initialized(after_version)?.ok_or_else(|| StoreError::Unusable {
-            location: self.path.display().to_string(),
-            expected: "the keys and accounts that were written",
-            found: "no store id".to_owned(),
+        self.read_changes_if_initialized(after_version)?.ok_or_else(|| {
+            unusable(&self.path, "the keys and accounts that were written", "no store id")
         })
     }
 
@@ -69,25 +69,23 @@ impl RingBackend for Sqlite {
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("ending a key"), self.told_time.now());
-        let transaction = self.begin_write_transaction("ending a key")?;
-        let version = increment_ring_version(&transaction).map_err(&failed)?;
-        let before = read_key_for_audit(&transaction, id).map_err(&failed)?;
-        let changed = transaction
-            .execute(
+        let now = self.told_time.now();
+        self.write("ending a key", |transaction| {
+            let version = increment_ring_version(transaction)?;
+            let before = read_key_for_audit(transaction, id)?;
+            let changed = transaction.execute(
                 "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?3),
                  expires_at = CASE WHEN ?2 IS NULL THEN expires_at
                               ELSE min(coalesce(expires_at, ?2), ?2) END,
                  version = ?4 WHERE id = ?1",
                 params![id, expires_at, revoked_at, version],
-            )
-            .map_err(&failed)?;
-        if changed == 0 {
-            return Err(error::unknown_key_error(id));
-        }
-        record_key_change(&transaction, now, author, AuditOperation::KeyRevoke, (id, before))
-            .map_err(&failed)?;
-        transaction.commit().map_err(failed)
+            )?;
+            if changed == 0 {
+                return Err(error::unknown_key_error(id).into());
+            }
+            let operation = AuditOperation::KeyRevoke;
+            Ok(record_key_change(transaction, now, author, operation, (id, before))?)
+        })
     }
 
     fn set_account(
@@ -97,9 +95,8 @@ impl RingBackend for Sqlite {
         new_plan: Option<&str>,
         new_limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("setting an account"), self.told_time.now());
-        let transaction = self.begin_write_transaction("setting an account")?;
-        let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
+        let now = self.told_time.now();
+        self.write("setting an account", |transaction| {
             let version = increment_ring_version(transaction)?;
             let before = read_account_for_audit(transaction, name)?;
             upsert_account(transaction, name, new_plan, version)?;
@@ -112,23 +109,21 @@ impl RingBackend for Sqlite {
             }
             let after = read_account_for_audit(transaction, name)?;
             let (operation, target) = (AuditOperation::AccountSet, name.to_owned());
-            append_record(transaction, now, author, &Change { operation, target, before, after })
-        };
-        set(&transaction).map_err(&failed)?;
-        transaction.commit().map_err(failed)
+            let change = Change { operation, target, before, after };
+            Ok(append_record(transaction, now, author, &change)?)
+        })
     }
 
     fn find_key(&mut self, id: &str) -> Result<Option<KeyRow>, StoreError> {
-        find_key(&self.connection, "id", &id).map_err(self.error_while("looking for a key"))
+        self.read("looking for a key", |connection| find_key(connection, "id", &id))
     }
 
     fn find_key_by_digest(&mut self, digest: &[u8; 32]) -> Result<Option<KeyRow>, StoreError> {
-        find_key(&self.connection, "digest", &digest.as_slice())
-            .map_err(self.error_while("looking for a key"))
+        self.read("looking for a key", |connection| find_key(connection, "digest", digest))
     }
 
     fn find_account(&mut self, name: &str) -> Result<Option<AccountRow>, StoreError> {
-        find_account(&self.connection, name).map_err(self.error_while("looking for an account"))
+        self.read("looking for an account", |connection| find_account(connection, name))
     }
 
     fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
@@ -148,31 +143,28 @@ impl KeyAdditionBackend for Sqlite {
         request: Option<&RepeatableRequestRow>,
         change: &Change,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("adding keys"), self.told_time.now());
-        let transaction = self.begin_write_transaction("adding keys")?;
-        remember_request(&transaction, now, request).map_err(&failed)??;
-        let version = increment_ring_version(&transaction).map_err(&failed)?;
-        // A new account gets the plan that one of its keys names.
-        let mut new_accounts = HashSet::new();
-        for (key, plan) in keys_with_plans {
-            let stored = read_plan_of_account(&transaction, &key.account).map_err(&failed)?;
-            if stored.is_none() {
-                new_accounts.insert(key.account.as_str());
+        let now = self.told_time.now();
+        self.write("adding keys", |transaction| {
+            remember_request(transaction, now, request)?;
+            let version = increment_ring_version(transaction)?;
+            // A new account gets the plan that one of its keys names.
+            let mut new_accounts = HashSet::new();
+            for (key, plan) in keys_with_plans {
+                let stored = read_plan_of_account(transaction, &key.account)?;
+                if stored.is_none() {
+                    new_accounts.insert(key.account.as_str());
+                }
+                let has_row = !new_accounts.contains(key.account.as_str());
+                if let Some(plan) = plan {
+                    plan.check_plan_of_account(&key.account, stored.flatten().as_deref(), has_row)?;
+                }
+                // An account without a plan in its row keeps none, because the key file may name a
+                // plan for the account later.
+                let plan = plan.as_ref().filter(|_| !has_row).and_then(NewKeyPlan::plan_to_store);
+                insert_new_key(transaction, key, plan, version)?;
             }
-            let has_row = !new_accounts.contains(key.account.as_str());
-            if let Some(plan) = plan {
-                plan.check_plan_of_account(&key.account, stored.flatten().as_deref(), has_row)?;
-            }
-            // An account without a plan in its row keeps none, because the key file may name a plan
-            // for the account later.
-            let plan = plan.as_ref().filter(|_| !has_row).and_then(NewKeyPlan::plan_to_store);
-            if let Some(id) = find_conflicting_key_id(&transaction, key).map_err(&failed)? {
-                return Err(error::key_exists_error(&key.id, &id));
-            }
-            insert_key_and_upsert_account(&transaction, key, plan, version).map_err(&failed)?;
-        }
-        append_record(&transaction, now, author, change).map_err(&failed)?;
-        transaction.commit().map_err(failed)
+            Ok(append_record(transaction, now, author, change)?)
+        })
     }
 }
 
@@ -183,17 +175,17 @@ impl RestoreBackend for Sqlite {
         keys: &[KeyRow],
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
-        let (failed, now) = (self.error_while("restoring lost rows"), self.told_time.now());
-        let transaction = self.begin_write_transaction("restoring lost rows")?;
-        let version = increment_ring_version(&transaction).map_err(&failed)?;
-        let restored =
-            rows::restore_rows(&transaction, keys, accounts, version).map_err(&failed)?;
-        if restored > 0 {
-            let change = change_of_restored_rows(restored);
-            append_record(&transaction, now, author, &change).map_err(&failed)?;
-            transaction.commit().map_err(failed)?;
-        }
-        Ok(0)
+        let now = self.told_time.now();
+        self.write("restoring lost rows", |transaction| {
+            let next_version = "SELECT value + 1 FROM meta WHERE key = 'ring_version'";
+            let next_version = transaction.query_row(next_version, [], |row| row.get(0))?;
+            let restored = rows::restore_rows(transaction, keys, accounts, next_version)?;
+            if restored > 0 {
+                increment_ring_version(transaction)?;
+                append_record(transaction, now, author, &change_of_restored_rows(restored))?;
+            }
+            Ok(0)
+        })
     }
 }
 
@@ -203,36 +195,35 @@ impl FillBackend for Sqlite {
         author: &ChangeAuthor,
         contents: &StoreContents,
     ) -> Result<(), StoreError> {
-        let (failed, now) = (self.error_while("filling the store"), self.told_time.now());
+        let now = self.told_time.now();
         let location = self.path.display().to_string();
-        let transaction = self.begin_write_transaction("filling the store")?;
-        let (has_keys_or_accounts, has_numbers) =
-            rows::has_rows_and_totals(&transaction).map_err(&failed)?;
-        let found = FoundContents {
-            has_keys_or_accounts,
-            has_numbers,
-            has_overrides: !overrides::has_no_override(&transaction).map_err(&failed)?,
-            has_sign_ups: sign_ups::has_sign_ups(&transaction).map_err(&failed)?,
-            is_server: false,
-        };
-        if !found.is_empty() {
-            return Err(error::store_not_empty_error(&location, found));
-        }
-        ledger::raise_latest_month(&transaction, contents.usage_month).map_err(&failed)?;
-        // A gateway that serves the empty ring sees the full one as its next version.
-        let version = increment_ring_version(&transaction).map_err(&failed)?;
-        rows::fill_ring_totals_and_top_rows(&transaction, contents, version).map_err(&failed)?;
-        quota_events::write_quota_events(&transaction, &contents.quota_events).map_err(&failed)?;
-        daily_usage::fill_daily_usage(&transaction, &contents.daily_usage).map_err(&failed)?;
-        if let Some(secret) = &contents.inbox_secret {
-            inbox_secret::write_inbox_secret(&transaction, secret).map_err(&failed)?;
-        }
-        sign_ups::write_sign_ups(&transaction, &contents.sign_ups).map_err(&failed)?;
-        overrides::fill_overrides(&transaction, &contents.overrides).map_err(&failed)?;
-        audit::fill_audit(&transaction, contents).map_err(&failed)?;
-        append_record(&transaction, now, author, &change_of_filled_store(contents))
-            .map_err(&failed)?;
-        transaction.commit().map_err(failed)
+        self.write("filling the store", |transaction| {
+            let (has_keys_or_accounts, has_numbers) = rows::has_rows_and_totals(transaction)?;
+            let found = FoundContents {
+                has_keys_or_accounts,
+                has_numbers,
+                has_overrides: !overrides::has_no_override(transaction)?,
+                has_sign_ups: sign_ups::has_sign_ups(transaction)?,
+                is_server: false,
+            };
+            if !found.is_empty() {
+                return Err(error::store_not_empty_error(&location, found).into());
+            }
+            ledger::raise_latest_month(transaction, contents.usage_month)?;
+            // A gateway that serves the empty ring sees the full one as its next version.
+            let version = increment_ring_version(transaction)?;
+            rows::fill_ring_and_totals(transaction, contents, version)?;
+            top::fill_top_rows(transaction, &contents.top_rows)?;
+            quota_events::write_quota_events(transaction, &contents.quota_events)?;
+            daily_usage::fill_daily_usage(transaction, &contents.daily_usage)?;
+            if let Some(secret) = &contents.inbox_secret {
+                inbox_secret::write_inbox_secret(transaction, secret)?;
+            }
+            sign_ups::write_sign_ups(transaction, &contents.sign_ups)?;
+            overrides::fill_overrides(transaction, &contents.overrides)?;
+            audit::fill_audit(transaction, contents)?;
+            Ok(append_record(transaction, now, author, &change_of_filled_store(contents))?)
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! SQL statements for the rows of keys, accounts and top counts.
+//! SQL statements for the rows of keys and accounts.
 
 use rusqlite::types::{FromSql, ToSql};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -6,14 +6,16 @@ use serde_json::{Value, json};
 
 use super::audit::append_record;
 use super::columns::{column_text, column_u64};
+use super::connection::WriteError;
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::audit::{AuditOperation, Change, ChangeAuthor, account_to_json, key_to_json};
 use crate::store::contents::StoreContents;
-use crate::store::rows::{AccountRow, DamagedRows, KeyRow, TopCredit, TopRow};
+use crate::store::error;
+use crate::store::rows::{AccountRow, DamagedRows, KeyRow};
 
-pub(super) fn insert_key_and_upsert_account(
+fn insert_key_and_upsert_account(
     transaction: &Transaction<'_>,
     key: &KeyRow,
     new_plan: Option<&str>,
@@ -27,7 +29,7 @@ pub(super) fn insert_key_and_upsert_account(
             key.id,
             key.account,
             key.label,
-            key.digest.as_slice(),
+            key.digest,
             origins,
             key.require_origin,
             key.created_at,
@@ -39,14 +41,21 @@ pub(super) fn insert_key_and_upsert_account(
     Ok(())
 }
 
-/// The id of a key that has the same id or digest, if there is one.
-pub(super) fn find_conflicting_key_id(
+/// Inserts a key, and creates its account if there is none. Fails if a key has the same id or
+/// digest.
+pub(super) fn insert_new_key(
     transaction: &Transaction<'_>,
     key: &KeyRow,
-) -> rusqlite::Result<Option<String>> {
-    let mut statement =
+    new_plan: Option<&str>,
+    ring_version: i64,
+) -> Result<(), WriteError> {
+    let mut select =
         transaction.prepare_cached("SELECT id FROM api_key WHERE id = ?1 OR digest = ?2")?;
-    statement.query_row(params![key.id, key.digest.as_slice()], |row| row.get(0)).optional()
+    let known = select.query_row(params![key.id, key.digest], |row| row.get::<_, String>(0));
+    match known.optional()? {
+        Some(known) => Err(error::key_exists_error(&key.id, &known).into()),
+        None => Ok(insert_key_and_upsert_account(transaction, key, new_plan, ring_version)?),
+    }
 }
 
 /// Creates an account, or changes its plan; a `new_plan` of `None` keeps the plan.
@@ -237,10 +246,7 @@ pub(super) fn restore_rows(
 ) -> rusqlite::Result<usize> {
     let mut changed = 0;
     for account in accounts {
-        let (calls, unlimited) = limit_to_columns(account.own_limit);
-        changed += transaction
-            .prepare_cached("INSERT OR IGNORE INTO account VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute(params![account.name, account.plan, calls, unlimited, ring_version])?;
+        changed += insert_account_if_new(transaction, account, ring_version)?;
     }
     let mut select_known =
         transaction.prepare_cached("SELECT 1 FROM api_key WHERE id = ?1 OR digest = ?2")?;
@@ -250,101 +256,15 @@ pub(super) fn restore_rows(
          AND (?2 < coalesce(expires_at, ?2 + 1) OR (revoked_at IS NULL AND ?3 IS NOT NULL))",
     )?;
     for key in keys {
-        if select_known.exists(params![key.id, key.digest.as_slice()])? {
-            let digest = key.digest.as_slice();
-            changed += update_end.execute(params![
-                digest,
-                key.expires_at,
-                key.revoked_at,
-                ring_version
-            ])?;
+        if select_known.exists(params![key.id, key.digest])? {
+            let KeyRow { digest, expires_at, revoked_at, .. } = key;
+            changed += update_end.execute(params![digest, expires_at, revoked_at, ring_version])?;
         } else {
             insert_key_and_upsert_account(transaction, key, None, ring_version)?;
             changed += 1;
         }
     }
     Ok(changed)
-}
-
-/// Reads the rows of the top list, and the domains of the rows that can't be read.
-pub(super) fn read_top_rows(
-    connection: &Connection,
-) -> rusqlite::Result<(Vec<TopRow>, Vec<String>)> {
-    let mut counts = connection.prepare("SELECT domain, count, at, accounts FROM top_count")?;
-    let mut rows = counts.query([])?;
-    let (mut readable, mut damaged) = (Vec::new(), Vec::new());
-    while let Some(row) = rows.next()? {
-        match parse_top_row(row) {
-            Ok(top_row) => readable.push(top_row),
-            Err(_) => damaged.push(column_text(row, 0)),
-        }
-    }
-    Ok((readable, damaged))
-}
-
-fn parse_top_row(row: &Row<'_>) -> rusqlite::Result<TopRow> {
-    Ok(TopRow {
-        domain: row.get(0)?,
-        count: row.get(1)?,
-        at: row.get(2)?,
-        account_hashes: decode_account_hashes(&row.get::<_, Vec<u8>>(3)?),
-    })
-}
-
-/// Reads the hashes of a day. Leaves out a value that is no hash.
-pub(super) fn read_dedup_hashes(
-    connection: &Connection,
-    unix_day: i64,
-) -> rusqlite::Result<Vec<u64>> {
-    let mut statement = connection.prepare("SELECT mark FROM top_seen WHERE day = ?1")?;
-    let parse = |row: &Row<'_>| Ok(row.get(0).ok().map(i64::cast_unsigned));
-    let dedup_hashes = statement.query_map([unix_day], parse)?;
-    dedup_hashes.filter_map(Result::transpose).collect()
-}
-
-/// Deletes the evicted rows, counts the new look-ups in `credits`, and returns the credited rows.
-pub(super) fn write_top_credits(
-    transaction: &Transaction<'_>,
-    credits: &[TopCredit],
-    evicted_domains: &[String],
-    unix_day: i64,
-    half_life_seconds: f64,
-) -> rusqlite::Result<Vec<TopRow>> {
-    let mut delete_row = transaction.prepare_cached("DELETE FROM top_count WHERE domain = ?1")?;
-    for domain in evicted_domains {
-        delete_row.execute([domain])?;
-    }
-    let mut insert_hash =
-        transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
-    let mut read = transaction
-        .prepare_cached("SELECT domain, count, at, accounts FROM top_count WHERE domain = ?1")?;
-    let mut write =
-        transaction.prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?;
-    let mut rows = Vec::with_capacity(credits.len());
-    for credit in credits {
-        let mut accounts = Vec::with_capacity(credit.dedup_hashes.len());
-        for (dedup_hash, account) in &credit.dedup_hashes {
-            if insert_hash.execute(params![unix_day, dedup_hash.cast_signed()])? == 1 {
-                accounts.push(*account);
-            }
-        }
-        // A row that can't be read counts for nothing, and is replaced.
-        let known = read.query_row([&credit.domain], |row| Ok(parse_top_row(row).ok()));
-        let row =
-            TopRow::add_lookups(known.optional()?.flatten(), credit, &accounts, half_life_seconds);
-        let accounts = encode_account_hashes(&row.account_hashes);
-        write.execute(params![row.domain, row.count, row.at, accounts])?;
-        rows.push(row);
-    }
-    Ok(rows)
-}
-
-fn encode_account_hashes(hashes: &[u64]) -> Vec<u8> {
-    hashes.iter().flat_map(|account| account.to_le_bytes()).collect()
-}
-
-fn decode_account_hashes(bytes: &[u8]) -> Vec<u64> {
-    bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
 }
 
 /// Returns whether the store holds an account or key, and whether it holds a total.
@@ -357,18 +277,15 @@ pub(super) fn has_rows_and_totals(connection: &Connection) -> rusqlite::Result<(
     )
 }
 
-/// Writes keys, accounts, totals and the top list of another store into an empty store. The copied
+/// Writes keys, accounts and totals of another store into an empty store. The copied
 /// totals belong to the node id 0, which no running node has.
-pub(super) fn fill_ring_totals_and_top_rows(
+pub(super) fn fill_ring_and_totals(
     transaction: &Transaction<'_>,
     contents: &StoreContents,
     ring_version: i64,
 ) -> rusqlite::Result<()> {
     for account in &contents.ring.accounts {
-        let (calls, unlimited) = limit_to_columns(account.own_limit);
-        transaction
-            .prepare_cached("INSERT INTO account VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute(params![account.name, account.plan, calls, unlimited, ring_version])?;
+        insert_account_if_new(transaction, account, ring_version)?;
     }
     for key in &contents.ring.keys {
         insert_key_and_upsert_account(transaction, key, None, ring_version)?;
@@ -383,13 +300,19 @@ pub(super) fn fill_ring_totals_and_top_rows(
                 to_i64_saturating(row.spent)
             ])?;
     }
-    for row in &contents.top_rows {
-        let accounts = encode_account_hashes(&row.account_hashes);
-        transaction
-            .prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![row.domain, row.count, row.at, accounts])?;
-    }
     Ok(())
+}
+
+/// Returns how many rows were inserted.
+fn insert_account_if_new(
+    transaction: &Transaction<'_>,
+    account: &AccountRow,
+    ring_version: i64,
+) -> rusqlite::Result<usize> {
+    let (calls, unlimited) = limit_to_columns(account.own_limit);
+    transaction
+        .prepare_cached("INSERT OR IGNORE INTO account VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![account.name, account.plan, calls, unlimited, ring_version])
 }
 
 /// An account's own limit as the columns `calls` and `unlimited`.

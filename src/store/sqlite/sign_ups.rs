@@ -35,24 +35,22 @@ impl SignUpBackend for Sqlite {
         read_up_to: SignUpCursor,
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "saving sign-ups";
-        let (failed, now) = (self.error_while(OPERATION), self.told_time.now());
+        let now = self.told_time.now();
         if sign_ups.is_empty() && now.allows_deletion() {
-            let transaction = self.begin_write_transaction(OPERATION)?;
-            if sign_up_table_exists(&transaction).map_err(&failed)? {
-                delete_old_sign_ups(&transaction, now, OLDEST_SIGN_UPS_PER_WRITE)
-                    .map_err(&failed)?;
-            }
-            return transaction.commit().map_err(failed);
+            return self.write(OPERATION, |transaction| match sign_up_table_exists(transaction)? {
+                true => Ok(delete_old_sign_ups(transaction, now, OLDEST_SIGN_UPS_PER_WRITE)?),
+                false => Ok(()),
+            });
         }
         // The ledger waits for the lock, so each transaction writes only one page.
         for page in sign_ups.chunks(SIGN_UPS_PER_WRITE) {
-            let transaction = self.begin_write_transaction(OPERATION)?;
-            let not_read = read_entries_from(&transaction, read_up_to.number + 1, usize::MAX);
-            let page = leave_out_deleted(page, &not_read.map_err(&failed)?);
-            write_sign_ups(&transaction, &page).map_err(&failed)?;
-            let max_deleted = page.len() + OLDEST_SIGN_UPS_PER_WRITE;
-            delete_old_sign_ups(&transaction, now, max_deleted).map_err(&failed)?;
-            transaction.commit().map_err(&failed)?;
+            self.write(OPERATION, |transaction| {
+                let not_read = read_entries_from(transaction, read_up_to.number + 1, usize::MAX)?;
+                let page = leave_out_deleted(page, &not_read);
+                write_sign_ups(transaction, &page)?;
+                let max_deleted = page.len() + OLDEST_SIGN_UPS_PER_WRITE;
+                Ok(delete_old_sign_ups(transaction, now, max_deleted)?)
+            })?;
         }
         Ok(())
     }
@@ -62,8 +60,7 @@ impl SignUpBackend for Sqlite {
         from: u64,
         count: usize,
     ) -> Result<Vec<NumberedEntry>, StoreError> {
-        let failed = self.error_while("reading sign-ups");
-        read_entries_from(&self.connection, from, count).map_err(failed)
+        self.read("reading sign-ups", |connection| read_entries_from(connection, from, count))
     }
 
     fn delete_sign_ups(
@@ -72,22 +69,23 @@ impl SignUpBackend for Sqlite {
         deletion: &SignUpDeletion<'_>,
     ) -> Result<usize, StoreError> {
         const OPERATION: &str = "deleting sign-ups";
-        let (failed, now) = (self.error_while(OPERATION), self.told_time.now());
+        let now = self.told_time.now();
         let mut found = deletion.found.clone();
         let deleted: HashSet<Pseudonym> = deletion.inboxes.iter().copied().collect();
-        let transaction = self.begin_write_transaction(OPERATION)?;
-        let written_since = read_entries_from(&transaction, found.read_up_to + 1, usize::MAX);
-        found.add_page(&written_since.map_err(&failed)?, &deleted);
-        let (earlier, last) = found.split_numbers_to_delete();
-        delete_entries_by_number(&transaction, last).map_err(&failed)?;
-        append_deletions(&transaction, deletion.inboxes, now.unix_now).map_err(&failed)?;
-        let change = change_of_deleted_sign_ups(found.count);
-        append_record(&transaction, now, author, &change).map_err(&failed)?;
-        transaction.commit().map_err(&failed)?;
+        self.write(OPERATION, |transaction| {
+            let written_since = read_entries_from(transaction, found.read_up_to + 1, usize::MAX)?;
+            found.add_page(&written_since, &deleted);
+            let (_, last) = found.split_numbers_to_delete();
+            delete_entries_by_number(transaction, last)?;
+            append_deletions(transaction, deletion.inboxes, now.unix_now)?;
+            let change = change_of_deleted_sign_ups(found.count);
+            Ok(append_record(transaction, now, author, &change)?)
+        })?;
+        let (earlier, _) = found.split_numbers_to_delete();
         for numbers in earlier.chunks(MAX_ENTRIES_DELETED_PER_STEP) {
-            let transaction = self.begin_write_transaction(OPERATION)?;
-            delete_entries_by_number(&transaction, numbers).map_err(&failed)?;
-            transaction.commit().map_err(&failed)?;
+            self.write(OPERATION, |transaction| {
+                Ok(delete_entries_by_number(transaction, numbers)?)
+            })?;
         }
         // SQLite overwrites the rows in the file, but its write-ahead log still has them. If
         // another process reads the store at this moment, a gateway empties the log later.

@@ -139,7 +139,7 @@ fn keys_are_added_all_or_none() {
             assert_eq!(store.add_keys(&TESTER, &keys, None).unwrap_err().to_string(), refused);
             let now = rows(&mut store);
             assert_eq!((&now.keys, &now.accounts), (&before.keys, &before.accounts));
-            assert_eq!(now.version, before.version);
+            assert_eq!(now.ring_version.version, before.ring_version.version);
         }
     });
 }
@@ -319,6 +319,6 @@ fn concurrent_writers_lose_no_change() {
         let found = rows(&mut store);
         assert_eq!(found.keys.len(), 100);
         assert!(found.keys.iter().all(|key| key.expires_at == Some(7)));
-        assert_eq!(found.version, 1 + 200, "each change has a version of its own");
+        assert_eq!(found.ring_version.version, 1 + 200, "each change has a version of its own");
     });
 }

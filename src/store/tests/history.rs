@@ -101,9 +101,9 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
         );
         assert_eq!((&now.keys[4], &now.accounts[1]), (&late, &lost));
         assert_eq!(now.accounts[0], before.accounts[0]);
-        let changes = store.ring_changes(before.version).unwrap();
+        let changes = store.ring_changes(before.ring_version.version).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (4, 1), "nodes get the changes");
-        assert!(now.version > before.version);
+        assert!(now.ring_version.version > before.ring_version.version);
         let many: Vec<_> = (100..2_600).map(|n| key(n, "acme")).collect();
         store.restore_rows(&TESTER, &many, &[]).unwrap();
         assert_eq!(rows(&mut store).keys.len(), 5 + many.len());
@@ -186,7 +186,7 @@ fn rows_read_during_changes_are_of_the_returned_version() {
                 }
                 _ => {
                     let rows = rows(&mut store);
-                    matches_version(&rows.accounts[0], rows.version)
+                    matches_version(&rows.accounts[0], rows.ring_version.version)
                 }
             };
             read_micros.fetch_max(started.elapsed().as_micros() as u64, Ordering::SeqCst);

@@ -111,13 +111,16 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
         .add_keys(&TESTER, &[keys_1500(0, "known"), keys_1500(3_000, "new")].concat(), None)
         .unwrap();
     let found = rows(&mut store);
-    assert_eq!((found.keys.len(), found.version), (3_001, before.version + 1));
+    assert_eq!(
+        (found.keys.len(), found.ring_version.version),
+        (3_001, before.ring_version.version + 1)
+    );
     let account = |name: &str| found.accounts.iter().find(|account| account.name == name).unwrap();
     assert_eq!(account("known").plan.as_deref(), Some("pro"));
     assert_eq!(account("known").own_limit, Some(super::super::MonthlyLimit::Calls(7)));
     assert_eq!((account("new").plan.as_deref(), account("new").own_limit), (Some("pro"), None));
     for (since, keys, accounts) in
-        [(0, 3_001, 3), (before.version, 3_000, 1), (found.version, 0, 0)]
+        [(0, 3_001, 3), (before.ring_version.version, 3_000, 1), (found.ring_version.version, 0, 0)]
     {
         let changes = store.ring_changes(since).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (keys, accounts), "{since}");
@@ -127,12 +130,12 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
     store
         .set_account(&TESTER, "new", None, Some(Some(super::super::MonthlyLimit::Unlimited)))
         .unwrap();
-    let changes = store.ring_changes(found.version).unwrap();
+    let changes = store.ring_changes(found.ring_version.version).unwrap();
     assert_eq!(
         (changes.keys[0].revoked_at, changes.accounts[0].plan.as_deref()),
         (Some(5), Some("pro"))
     );
-    let older = store.ring_changes(before.version).unwrap();
+    let older = store.ring_changes(before.ring_version.version).unwrap();
     assert_eq!((older.keys.len(), older.accounts.len()), (3_000, 1));
 }
 
@@ -148,7 +151,7 @@ fn reading_changes_during_imports_misses_no_row() {
             loop {
                 let last = done.load(std::sync::atomic::Ordering::SeqCst);
                 let before = held.keys.len();
-                held.apply_changes(store.ring_changes(held.version).unwrap());
+                held.apply_changes(store.ring_changes(held.ring_version.version).unwrap());
                 let grown = held.keys.len() - before;
                 assert!(!(500..1_500).contains(&grown), "an import is seen whole: {grown}");
                 if last {

@@ -127,7 +127,10 @@ fn ring_scripts_are_loaded_again_after_a_flush() {
     server.run(&["SCRIPT", "FLUSH"]);
     store.expire_or_revoke_key(&TESTER, "key_1", Some(5), None).unwrap();
     let found = rows(&mut store);
-    assert_eq!((found.keys.len(), found.keys[0].expires_at, found.version), (2, Some(5), 4));
+    assert_eq!(
+        (found.keys.len(), found.keys[0].expires_at, found.ring_version.version),
+        (2, Some(5), 4)
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use redis::cluster_routing::Slot;
 use redis::{Arg, Cmd, Pipeline, ServerErrorKind, Value};
 
-use crate::store::redis::reply::reply_number_or_zero;
+use crate::store::redis::reply::{error_kind, reply_number_or_zero};
 
 /// The servers that a unit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,10 +99,7 @@ pub(super) fn find_redirection(replies: &[Value]) -> Option<Redirection> {
 /// Returns true if the slot is moving and some of the Redis keys have moved. The server has not run
 /// the unit then.
 pub(super) fn must_try_again(replies: &[Value]) -> bool {
-    replies.iter().any(|reply| {
-        matches!(reply, Value::ServerError(error)
-            if error.kind() == Some(ServerErrorKind::TryAgain))
-    })
+    replies.iter().any(|reply| error_kind(reply) == Some(ServerErrorKind::TryAgain))
 }
 
 /// How many replicas of each server have the writes: the fewest that a server answers, or the first
