@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
@@ -22,7 +24,8 @@ const MAX_LABEL_CHARS: usize = 200;
 const MAX_ORIGINS: usize = 100;
 
 /// A key to create.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NewKey {
     /// The account of the key. If the account does not exist, riskgate creates it with the key.
     pub account: String,
@@ -31,8 +34,10 @@ pub struct NewKey {
     /// A label for people.
     pub label: Option<String>,
     /// The origins that may use the key; empty if all may.
+    #[serde(default)]
     pub origins: Vec<String>,
     /// Whether requests without an origin are refused.
+    #[serde(default)]
     pub require_origin: bool,
     /// When the key expires: `90d`, or a time.
     pub expires: Option<String>,

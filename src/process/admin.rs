@@ -14,7 +14,7 @@
 //! repetitions of that request. The gateway's own API is not served here.
 
 mod access;
-mod api;
+pub(super) mod api;
 pub(super) mod connection;
 mod connection_limit;
 mod health;
@@ -24,16 +24,12 @@ mod responses;
 mod status;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::header::ORIGIN;
 use http::{HeaderMap, Response, StatusCode};
 
-use crate::downstream::ConnectionTracker;
-use crate::gate::GateState;
 use crate::observe::process_log::ProcessLog;
-use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
-use crate::proxy::upstream::Upstreams;
 use crate::support::certificates::CurrentCertificates;
 
 use access::Access;
@@ -41,8 +37,8 @@ use api::AdminApi;
 use api::request::{API_PREFIX, ApiRequest};
 use history::TrafficHistory;
 use responses::{
-    JSON_TYPE, YAML_TYPE, build_response, method_not_allowed_response, reload_outcome_to_json,
-    text_response, to_pretty_json,
+    YAML_TYPE, build_response, method_not_allowed_response, pretty_json_response,
+    reload_outcome_to_json, text_response,
 };
 
 /// The components whose problems `/readyz` and `/status` report, besides the parts that the
@@ -66,58 +62,26 @@ struct AdminRequest<'r> {
 
 /// Answers the requests that arrive at `listen.admin`.
 pub struct AdminApp {
-    state: Arc<GateState>,
-    connection_tracker: Arc<ConnectionTracker>,
-    upstreams: Arc<Upstreams>,
-    reload_status: Arc<Mutex<ReloadStatus>>,
-    reload_trigger: ReloadTrigger,
-    process_log: Option<Arc<ProcessLog>>,
-    inputs: Arc<CurrentInputs>,
     api: AdminApi,
-    history: Arc<TrafficHistory>,
+    process_log: Option<Arc<ProcessLog>>,
     listens_on_loopback: bool,
     metrics_need_no_token: bool,
-    started_at: i64,
 }
 
 impl AdminApp {
-    /// Creates the app, which reports on these parts of the process.
-    pub fn new(
-        state: Arc<GateState>,
-        connection_tracker: Arc<ConnectionTracker>,
-        upstreams: Arc<Upstreams>,
-        reload_status: Arc<Mutex<ReloadStatus>>,
-        reload_trigger: ReloadTrigger,
-        inputs: Arc<CurrentInputs>,
-    ) -> AdminApp {
-        let history = Arc::new(TrafficHistory::new(Arc::clone(&state)));
-        let api = AdminApi::new(
-            Arc::clone(&state),
-            Arc::clone(&inputs),
-            Arc::clone(&reload_status),
-            reload_trigger.clone(),
-            Arc::clone(&history),
-            Arc::clone(&upstreams),
-        );
+    pub(in crate::process) fn new(api: AdminApi) -> AdminApp {
+        let startup = &api.inputs.startup;
         AdminApp {
-            started_at: api.started_at,
-            api,
-            history,
-            state,
-            connection_tracker,
-            upstreams,
-            reload_status,
-            reload_trigger,
             process_log: None,
-            listens_on_loopback: inputs.startup.admin.ip().is_loopback(),
-            metrics_need_no_token: inputs.startup.metrics_need_no_token,
-            inputs,
+            listens_on_loopback: startup.admin.ip().is_loopback(),
+            metrics_need_no_token: startup.metrics_need_no_token,
+            api,
         }
     }
 
     /// Returns the history of the traffic, which the caller has to run as a service.
     pub fn history(&self) -> Arc<TrafficHistory> {
-        Arc::clone(&self.history)
+        Arc::clone(&self.api.history)
     }
 
     /// Makes `/metrics` report how many lines of this log were dropped.
@@ -139,49 +103,32 @@ impl AdminApp {
         if path.starts_with(API_PREFIX) {
             return self.answer_api(request).await;
         }
-        match (path, is_read) {
-            ("/healthz", true) => text_response(StatusCode::OK, "ok\n"),
-            ("/readyz", true) => {
-                self.check_readiness_and_respond(self.may_read_all_accounts(headers))
-            }
-            ("/metrics", true) if self.metrics_need_no_token => self.update_and_render_metrics(),
+        let needs_token = match path {
+            "/reload" => return self.reload_and_respond(method, headers).await,
+            "/status" | "/screening" | "/openapi.yaml" | "/api/openapi.yaml" => true,
+            "/metrics" => !self.metrics_need_no_token,
+            "/healthz" | "/readyz" => false,
+            path if page::is_page_file(path) => false,
+            _ => return text_response(StatusCode::NOT_FOUND, "no such page\n"),
+        };
+        if !is_read {
+            return method_not_allowed_response("GET, HEAD", "GET only\n");
+        }
+        if needs_token && !self.may_read_all_accounts(headers) {
+            return self.refuse_access(headers, false);
+        }
+        let ok = StatusCode::OK;
+        match path {
+            "/healthz" => text_response(ok, "ok\n"),
+            "/readyz" => self.api.check_readiness_and_respond(self.may_read_all_accounts(headers)),
+            "/metrics" => self.update_and_render_metrics(),
+            "/status" => pretty_json_response(ok, &self.api.status_json()),
+            "/screening" => pretty_json_response(ok, &self.api.form_counts_json()),
+            "/openapi.yaml" => build_response(ok, YAML_TYPE, OPENAPI_YAML.into()),
+            "/api/openapi.yaml" => build_response(ok, YAML_TYPE, API_OPENAPI_YAML.into()),
             // The files contain no data: the page requests its data from the admin API.
-            (path, true) if page::is_page_file(path) && self.may_show_page(headers) => {
-                page::serve_file(path)
-            }
-            (path, true) if page::is_page_file(path) => {
-                text_response(StatusCode::UNAUTHORIZED, "expected a Host that names loopback\n")
-            }
-            ("/reload", _) if !self.may_reload(headers) => self.refuse_access(headers, true),
-            (
-                "/metrics" | "/status" | "/screening" | "/openapi.yaml" | "/api/openapi.yaml",
-                true,
-            ) if !self.may_read_all_accounts(headers) => self.refuse_access(headers, false),
-            ("/metrics", true) => self.update_and_render_metrics(),
-            ("/status", true) => {
-                build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&self.status_json()))
-            }
-            ("/screening", true) => {
-                let counts = self.api.form_counts_json();
-                build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&counts))
-            }
-            ("/openapi.yaml", true) => {
-                build_response(StatusCode::OK, YAML_TYPE, OPENAPI_YAML.into())
-            }
-            ("/api/openapi.yaml", true) => {
-                build_response(StatusCode::OK, YAML_TYPE, API_OPENAPI_YAML.into())
-            }
-            ("/reload", false) if method == "POST" => self.reload_and_respond(headers).await,
-            ("/reload", _) => method_not_allowed_response("POST", "POST only\n"),
-            (
-                "/healthz" | "/readyz" | "/metrics" | "/status" | "/screening" | "/openapi.yaml"
-                | "/api/openapi.yaml",
-                false,
-            ) => method_not_allowed_response("GET, HEAD", "GET only\n"),
-            (path, false) if page::is_page_file(path) => {
-                method_not_allowed_response("GET, HEAD", "GET only\n")
-            }
-            _ => text_response(StatusCode::NOT_FOUND, "no such page\n"),
+            _ if self.may_show_page(headers) => page::serve_file(path),
+            _ => text_response(StatusCode::UNAUTHORIZED, "expected a Host that names loopback\n"),
         }
     }
 
@@ -194,7 +141,7 @@ impl AdminApp {
             return text_response(StatusCode::NOT_FOUND, "no such page\n");
         };
         let app = Arc::clone(self);
-        let answer = move || app.api.answer(&request, &access, &|| app.status_json());
+        let answer = move || app.api.answer(&request, &access);
         tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| {
             text_response(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong on our side\n")
         })
@@ -202,8 +149,8 @@ impl AdminApp {
 
     /// Judges the credentials of the request.
     fn judge_access(&self, headers: &HeaderMap) -> Access {
-        let config = self.inputs.config.peek();
-        let ledger = &self.state.ledger;
+        let config = self.api.inputs.config.peek();
+        let ledger = &self.api.state.ledger;
         let now = (!ledger.waits_for_clock()).then(|| ledger.believed_now());
         Access::from_request(&config.admin_tokens, self.listens_on_loopback, headers, now)
     }
@@ -223,7 +170,8 @@ impl AdminApp {
     /// listener must be on loopback and `Host` must name loopback, so that a web page that uses DNS
     /// rebinding gets nothing at all.
     fn may_show_page(&self, headers: &HeaderMap) -> bool {
-        !self.inputs.config.peek().admin_tokens.is_empty() || self.may_read_all_accounts(headers)
+        !self.api.inputs.config.peek().admin_tokens.is_empty()
+            || self.may_read_all_accounts(headers)
     }
 
     /// Returns true if the request may `POST /reload`: it has a token that may make changes, or it
@@ -239,7 +187,14 @@ impl AdminApp {
         self.judge_access(headers).may_read_all_accounts()
     }
 
-    async fn reload_and_respond(&self, headers: &HeaderMap) -> Response<Vec<u8>> {
+    /// Answers a request to `/reload`.
+    async fn reload_and_respond(&self, method: &str, headers: &HeaderMap) -> Response<Vec<u8>> {
+        if !self.may_reload(headers) {
+            return self.refuse_access(headers, true);
+        }
+        if method != "POST" {
+            return method_not_allowed_response("POST", "POST only\n");
+        }
         let from_browser = headers.contains_key(ORIGIN)
             || headers.keys().any(|name| name.as_str().starts_with("sec-fetch-"));
         if from_browser {
@@ -248,21 +203,21 @@ impl AdminApp {
                 "requests from browsers are not accepted\n",
             );
         }
-        let Some(outcome) = self.reload_trigger.reload_and_wait().await else {
+        let Some(outcome) = self.api.reload_trigger.reload_and_wait().await else {
             return text_response(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
         };
         let (status, parts) = reload_outcome_to_json(outcome);
-        build_response(status, JSON_TYPE, to_pretty_json(&parts))
+        pretty_json_response(status, &parts)
     }
 
     fn update_and_render_metrics(&self) -> Response<Vec<u8>> {
-        self.state.metrics.connections.set_open_gauges(
-            self.connection_tracker.count_open_connections(),
-            self.connection_tracker.count_requests_in_flight(),
+        self.api.state.metrics.connections.set_open_gauges(
+            self.api.connection_tracker.count_open_connections(),
+            self.api.connection_tracker.count_requests_in_flight(),
         );
-        self.upstreams.update_metrics(&self.state.metrics.upstream);
+        self.api.upstreams.update_metrics(&self.api.state.metrics.upstream);
         let process_log_dropped = self.process_log.as_ref().map_or(0, |log| log.dropped_lines());
-        let text = self.state.render_metrics(process_log_dropped);
+        let text = self.api.state.render_metrics(process_log_dropped);
         build_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
     }
 }

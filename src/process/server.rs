@@ -24,6 +24,7 @@ use crate::gate::{Gate, GateState};
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
 use crate::process::admin::AdminApp;
+use crate::process::admin::api::AdminApi;
 use crate::process::admin::connection::AdminServerApp;
 use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES_LIMIT};
 use crate::process::reload::Reloader;
@@ -95,15 +96,15 @@ pub fn run(
     let upgrade_state = UpgradeState { runtime_dir, duplicate_sockets, store_sockets };
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
     server.bootstrap();
-    let admin = AdminApp::new(
+    let admin_api = AdminApi::new(
         Arc::clone(gate.state()),
         Arc::clone(&connection_tracker),
         Arc::clone(&upstreams),
         reloader.status(),
         reload_trigger.clone(),
         reloader.inputs(),
-    )
-    .with_process_log(process_log);
+    );
+    let admin = AdminApp::new(admin_api).with_process_log(process_log);
     let service_parts = ProxyServiceParts {
         config: &config,
         gate: &gate,

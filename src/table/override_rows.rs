@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use serde::Deserialize;
+
 use super::csv;
 use super::fault::{TableFault, TableFaults, fault_from_read_error, quote_excerpt};
 use super::location::read_list_file;
@@ -37,7 +39,8 @@ pub(super) const REQUIRED_OVERRIDE_COLUMN_COUNT: usize = 7;
 const MAX_NEW_ROW_BYTES: usize = 4_096;
 
 /// What an override does with a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum OverrideAction {
     /// The name is safe, with score 0.
     Allow,

@@ -26,13 +26,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::access::{Access, may_be_cross_origin};
 use super::history::TrafficHistory;
 use crate::config::{AdminToken, ReloadableConfig, StoreOptions};
+use crate::downstream::ConnectionTracker;
 use crate::gate::GateState;
 use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
 use crate::process::served_store::{DifferentStore, ServedStore};
 use crate::proxy::upstream::Upstreams;
 use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
 use crate::support::certificates::CurrentCertificates;
-use request::{ApiError, ApiRequest, ChangeAfterStoreFailure};
+use request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_response};
 use ring_index::RingIndex;
 
 /// How long an operation on a Redis server may take, and opening a store. On SQLite,
@@ -48,17 +49,43 @@ const EFFECT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// `MAX_CONNECTIONS_PER_CLIENT` to probes from the same client.
 const MAX_WAITING_REQUESTS: usize = 12;
 
+/// What a handler answers.
+type Answer = Result<Response<Vec<u8>>, ApiError>;
+
+type Report = fn(&AdminApi, &ApiRequest) -> Result<Value, ApiError>;
+
+/// The reads that concern all accounts: the path, the parameters, and the handler.
+const REPORTS: [(&str, &[&str], Report); 16] = [
+    ("status", &[], |api, _| Ok(api.status_json())),
+    ("accounts", &["search", "plan", "sort", "limit", "cursor"], AdminApi::list_accounts),
+    ("overrides", &["search", "limit", "cursor"], AdminApi::list_overrides),
+    ("audit", &["operation", "actor", "target", "limit", "cursor"], AdminApi::list_audit),
+    ("history", &["hours", "minutes"], AdminApi::show_history),
+    ("verdicts", &[], |api, _| Ok(api.verdict_counts_json())),
+    ("top-domains", &[], |api, _| Ok(api.top_domains_json())),
+    ("screening", &[], |api, _| Ok(api.form_counts_json())),
+    ("refused-forms", &[], |api, _| Ok(api.latest_forms_json(&api.state.refused_forms))),
+    ("rule-decisions", &[], |api, _| Ok(api.latest_forms_json(&api.state.forms_decided_by_rules))),
+    ("servers", &[], |api, _| Ok(api.servers_json())),
+    ("routes", &[], |api, _| Ok(api.routes_json())),
+    ("certificates", &[], |api, _| Ok(api.certificates_json())),
+    ("lookup", &["domain"], AdminApi::look_up),
+    ("lists", &[], |api, _| Ok(api.lists_json())),
+    ("feeds", &[], |api, _| Ok(api.feeds_json())),
+];
+
 /// The calls of this month by account.
 type CallsByAccount = Arc<HashMap<String, u64>>;
 
-/// Answers the requests to the admin API.
-pub(super) struct AdminApi {
-    state: Arc<GateState>,
-    inputs: Arc<CurrentInputs>,
+/// Answers the requests to the admin API, and reports on the parts of the process.
+pub(in crate::process) struct AdminApi {
+    pub(super) state: Arc<GateState>,
+    pub(super) connection_tracker: Arc<ConnectionTracker>,
+    pub(super) upstreams: Arc<Upstreams>,
     reload_status: Arc<Mutex<ReloadStatus>>,
-    reload_trigger: ReloadTrigger,
-    history: Arc<TrafficHistory>,
-    upstreams: Arc<Upstreams>,
+    pub(super) reload_trigger: ReloadTrigger,
+    pub(super) inputs: Arc<CurrentInputs>,
+    pub(super) history: Arc<TrafficHistory>,
     /// The certificates of the HTTPS listener; `None` if the config has no such listener.
     pub(super) certificates: Option<Arc<CurrentCertificates>>,
     pub(super) started_at: i64,
@@ -104,26 +131,27 @@ struct ChangePermit<'r> {
 }
 
 impl AdminApi {
-    pub(super) fn new(
+    /// Creates the API, which reports on these parts of the process.
+    pub(in crate::process) fn new(
         state: Arc<GateState>,
-        inputs: Arc<CurrentInputs>,
+        connection_tracker: Arc<ConnectionTracker>,
+        upstreams: Arc<Upstreams>,
         reload_status: Arc<Mutex<ReloadStatus>>,
         reload_trigger: ReloadTrigger,
-        history: Arc<TrafficHistory>,
-        upstreams: Arc<Upstreams>,
+        inputs: Arc<CurrentInputs>,
     ) -> AdminApi {
-        let started_at = state.ledger.believed_now();
         AdminApi {
+            history: Arc::new(TrafficHistory::new(Arc::clone(&state))),
+            started_at: state.ledger.believed_now(),
             served: ServedStore::new(&inputs.startup.store, None),
             store_options: inputs.startup.store.clone(),
             state,
-            inputs,
+            connection_tracker,
+            upstreams,
             reload_status,
             reload_trigger,
-            history,
-            upstreams,
+            inputs,
             certificates: None,
-            started_at,
             read_connection: StoreConnection::new(),
             write_connection: StoreConnection::new(),
             effect_permits: Semaphore::new(MAX_WAITING_REQUESTS),
@@ -132,116 +160,78 @@ impl AdminApi {
         }
     }
 
-    /// Answers a request. `status` renders the object of `/status`.
-    pub(super) fn answer(
-        &self,
-        request: &ApiRequest,
-        access: &Access,
-        status: &dyn Fn() -> Value,
-    ) -> Response<Vec<u8>> {
-        if request.segments == ["session"] {
-            let allowed = request.require_method(&["GET"]);
-            return match allowed {
-                Ok(()) => request::json_response(200, &access.to_json()),
-                Err(error) => error.into_response(),
-            };
-        }
+    pub(super) fn lock_reload_status(&self) -> MutexGuard<'_, ReloadStatus> {
+        lock(&self.reload_status)
+    }
+
+    /// Answers a request.
+    pub(super) fn answer(&self, request: &ApiRequest, access: &Access) -> Response<Vec<u8>> {
         let answered = match access.is_unauthenticated() {
+            _ if request.segments == ["session"] => {
+                request.require_method(&["GET"]).map(|()| json_response(200, &access.to_json()))
+            }
             true => Err(ApiError::unauthorized(access)),
-            false => self.route_request(request, access, status),
+            false => self.route_request(request, access),
         };
         answered.unwrap_or_else(ApiError::into_response)
     }
 
     /// Calls the handler of a request. A handler that shows keys, accounts or usage checks which
     /// accounts the request may see. The handlers of changes need a [`ChangePermit`].
-    fn route_request(
-        &self,
-        request: &ApiRequest,
-        access: &Access,
-        status: &dyn Fn() -> Value,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
+    fn route_request(&self, request: &ApiRequest, access: &Access) -> Answer {
+        let read = |parameters: &[&str], read: &dyn Fn() -> Result<Value, ApiError>| {
+            request.check_parameters(parameters)?;
+            Ok(json_response(200, &read()?))
+        };
+        let change = |change: &dyn Fn(&ChangePermit<'_>) -> Answer| {
+            let permit = self.permit_change(request, access)?;
+            request.check_parameters(&[])?;
+            change(&permit)
+        };
         let segments: Vec<&str> = request.segments.iter().map(String::as_str).collect();
-        match segments[..] {
-            ["accounts", name] if request.method == "PATCH" => {
-                self.set_account(request, &self.permit_change(request, access)?, name)
+        match (&segments[..], request.method.as_str()) {
+            (["accounts", name], "GET") => read(&[], &|| self.show_account(access, name)),
+            (["accounts", name], "PATCH") => change(&|it| self.set_account(request, it, name)),
+            (["accounts", _], _) => Err(ApiError::method_not_allowed(&["GET", "PATCH"])),
+            (["keys"], "GET") => {
+                let parameters = ["account", "search", "state", "limit", "cursor"];
+                read(&parameters, &|| self.list_keys(request, access))
             }
-            ["accounts", name] => request
-                .require_method(&["GET", "PATCH"])
-                .and_then(|()| self.show_account(request, access, name)),
-            ["keys"] if request.method == "POST" => {
-                self.create_key(request, &self.permit_change(request, access)?)
+            (["keys"], "POST") => change(&|it| self.create_key(request, it)),
+            (["keys"], _) => Err(ApiError::method_not_allowed(&["GET", "POST"])),
+            (["keys", id], "GET") => read(&[], &|| self.show_key(access, id)),
+            (["plans"], "GET") => read(&[], &|| Ok(self.plans_to_json())),
+            (["usage"], "GET") => {
+                let parameters = ["month", "account", "key_id", "route", "limit", "cursor"];
+                read(&parameters, &|| self.list_usage(request, access))
             }
-            ["keys"] => request
-                .require_method(&["GET", "POST"])
-                .and_then(|()| self.list_keys(request, access)),
-            ["keys", id] => {
-                request.require_method(&["GET"]).and_then(|()| self.show_key(request, access, id))
+            (["keys", _] | ["plans"] | ["usage"], _) => Err(ApiError::method_not_allowed(&["GET"])),
+            (["overrides", name], "PUT") => change(&|it| self.set_override(request, it, name)),
+            (["overrides", name], "DELETE") => change(&|it| self.clear_override(it, name)),
+            (["overrides", _], _) => Err(ApiError::method_not_allowed(&["PUT", "DELETE"])),
+            (["keys", id, "rotate"], "POST") => change(&|it| self.rotate_key(request, it, id)),
+            (["keys", id, "revoke"], "POST") => change(&|it| self.revoke_key(request, it, id)),
+            (["sign-ups", "delete"], "POST") => change(&|it| self.delete_sign_ups(request, it)),
+            (["reload"], "POST") => change(&|it| self.reload(request, it)),
+            (["keys", _, "rotate" | "revoke"] | ["sign-ups", "delete"] | ["reload"], _) => {
+                Err(ApiError::method_not_allowed(&["POST"]))
             }
-            ["keys", id, "rotate"] => request
-                .require_method(&["POST"])
-                .and_then(|()| self.rotate_key(request, &self.permit_change(request, access)?, id)),
-            ["keys", id, "revoke"] => request
-                .require_method(&["POST"])
-                .and_then(|()| self.revoke_key(request, &self.permit_change(request, access)?, id)),
-            ["plans"] => request.require_method(&["GET"]).and_then(|()| self.list_plans(request)),
-            ["usage"] => {
-                request.require_method(&["GET"]).and_then(|()| self.list_usage(request, access))
-            }
-            ["overrides", domain] => match request.method.as_str() {
-                "PUT" => self.set_override(request, &self.permit_change(request, access)?, domain),
-                "DELETE" => {
-                    self.clear_override(request, &self.permit_change(request, access)?, domain)
-                }
-                _ => Err(ApiError::method_not_allowed(&["PUT", "DELETE"])),
-            },
-            ["sign-ups", "delete"] => request.require_method(&["POST"]).and_then(|()| {
-                self.delete_sign_ups(request, &self.permit_change(request, access)?)
-            }),
-            ["reload"] => request
-                .require_method(&["POST"])
-                .and_then(|()| self.reload(request, &self.permit_change(request, access)?)),
-            _ => self.route_report(request, access, &segments, status),
+            (segments, _) => self.report(request, access, segments),
         }
     }
 
-    /// Calls the handler of a read that concerns all accounts. Refuses a token for one account.
-    fn route_report(
-        &self,
-        request: &ApiRequest,
-        access: &Access,
-        segments: &[&str],
-        status: &dyn Fn() -> Value,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        type ReportHandler = fn(&AdminApi, &ApiRequest) -> Result<Response<Vec<u8>>, ApiError>;
-        let handler: ReportHandler = match segments {
-            ["status"] => |_, request| request.check_parameters(&[]).map(|()| Response::default()),
-            ["accounts"] => AdminApi::list_accounts,
-            ["overrides"] => AdminApi::list_overrides,
-            ["audit"] => AdminApi::list_audit,
-            ["history"] => AdminApi::show_history,
-            ["verdicts"] => AdminApi::show_verdict_counts,
-            ["top-domains"] => AdminApi::list_top_domains,
-            ["screening"] => AdminApi::show_form_counts,
-            ["refused-forms"] => AdminApi::list_refused_forms,
-            ["rule-decisions"] => AdminApi::list_rule_decisions,
-            ["servers"] => AdminApi::list_servers,
-            ["routes"] => AdminApi::list_routes,
-            ["certificates"] => AdminApi::list_certificates,
-            ["lookup"] => AdminApi::look_up,
-            ["lists"] => AdminApi::list_lists,
-            ["feeds"] => AdminApi::list_feeds,
-            _ => return Err(ApiError::not_found("No such endpoint.", None)),
+    /// Answers a read that concerns all accounts. Refuses a token for one account.
+    fn report(&self, request: &ApiRequest, access: &Access, segments: &[&str]) -> Answer {
+        let report = REPORTS.iter().find(|(name, ..)| segments == [*name]);
+        let Some((_, parameters, report)) = report else {
+            return Err(ApiError::not_found("No such endpoint.", None));
         };
         request.require_method(&["GET"])?;
         if !access.may_read_all_accounts() {
             return Err(ApiError::forbidden("This token may read one account only."));
         }
-        let response = handler(self, request)?;
-        match segments {
-            ["status"] => Ok(request::json_response(200, &status())),
-            _ => Ok(response),
-        }
+        request.check_parameters(parameters)?;
+        Ok(json_response(200, &report(self, request)?))
     }
 
     /// Checks that the request may make a change: it has a token with the scope `write`, and no

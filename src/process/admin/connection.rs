@@ -52,7 +52,7 @@ impl ServerApp for AdminServerApp {
         let digest = stream.get_socket_digest()?;
         let client = digest.peer_addr().and_then(|address| address.as_inet())?;
         // A drain waits until the response is sent, because the response may contain a new key.
-        let _tracked = self.admin.connection_tracker.track_admin_connection();
+        let _tracked = self.admin.api.connection_tracker.track_admin_connection();
         let mut guard = self.connection_limit.register(client.ip())?;
         let busy_flag = guard.busy_flag();
         tokio::select! {
@@ -64,14 +64,14 @@ impl ServerApp for AdminServerApp {
     }
 
     async fn cleanup(&self) {
-        self.admin.connection_tracker.remove_listener();
+        self.admin.api.connection_tracker.remove_listener();
     }
 }
 
 impl AdminServerApp {
     /// Creates the server app, with no connection open.
     pub fn new(admin: AdminApp) -> AdminServerApp {
-        admin.connection_tracker.add_listener();
+        admin.api.connection_tracker.add_listener();
         AdminServerApp {
             admin: Arc::new(admin),
             connection_limit: Arc::new(ConnectionLimit::new(
@@ -133,7 +133,7 @@ impl AdminServerApp {
     /// Resolves once a drain has started, and a client that has sent no request has had time to
     /// send one.
     async fn wait_until_drain_ends_idle_connections(&self) {
-        let tracker = &self.admin.connection_tracker;
+        let tracker = &self.admin.api.connection_tracker;
         tracker.wait_until_drain_starts().await;
         tokio::time::sleep(tracker.drain_keepalive()).await;
     }

@@ -1,15 +1,14 @@
 //! Readiness, and the problems that an operator should fix.
 
-use std::sync::PoisonError;
-
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::responses::{JSON_TYPE, build_response, to_pretty_json};
-use super::{AdminApp, PROBLEM_COMPONENTS};
+use super::PROBLEM_COMPONENTS;
+use super::api::AdminApi;
+use super::responses::pretty_json_response;
 use crate::model::month::{SECONDS_PER_DAY, format_rfc3339};
 
-impl AdminApp {
+impl AdminApi {
     /// Answers `/readyz`, which anybody may request. The texts of problems name files. So a client
     /// that may not read these texts gets only the names of the faulty parts.
     pub(super) fn check_readiness_and_respond(&self, may_read_problems: bool) -> Response<Vec<u8>> {
@@ -28,7 +27,7 @@ impl AdminApp {
                 if may_read_problems { self.list_problems() } else { self.list_faulty_parts() },
             "knowledge": self.knowledge_ages_to_json(),
         });
-        build_response(status, JSON_TYPE, to_pretty_json(&body))
+        pretty_json_response(status, &body)
     }
 
     /// Renders the age of what the table and each feed know. The age of the table counts from the
@@ -41,7 +40,7 @@ impl AdminApp {
             json!({ "source": source, "newest_evidence_at": newest_at, "age_days": age })
         };
         let table = render("table".to_owned(), self.state.table.peek().newest_source_day());
-        let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = self.lock_reload_status();
         let feeds = status.feeds.iter();
         let feeds = feeds.map(|feed| render(format!("feed {}", feed.name), feed.state.changed_at));
         std::iter::once(table).chain(feeds).collect()
@@ -49,7 +48,7 @@ impl AdminApp {
 
     /// Lists problems that the operator should fix, although the process serves.
     pub(super) fn list_problems(&self) -> Vec<String> {
-        let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let status = self.lock_reload_status().clone();
         let [store_name, clock_name, upstream_name] = PROBLEM_COMPONENTS;
         let mut fault_by_part = status.fault_by_part;
         let of_reloader = fault_by_part.remove(store_name);
@@ -127,8 +126,7 @@ impl AdminApp {
 
     /// Renders the problems for the page, each with advice.
     pub(super) fn problems_to_json(&self) -> Value {
-        let is_store_read =
-            self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).is_store_read;
+        let is_store_read = self.lock_reload_status().is_store_read;
         let keys = match (is_store_read, self.state.keys.peek().is_some()) {
             (true, _) => KeySource::Read,
             (false, true) => KeySource::ReadBefore,

@@ -11,10 +11,15 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 pub(super) const HTML_TYPE: &str = "text/html; charset=utf-8";
 pub(super) const YAML_TYPE: &str = "application/yaml";
 
-pub(super) fn to_pretty_json(value: &Value) -> Vec<u8> {
+fn to_pretty_json(value: &Value) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
     text.push(b'\n');
     text
+}
+
+/// An answer in JSON, on several lines.
+pub(super) fn pretty_json_response(status: StatusCode, value: &Value) -> Response<Vec<u8>> {
+    build_response(status, JSON_TYPE, to_pretty_json(value))
 }
 
 pub(super) fn text_response(status: StatusCode, text: &str) -> Response<Vec<u8>> {

@@ -1,16 +1,14 @@
 //! The status of the process as JSON, for `/status` and the page.
 
-use std::sync::PoisonError;
-
 use serde_json::{Value, json};
 
-use super::AdminApp;
+use super::api::AdminApi;
 use crate::feed::FeedStatus;
 use crate::keys::KeyRing;
 use crate::model::month::format_rfc3339;
 use crate::webhook::WebhookStatus;
 
-impl AdminApp {
+impl AdminApi {
     /// Renders the object of `/status`.
     pub(super) fn status_json(&self) -> Value {
         let table = self.state.table.snapshot();
@@ -18,7 +16,7 @@ impl AdminApp {
         let ring = Option::as_ref(&keys);
         let (store, now) = (self.state.ledger.status(), self.state.ledger.believed_now());
         let (healthy, servers) = self.upstreams.count_healthy_and_all();
-        let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let status = self.lock_reload_status().clone();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "started_at": format_rfc3339(self.started_at),

@@ -3,14 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use http::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::keys::choose_visible_account;
-use super::request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_response, list_response};
+use super::request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_response, list_to_json};
 use super::ring_index::RingIndex;
-use super::{AdminApi, ChangePermit};
+use super::{AdminApi, Answer, ChangePermit};
 use crate::management::{AccountEntry, limit_to_json, set_account};
 use crate::process::admin::access::Access;
 use crate::store::MonthlyLimit;
@@ -23,11 +22,7 @@ struct AccountBody {
 }
 
 impl AdminApi {
-    pub(super) fn list_accounts(
-        &self,
-        request: &ApiRequest,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&["search", "plan", "sort", "limit", "cursor"])?;
+    pub(super) fn list_accounts(&self, request: &ApiRequest) -> Result<Value, ApiError> {
         let page = request.parse_page()?;
         let search = request.nonempty_parameter("search").map(str::to_lowercase);
         let plan = request.nonempty_parameter("plan");
@@ -48,30 +43,22 @@ impl AdminApi {
                 (Reverse(used), account.name.as_str())
             }),
             Some(found) => {
-                let expected = "sort: expected name or use";
-                return Err(ApiError::invalid(format!("{expected}, but found {found:?}")));
+                return Err(ApiError::unexpected("sort", "name or use", found));
             }
         }
         let (shown, next_cursor) = page.select_from(&matches)?;
         let to_json = |it: &&AccountEntry| account_to_json(it, &ring_index, &calls, now);
-        Ok(list_response(shown.iter().map(to_json).collect(), next_cursor, Some(matches.len())))
+        Ok(list_to_json(shown.iter().map(to_json).collect(), next_cursor, Some(matches.len())))
     }
 
-    pub(super) fn show_account(
-        &self,
-        request: &ApiRequest,
-        access: &Access,
-        name: &str,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    pub(super) fn show_account(&self, access: &Access, name: &str) -> Result<Value, ApiError> {
         choose_visible_account(access, Some(name))?;
         let ring_index = self.ring_index()?;
         match ring_index.find_account(name) {
             Some(account) => {
                 let now = self.state.ledger.believed_now();
                 let calls = self.read_calls_by_account()?;
-                let object = account_to_json(account, &ring_index, &calls, now);
-                Ok(json_response(200, &object))
+                Ok(account_to_json(account, &ring_index, &calls, now))
             }
             None => {
                 let detail = format!("expected the name of an account, but found {name:?}");
@@ -85,8 +72,7 @@ impl AdminApi {
         request: &ApiRequest,
         permit: &ChangePermit<'_>,
         name: &str,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    ) -> Answer {
         let body: AccountBody = request.parse_body()?;
         let limit = match body.limit {
             None | Some(Value::Null) => None,
@@ -111,15 +97,14 @@ impl AdminApi {
         Ok(json_response(200, &account_to_json(&account, &ring_index, &calls, now)))
     }
 
-    pub(super) fn list_plans(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    pub(super) fn plans_to_json(&self) -> Value {
         let config = self.config();
         let items: Vec<Value> = config
             .plans
             .iter()
             .map(|(name, limit)| json!({ "name": name, "limit": limit_to_json(*limit) }))
             .collect();
-        Ok(json_response(200, &json!({ "items": items })))
+        json!({ "items": items })
     }
 }
 

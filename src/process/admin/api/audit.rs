@@ -1,15 +1,14 @@
 //! Lists the audit.
 
-use http::Response;
+use serde_json::Value;
 
 use super::AdminApi;
-use super::request::{ApiError, ApiRequest, invalid_cursor, list_response};
+use super::request::{ApiError, ApiRequest, invalid_cursor, list_to_json};
 use crate::management::{AuditFilter, read_audit_page};
 use crate::store::AuditRecord;
 
 impl AdminApi {
-    pub(super) fn list_audit(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&["operation", "actor", "target", "limit", "cursor"])?;
+    pub(super) fn list_audit(&self, request: &ApiRequest) -> Result<Value, ApiError> {
         let page = request.parse_page()?;
         if let Some(cursor) = page.cursor.as_ref().filter(|it| AuditRecord::parse_id(it).is_none())
         {
@@ -25,6 +24,6 @@ impl AdminApi {
             read_audit_page(store, &filter, page.cursor.as_deref(), page.limit)
         })?;
         let items = records.iter().map(AuditRecord::to_json).collect();
-        Ok(list_response(items, next_cursor, None))
+        Ok(list_to_json(items, next_cursor, None))
     }
 }

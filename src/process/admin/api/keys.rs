@@ -6,8 +6,8 @@ use http::{HeaderValue, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request::{ApiError, ApiRequest, invalid_cursor, json_response, list_response};
-use super::{AdminApi, ChangePermit};
+use super::request::{ApiError, ApiRequest, invalid_cursor, json_response, list_to_json};
+use super::{AdminApi, Answer, ChangePermit};
 use crate::keys::Token;
 use crate::management::{
     KeyEntry, KeyState, ManagementFault, NewKey, RepeatableRequest, describe_unknown_id,
@@ -22,19 +22,6 @@ const MAX_IDEMPOTENCY_KEY_LEN: usize = 255;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NewKeyBody {
-    account: String,
-    plan: Option<String>,
-    label: Option<String>,
-    #[serde(default)]
-    origins: Vec<String>,
-    #[serde(default)]
-    require_origin: bool,
-    expires: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct RotationBody {
     overlap: Option<String>,
     expires: Option<String>,
@@ -45,14 +32,12 @@ impl AdminApi {
         &self,
         request: &ApiRequest,
         access: &Access,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&["account", "search", "state", "limit", "cursor"])?;
+    ) -> Result<Value, ApiError> {
         let page = request.parse_page()?;
         let account = choose_visible_account(access, request.nonempty_parameter("account"))?;
         let state = request.nonempty_parameter("state").map(|text| {
-            let expected = "state: expected active, expired or revoked";
-            KeyState::parse(text)
-                .ok_or_else(|| ApiError::invalid(format!("{expected}, but found {text:?}")))
+            let expected = "active, expired or revoked";
+            KeyState::parse(text).ok_or_else(|| ApiError::unexpected("state", expected, text))
         });
         let state = state.transpose()?;
         let search = request.nonempty_parameter("search").map(str::to_lowercase);
@@ -73,40 +58,24 @@ impl AdminApi {
                 next_cursor = last.map(|key| format!("{} {}", key.created_at, key.id));
             }
         }
-        Ok(list_response(items, next_cursor, Some(total)))
+        Ok(list_to_json(items, next_cursor, Some(total)))
     }
 
-    pub(super) fn show_key(
-        &self,
-        request: &ApiRequest,
-        access: &Access,
-        id: &str,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    pub(super) fn show_key(&self, access: &Access, id: &str) -> Result<Value, ApiError> {
         let ring_index = self.ring_index()?;
         let is_visible =
             |key: &&KeyEntry| access.only_account().is_none_or(|account| key.account == account);
         match ring_index.find_key(id).filter(is_visible) {
-            Some(key) => Ok(json_response(200, &key.to_json(self.state.ledger.believed_now()))),
-            None => Err(unknown_key(id)),
+            Some(key) => Ok(key.to_json(self.state.ledger.believed_now())),
+            None => {
+                let detail = describe_unknown_id(id, None);
+                Err(ApiError::not_found("There is no such key.", Some(detail)))
+            }
         }
     }
 
-    pub(super) fn create_key(
-        &self,
-        request: &ApiRequest,
-        permit: &ChangePermit<'_>,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
-        let body: NewKeyBody = request.parse_body()?;
-        let new = NewKey {
-            account: body.account,
-            plan: body.plan,
-            label: body.label,
-            origins: body.origins,
-            require_origin: body.require_origin,
-            expires: body.expires,
-        };
+    pub(super) fn create_key(&self, request: &ApiRequest, permit: &ChangePermit<'_>) -> Answer {
+        let new: NewKey = request.parse_body()?;
         let repeatable = read_repeatable_request(request, permit)?;
         let config = self.config();
         let (key, plan) = self.change_store_and_wait(|store| {
@@ -124,8 +93,7 @@ impl AdminApi {
         request: &ApiRequest,
         permit: &ChangePermit<'_>,
         id: &str,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    ) -> Answer {
         let body: RotationBody = request.parse_body()?;
         let (overlap, expires) = (body.overlap.as_deref(), body.expires.as_deref());
         let repeatable = read_repeatable_request(request, permit)?;
@@ -149,8 +117,7 @@ impl AdminApi {
         request: &ApiRequest,
         permit: &ChangePermit<'_>,
         id: &str,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    ) -> Answer {
         request.require_empty_body()?;
         // The declared keys in force are used if they are known, so that a key can be revoked while
         // the key file is faulty.
@@ -192,10 +159,6 @@ pub(super) fn choose_visible_account<'r>(
         (Some(own), _) => Ok(Some(own)),
         (None, asked) => Ok(asked),
     }
-}
-
-fn unknown_key(id: &str) -> ApiError {
-    ApiError::not_found("There is no such key.", Some(describe_unknown_id(id, None)))
 }
 
 /// Renders a new key, with its secret text.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use http::Response;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::request::{ApiError, ApiRequest, json_response, list_response};
-use super::{AdminApi, ChangePermit};
+use super::request::{ApiError, ApiRequest, json_response, list_to_json};
+use super::{AdminApi, Answer, ChangePermit};
 use crate::management::{
     ListedOverride, NameSearch, OverrideRequest, clear_override, list_overrides, set_override,
 };
@@ -19,7 +19,7 @@ const MAX_TABLE_WAIT: Duration = Duration::from_secs(10);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OverrideBody {
-    action: ActionName,
+    action: OverrideAction,
     #[serde(default)]
     exact: bool,
     /// A list of overrides has `null` for a row without a note.
@@ -29,19 +29,8 @@ struct OverrideBody {
     force: bool,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ActionName {
-    Allow,
-    Deny,
-}
-
 impl AdminApi {
-    pub(super) fn list_overrides(
-        &self,
-        request: &ApiRequest,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&["search", "limit", "cursor"])?;
+    pub(super) fn list_overrides(&self, request: &ApiRequest) -> Result<Value, ApiError> {
         let page = request.parse_page()?;
         let search = request.nonempty_parameter("search").map(NameSearch::new);
         let config = self.config();
@@ -49,7 +38,7 @@ impl AdminApi {
         rows.retain(|it| search.as_ref().is_none_or(|search| search.finds(it)));
         let (shown, next_cursor) = page.select_from(&rows)?;
         let items = shown.iter().map(ListedOverride::to_json).collect();
-        Ok(list_response(items, next_cursor, Some(rows.len())))
+        Ok(list_to_json(items, next_cursor, Some(rows.len())))
     }
 
     pub(super) fn set_override(
@@ -57,15 +46,11 @@ impl AdminApi {
         request: &ApiRequest,
         permit: &ChangePermit<'_>,
         domain: &str,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    ) -> Answer {
         let body: OverrideBody = request.parse_body()?;
         let wanted = OverrideRequest {
             domain,
-            action: match body.action {
-                ActionName::Allow => OverrideAction::Allow,
-                ActionName::Deny => OverrideAction::Deny,
-            },
+            action: body.action,
             is_exact: body.exact,
             note: body.note.as_deref().unwrap_or_default(),
             until: body.until.as_deref(),
@@ -79,13 +64,7 @@ impl AdminApi {
         Ok(json_response(200, &change.to_json()))
     }
 
-    pub(super) fn clear_override(
-        &self,
-        request: &ApiRequest,
-        permit: &ChangePermit<'_>,
-        domain: &str,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    pub(super) fn clear_override(&self, permit: &ChangePermit<'_>, domain: &str) -> Answer {
         let config = self.config();
         let change = self.change_store_and_wait(|store| {
             clear_override(store, &config.table, &permit.author, domain)

@@ -127,15 +127,12 @@ impl ApiRequest {
 
     /// Parses the parameters `limit` and `cursor`.
     pub(super) fn parse_page(&self) -> Result<Page, ApiError> {
-        let limit = match self.parameter("limit").map(str::parse) {
+        let limit = match self.parameter("limit").map(|text| (text, text.parse())) {
             None => DEFAULT_PAGE_ITEMS,
-            Some(Ok(limit @ 1..=MAX_PAGE_ITEMS)) => limit,
-            Some(_) => {
-                let found = self.parameter("limit").unwrap_or_default();
+            Some((_, Ok(limit @ 1..=MAX_PAGE_ITEMS))) => limit,
+            Some((found, _)) => {
                 let expected = format!("a number from 1 to {MAX_PAGE_ITEMS}");
-                return Err(ApiError::invalid(format!(
-                    "limit: expected {expected}, but found {found:?}"
-                )));
+                return Err(ApiError::unexpected("limit", &expected, found));
             }
         };
         Ok(Page { limit, cursor: self.parameter("cursor").map(str::to_owned) })
@@ -274,6 +271,11 @@ impl ApiError {
             .with_detail(detail)
     }
 
+    /// A 422 of the parameter `name`.
+    pub(super) fn unexpected(name: &str, expected: &str, found: &str) -> ApiError {
+        ApiError::invalid(format!("{name}: expected {expected}, but found {found:?}"))
+    }
+
     pub(super) fn unauthorized(access: &Access) -> ApiError {
         let detail = match access {
             Access::Expired(_) => "The admin token has expired.",
@@ -393,21 +395,21 @@ impl From<ManagementFault> for ApiError {
 }
 
 pub(super) fn invalid_cursor(cursor: &str) -> ApiError {
-    ApiError::invalid(format!("cursor: expected a next_cursor of this list, but found {cursor:?}"))
+    ApiError::unexpected("cursor", "a next_cursor of this list", cursor)
 }
 
-/// Makes the answer with a page of a list: its items, the cursor of the next page, and, if it is
-/// known, the number of all items that match the request.
-pub(super) fn list_response(
+/// Renders a page of a list: its items, the cursor of the next page, and, if it is known, the
+/// number of all items that match the request.
+pub(super) fn list_to_json(
     items: Vec<Value>,
     next_cursor: Option<String>,
     total: Option<usize>,
-) -> Response<Vec<u8>> {
+) -> Value {
     let mut list = json!({ "items": items, "next_cursor": next_cursor });
     if let Some(total) = total {
         list["total"] = json!(total);
     }
-    json_response(200, &list)
+    list
 }
 
 /// Makes an answer in JSON, on one line.

@@ -3,11 +3,9 @@
 
 use std::collections::HashMap;
 
-use http::Response;
 use serde_json::{Value, json};
 
 use super::AdminApi;
-use super::request::{ApiError, ApiRequest, json_response};
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::route::{RouteMethods, UpstreamRoute};
 use crate::gate::screen_rules::{ScreenPolicy, ScreenRules};
@@ -15,8 +13,7 @@ use crate::model::month::format_rfc3339;
 use crate::observe::latest_forms::LatestForms;
 
 impl AdminApi {
-    pub(super) fn list_servers(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    pub(super) fn servers_json(&self) -> Value {
         let now = self.state.ledger.believed_now();
         let seconds_ago = |seconds: u64| now.saturating_sub_unsigned(seconds);
         let servers = self.upstreams.describe_servers();
@@ -34,30 +31,24 @@ impl AdminApi {
             })
             .collect();
         let unresolved = self.upstreams.list_name_problems();
-        let body = json!({
+        json!({
             "items": items,
             "unresolved": unresolved,
             "needed": self.state.reloadable_rules.peek().may_need_upstream(),
-        });
-        Ok(json_response(200, &body))
+        })
     }
 
-    pub(super) fn list_routes(&self, request: &ApiRequest) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    pub(super) fn routes_json(&self) -> Value {
         let rules = self.state.reloadable_rules.peek();
         let items: Vec<Value> = rules.upstream_routes.iter().map(route_to_json).collect();
         let authz = rules.authz.as_ref().and_then(|rules| {
             let path = self.inputs.startup.startup_rules.authz_path.as_ref()?;
             Some(authz_to_json(path.as_str(), rules))
         });
-        Ok(json_response(200, &json!({ "items": items, "authz": authz })))
+        json!({ "items": items, "authz": authz })
     }
 
-    pub(super) fn list_certificates(
-        &self,
-        request: &ApiRequest,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    pub(super) fn certificates_json(&self) -> Value {
         let certificates = self.certificates.as_ref().map(|it| it.describe()).unwrap_or_default();
         let config = self.config();
         let key_files: HashMap<String, String> = config
@@ -76,31 +67,11 @@ impl AdminApi {
                 })
             })
             .collect();
-        Ok(json_response(200, &json!({ "items": items })))
+        json!({ "items": items })
     }
 
-    pub(super) fn list_refused_forms(
-        &self,
-        request: &ApiRequest,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        self.list_latest_forms(request, &self.state.refused_forms)
-    }
-
-    pub(super) fn list_rule_decisions(
-        &self,
-        request: &ApiRequest,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        self.list_latest_forms(request, &self.state.forms_decided_by_rules)
-    }
-
-    fn list_latest_forms(
-        &self,
-        request: &ApiRequest,
-        forms: &LatestForms,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
-        let since = format_rfc3339(self.started_at);
-        Ok(json_response(200, &json!({ "since": since, "items": forms.to_json() })))
+    pub(super) fn latest_forms_json(&self, forms: &LatestForms) -> Value {
+        json!({ "since": format_rfc3339(self.started_at), "items": forms.to_json() })
     }
 }
 

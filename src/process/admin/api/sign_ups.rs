@@ -1,11 +1,10 @@
 //! Deletes the sign-ups of one e-mail address.
 
-use http::Response;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::request::{ApiError, ApiRequest, json_response};
-use super::{AdminApi, ChangePermit, MAX_EFFECT_WAIT};
+use super::{AdminApi, Answer, ChangePermit, MAX_EFFECT_WAIT};
 use crate::management::{SignUpOwner, delete_sign_ups};
 use crate::model::typed_address::TypedAddress;
 
@@ -20,8 +19,7 @@ impl AdminApi {
         &self,
         request: &ApiRequest,
         permit: &ChangePermit<'_>,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&[])?;
+    ) -> Answer {
         let SignUpsBody { email } = request.parse_body()?;
         // The text of the error contains no part of the address.
         let typed = TypedAddress::parse(&email)

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::Response;
 use serde_json::{Value, json};
 
 use super::keys::choose_visible_account;
-use super::request::{ApiError, ApiRequest, invalid_cursor, json_response};
+use super::request::{ApiError, ApiRequest, invalid_cursor};
 use super::{AdminApi, CallsByAccount, lock};
 use crate::management::find_month_to_show;
 use crate::model::month::Month;
@@ -45,14 +44,12 @@ impl AdminApi {
         &self,
         request: &ApiRequest,
         access: &Access,
-    ) -> Result<Response<Vec<u8>>, ApiError> {
-        request.check_parameters(&["month", "account", "key_id", "route", "limit", "cursor"])?;
+    ) -> Result<Value, ApiError> {
         let page = request.parse_page()?;
         let account = choose_visible_account(access, request.nonempty_parameter("account"))?;
         let asked = request.nonempty_parameter("month").map(|text| {
-            let expected = "month: expected a month such as 2026-11";
-            Month::parse(text)
-                .ok_or_else(|| ApiError::invalid(format!("{expected}, but found {text:?}")))
+            let expected = "a month such as 2026-11";
+            Month::parse(text).ok_or_else(|| ApiError::unexpected("month", expected, text))
         });
         let asked = asked.transpose()?;
         let (key_id, route) =
@@ -82,10 +79,7 @@ impl AdminApi {
             items.extend(Some(row).filter(is_match).map(|row| row.to_json(month)));
         }
         let next_cursor = next.filter(|_| has_more).map(|cursor| format_cursor(&cursor));
-        let list = json!({
-            "month": month.to_string(), "items": items, "next_cursor": next_cursor,
-        });
-        Ok(json_response(200, &list))
+        Ok(json!({ "month": month.to_string(), "items": items, "next_cursor": next_cursor }))
     }
 }
 
