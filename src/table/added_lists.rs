@@ -22,7 +22,7 @@ use crate::model::verdict::Rule;
 use crate::support::regular_file::ReadError;
 
 /// What riskgate builds a serving table from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableInputs {
     /// The lists to which the overrides and the feeds are added, or a compiled table.
     pub base_location: TableLocation,
@@ -153,15 +153,7 @@ impl FeedList {
 impl TableInputs {
     /// The lists of this location, without overrides and feeds.
     pub fn from_base(base_location: TableLocation) -> TableInputs {
-        TableInputs {
-            base_location,
-            overrides_path: None,
-            is_default_overrides_path: false,
-            stored_overrides: None,
-            last_good_overrides_text: None,
-            last_good_lists: None,
-            feeds: Vec::new(),
-        }
+        TableInputs { base_location, ..TableInputs::default() }
     }
 
     /// The paths of all inputs: the directory or compiled file, the overrides, and the lists of
@@ -183,12 +175,9 @@ impl TableInputs {
         let mut faults = TableFaults::default();
         let mut added_lists = Vec::new();
         let mut add = |file: String, kind, list_origin, path: &Path, text| {
-            let list = ListSpec { file, kind, source_name: None, manifest_line: 0, list_origin };
-            added_lists.push(AddedList {
-                list_spec: list,
-                name_in_faults: path.display().to_string(),
-                list_text: text,
-            });
+            let list_spec = ListSpec::added(file, kind, list_origin);
+            let name_in_faults = path.display().to_string();
+            added_lists.push(AddedList { list_spec, name_in_faults, list_text: text });
         };
         // The store's list comes first: of two overrides with the same name and scope, the later
         // one applies, which is that of the file.
@@ -206,13 +195,8 @@ impl TableInputs {
                 Ok(None) => {}
                 Err(found) => faults.push(fault_from_read_error(path, found)),
                 Ok(Some(text)) => {
-                    add(
-                        path.display().to_string(),
-                        ListKind::Override,
-                        ListOrigin::Operator,
-                        path,
-                        text,
-                    );
+                    let (name, kind) = (path.display().to_string(), ListKind::Override);
+                    add(name, kind, ListOrigin::Operator, path, text);
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use super::entry::NO_ANSWER;
 use super::layout::parts::ListInfo;
+use super::rules::StoredAnswer;
 use super::seen_days::SeenDays;
 use super::source_packages::{self, SourcePackage};
 use super::table_data::{Table, label_of_answer};
@@ -91,6 +92,11 @@ impl Table {
 }
 
 impl<'t> TableAnswer<'t> {
+    /// The answer as the table has it.
+    fn stored(&self) -> &'t StoredAnswer {
+        &self.table.decoded_table.answers[usize::from(self.answer_index)]
+    }
+
     /// Whether the domain is protected or belongs to a free provider: unrelated people may then
     /// have addresses there.
     pub fn is_protected_or_free_provider(&self) -> bool {
@@ -100,11 +106,10 @@ impl<'t> TableAnswer<'t> {
     /// The part of the public answer's JSON that follows the domain. It begins with the closing
     /// quote of the domain.
     pub fn json_tail(&self) -> Cow<'t, str> {
-        let answer = usize::from(self.answer_index);
-        let is_as_stored = self.fields_laid_over == NO_ANSWER
-            && self.verdict == self.table.decoded_table.answers[answer].verdict;
+        let is_as_stored =
+            self.fields_laid_over == NO_ANSWER && self.verdict == self.stored().verdict;
         match is_as_stored {
-            true => Cow::Borrowed(&self.table.json_tail_by_answer[answer]),
+            true => Cow::Borrowed(&self.table.json_tail_by_answer[usize::from(self.answer_index)]),
             false => Cow::Owned(self.verdict.render_json_tail(self.mail_service_label)),
         }
     }
@@ -157,10 +162,9 @@ impl<'t> TableAnswer<'t> {
     /// table has the label of its mail service, or a source of the table has verified its mail
     /// host.
     pub fn is_known_to_receive_mail(&self) -> bool {
-        let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
         self.has_mail_host
             || self.mail_service_label.is_some()
-            || self.table.unlisted_rules.has_verified_mx(answer.vote_bits)
+            || self.table.unlisted_rules.has_verified_mx(self.stored().vote_bits)
     }
 
     /// Whether a DNS fact that riskgate learned says something against the name.
@@ -191,13 +195,12 @@ impl<'t> TableAnswer<'t> {
 
     /// Whether a list of the manifest has a row for exactly this name.
     pub(super) fn is_in_manifest_lists(&self) -> bool {
-        self.table.decoded_table.answers[usize::from(self.answer_index)].is_in_manifest_lists
+        self.stored().is_in_manifest_lists
     }
 
     /// Whether a list of the manifest protects exactly this name, whatever an override says.
     pub fn is_protected_in_manifest_lists(&self) -> bool {
-        self.table.decoded_table.answers[usize::from(self.answer_index)]
-            .is_protected_in_manifest_lists
+        self.stored().is_protected_in_manifest_lists
     }
 
     /// Whether the reason is not `safe`, and comes from something else than an override of the
@@ -228,7 +231,7 @@ impl<'t> TableAnswer<'t> {
             Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
-                self.table.decoded_table.answers[usize::from(self.answer_index)].is_known_or_cleared
+                self.stored().is_known_or_cleared
             }
             Rule::DisposableMx
             | Rule::DisposableMxAddress
@@ -248,7 +251,7 @@ impl<'t> TableAnswer<'t> {
 
     /// The rule, lists and sources behind the answer.
     pub fn explain(&self) -> AnswerOrigin<'t> {
-        let answer = &self.table.decoded_table.answers[usize::from(self.answer_index)];
+        let answer = self.stored();
         let answers = &self.table.decoded_table.answers;
         let laid_over = answers.get(usize::from(self.fields_laid_over));
         let list_bits = answer.list_bits | laid_over.map_or(0, |it| it.list_bits);

@@ -75,8 +75,7 @@ fn check_header(
         _ => "",
     };
     let expected = format!("the header {}{separator}", required_columns.join(","));
-    let found = quote_excerpt(&fields.join(","));
-    Err(TableFault::expected(context.format_location(""), expected, found))
+    Err(context.fault("", &expected, &fields.join(",")))
 }
 
 impl<'a> ParsedLists<'a> {
@@ -127,24 +126,22 @@ impl<'a> ParsedLists<'a> {
         match context.list_kind {
             ListKind::Label => {
                 let label = parse_label(context, required_columns[1], &fields[1])?;
-                let label = self.labels.intern(label);
-                let facts = RowFacts { fact_bits: 0, label_number: label, vote_bits: 0 };
+                let label_number = self.labels.intern(label);
+                let facts = RowFacts { label_number, ..RowFacts::default() };
                 self.push_unless_icann_suffix(context, name, &parsed, false, facts);
-                Ok(())
             }
             ListKind::MxLabel => {
-                let label =
-                    self.labels.intern(parse_label(context, required_columns[1], &fields[1])?);
+                let label = parse_label(context, required_columns[1], &fields[1])?;
+                let label = self.labels.intern(label);
                 let class = parse_mx_class(context, &fields[2])?;
                 self.label_and_class_by_mx_suffix.insert(name.into_owned(), (label, class));
-                Ok(())
             }
             _ => {
                 let facts = self.parse_mx_fact(context, &fields[1])?;
                 self.push_unless_icann_suffix(context, name, &parsed, true, facts);
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// Fails if an earlier line of the list has this name with the same coverage. Records the line.
@@ -174,10 +171,7 @@ impl<'a> ParsedLists<'a> {
         columns: &[&str],
         fields: &[Cow<'a, str>],
     ) -> Result<(), TableFault> {
-        let fault = |column: usize, expected: &str| {
-            let at = context.format_location(columns[column]);
-            TableFault::expected(at, expected, quote_excerpt(&fields[column]))
-        };
+        let fault = |at: usize, expected: &str| context.fault(columns[at], expected, &fields[at]);
         let address = fields[0].parse::<IpAddr>().ok().map(|address| address.to_canonical());
         let address = address
             .filter(|address| is_public_address(*address))
@@ -205,13 +199,8 @@ impl<'a> ParsedLists<'a> {
     ) -> Result<(), TableFault> {
         let parsed = OverrideFields::parse(context, fields)
             .map_err(|fault| add_row_to_fault(fault, context, fields))?;
-        let covers_subtree = parsed.covers_subtree;
-        self.refuse_repeated_name(
-            context,
-            OVERRIDE_COLUMNS[0],
-            parsed.name.clone(),
-            covers_subtree,
-        )?;
+        let (name, covers_subtree) = (parsed.name.clone(), parsed.covers_subtree);
+        self.refuse_repeated_name(context, OVERRIDE_COLUMNS[0], name, covers_subtree)?;
         if let Some(rows) = &mut self.override_list_rows {
             rows.push(OverrideListRow::new(fields, &parsed, context.line_number));
         }
@@ -258,19 +247,12 @@ impl<'a> ParsedLists<'a> {
         mx_value: &str,
     ) -> Result<RowFacts, TableFault> {
         if let Some(rule) = mx::rule_for_special_mx(mx_value) {
-            return Ok(RowFacts {
-                fact_bits: rules::rule_bit(rule),
-                label_number: 0,
-                vote_bits: 0,
-            });
+            return Ok(RowFacts { fact_bits: rules::rule_bit(rule), ..RowFacts::default() });
         }
         let host = DnsName::parse(mx_value).map_err(|error| {
+            let found = format!("{} ({error})", quote_excerpt(mx_value));
             let expected = "a host, ., nxdomain or parked";
-            TableFault::expected(
-                context.format_location("mx"),
-                expected,
-                format!("{} ({error})", quote_excerpt(mx_value)),
-            )
+            TableFault::expected(context.format_location("mx"), expected, found)
         })?;
         let found = mx::find_longest_suffix(&self.label_and_class_by_mx_suffix, host.as_str());
         let Some((label, class)) = found else { return Ok(RowFacts::default()) };
@@ -286,11 +268,7 @@ fn parse_mx_class(context: &ListLineContext, text: &str) -> Result<MxClass, Tabl
         "disposable" => Ok(MxClass::Disposable),
         _ => {
             let expected = "consumer, professional, shared or disposable";
-            Err(TableFault::expected(
-                context.format_location("class"),
-                expected,
-                quote_excerpt(text),
-            ))
+            Err(context.fault("class", expected, text))
         }
     }
 }

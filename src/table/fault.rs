@@ -5,7 +5,6 @@
 //! faults, so that an operator sees them together. If a step has a fault, the next step does not
 //! run, and there is no table.
 
-use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -139,7 +138,8 @@ pub fn quote_excerpt(text: &str) -> String {
 }
 
 /// Why a table can't be loaded: one or more faults.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, thiserror::Error)]
+#[error("{}", self.render_each(ToString::to_string).join("\n"))]
 pub struct TableFaults {
     faults: Vec<TableFault>,
     fault_count: usize,
@@ -162,7 +162,12 @@ impl TableFaults {
 
     /// The faults as texts for a terminal, with the lines that may be shown.
     pub fn faults_as_text(&self) -> Vec<String> {
-        let mut texts: Vec<String> = self.faults.iter().map(TableFault::to_text).collect();
+        self.render_each(TableFault::to_text)
+    }
+
+    /// Renders the kept faults, and says how many more there are.
+    fn render_each(&self, render: impl Fn(&TableFault) -> String) -> Vec<String> {
+        let mut texts: Vec<String> = self.faults.iter().map(render).collect();
         match self.fault_count - self.faults.len() {
             0 => {}
             more => texts.push(format!("and {more} more")),
@@ -193,23 +198,6 @@ impl From<TableFault> for TableFaults {
         TableFaults { faults: vec![fault], fault_count: 1 }
     }
 }
-
-impl fmt::Display for TableFaults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, fault) in self.faults.iter().enumerate() {
-            if i > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "{fault}")?;
-        }
-        match self.fault_count - self.faults.len() {
-            0 => Ok(()),
-            more => write!(f, "\nand {more} more"),
-        }
-    }
-}
-
-impl std::error::Error for TableFaults {}
 
 /// A fault that the TOML parser reported, with its line.
 pub(super) fn fault_from_toml_error(

@@ -7,7 +7,7 @@
 use super::added_lists::FeedList;
 use super::csv;
 use super::csv_lists::{self, HeaderState};
-use super::fault::{TableFault, TableFaults, quote_excerpt};
+use super::fault::{TableFault, TableFaults};
 use super::manifest::{ListKind, ListOrigin, ListSpec};
 use super::rows::{ListLineContext, ParsedLists, RowFacts, SeenDaysRow, parse_name};
 use super::rules;
@@ -94,11 +94,8 @@ impl<'a> ParsedLists<'a> {
         let name = columns.next().unwrap_or_default();
         let [first, last] = [(); 2].map(|()| columns.next().and_then(Day::parse));
         let (Some(first), Some(last)) = (first, last.filter(|last| Some(*last) >= first)) else {
-            return Err(TableFault::expected(
-                context.format_location(""),
-                "a name, its first day and its last day, YYYY-MM-DD, with tabs between",
-                quote_excerpt(trimmed_line),
-            ));
+            let expected = "a name, its first day and its last day, YYYY-MM-DD, with tabs between";
+            return Err(context.fault("", expected, trimmed_line));
         };
         let (name, _) = parse_name(context, "", name.into())?;
         let (days, vote_bit) = (SeenDays { first, last }, context.source_vote_bit);
@@ -125,28 +122,16 @@ impl<'a> ParsedLists<'a> {
                     .map(char::from)
                     .collect();
                 let expected = format!("one name and vote letters of sources.toml ({known})");
-                TableFault::expected(
-                    context.format_location(""),
-                    expected,
-                    quote_excerpt(trimmed_line),
-                )
+                context.fault("", &expected, trimmed_line)
             })?;
         }
         let (name, parsed) = parse_name(context, "", name.into())?;
         match context.list_kind {
-            ListKind::Tlds if name.contains('.') => Err(TableFault::expected(
-                context.format_location(""),
-                "one label",
-                quote_excerpt(&name),
-            )),
-            ListKind::Tlds => {
-                self.tlds.push(name);
-                Ok(())
+            ListKind::Tlds if name.contains('.') => {
+                return Err(context.fault("", "one label", &name));
             }
-            ListKind::Seed => {
-                self.top_list_seed.push(name);
-                Ok(())
-            }
+            ListKind::Tlds => self.tlds.push(name),
+            ListKind::Seed => self.top_list_seed.push(name),
             kind => {
                 let bits = match kind {
                     ListKind::SpecialUse => rules::rule_bit(Rule::SpecialUse),
@@ -161,15 +146,10 @@ impl<'a> ParsedLists<'a> {
                     ListKind::Cleared => rules::KNOWN_OR_CLEARED_BIT | rules::CLEARED_BIT,
                     _ => rules::rule_bit(Rule::Free),
                 };
-                self.push_unless_icann_suffix(
-                    context,
-                    name,
-                    &parsed,
-                    is_exact,
-                    RowFacts { fact_bits: bits, label_number: 0, vote_bits: votes },
-                );
-                Ok(())
+                let facts = RowFacts { fact_bits: bits, label_number: 0, vote_bits: votes };
+                self.push_unless_icann_suffix(context, name, &parsed, is_exact, facts);
             }
         }
+        Ok(())
     }
 }

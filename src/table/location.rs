@@ -15,9 +15,10 @@ use crate::support::regular_file::{ReadError, read_regular_file, read_regular_te
 pub(super) const MAX_LIST_BYTES: u64 = 64 << 20;
 
 /// Where a table comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TableLocation {
     /// The lists inside the binary.
+    #[default]
     Bundled,
     /// A directory with a `manifest.toml`, or a compiled file.
     Path(PathBuf),

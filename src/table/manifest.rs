@@ -155,6 +155,13 @@ pub(super) enum ListOrigin {
     Feed,
 }
 
+impl ListSpec {
+    /// A list that the manifest does not name.
+    pub(super) fn added(file: String, kind: ListKind, list_origin: ListOrigin) -> ListSpec {
+        ListSpec { file, kind, source_name: None, manifest_line: 0, list_origin }
+    }
+}
+
 /// The parsed manifest.
 pub(super) struct Manifest {
     pub list_specs: Vec<ListSpec>,
@@ -241,6 +248,24 @@ struct RawGuard {
     allow_flagging: Vec<Spanned<String>>,
 }
 
+/// The text of a manifest, for the places of faults.
+struct ManifestText<'t> {
+    text: &'t str,
+    name_in_faults: &'t str,
+}
+
+impl ManifestText<'_> {
+    fn place(&self, span: Range<usize>, key: &str) -> String {
+        format!("{}:{}: {key}", self.name_in_faults, line_number(self.text, &span))
+    }
+
+    /// The fault of the text of a key.
+    fn fault(&self, found: &Spanned<String>, key: &str, expected: &str) -> TableFault {
+        let at = self.place(found.span(), key);
+        TableFault::expected(at, expected, quote_excerpt(found.get_ref()))
+    }
+}
+
 impl Manifest {
     /// Parses the text of `manifest.toml`. Its lists may refer only to these sources.
     pub(super) fn parse(
@@ -251,14 +276,11 @@ impl Manifest {
         let raw: RawManifest =
             toml::from_str(text).map_err(|e| fault_from_toml_error(&e, text, name_in_faults))?;
         let mut faults = TableFaults::default();
-        let at = |span: Range<usize>, key: &str| {
-            format!("{name_in_faults}:{}: {key}", line_number(text, &span))
-        };
-
+        let places = ManifestText { text, name_in_faults };
         let mut lists: Vec<ListSpec> = Vec::with_capacity(raw.list.len());
         for spanned in raw.list {
             let line = line_number(text, &spanned.span());
-            match parse_list_spec(spanned.into_inner(), line, &at, sources) {
+            match parse_list_spec(spanned.into_inner(), line, &places, sources) {
                 Ok(list) => match lists.iter().find(|other| other.file == list.file) {
                     Some(other) => faults.push(TableFault::Duplicate {
                         at: format!("{name_in_faults}:{line}: file"),
@@ -271,25 +293,18 @@ impl Manifest {
             }
         }
         if lists.len() > MAX_LISTS {
-            let found = lists.len().to_string();
-            faults.push(TableFault::expected(
-                name_in_faults,
-                format!("at most {MAX_LISTS} lists"),
-                found,
-            ));
+            let expected = format!("at most {MAX_LISTS} lists");
+            faults.push(TableFault::expected(name_in_faults, expected, lists.len().to_string()));
         }
-        let scores = parse_scores(raw.scores, &at, &mut faults);
+        let scores = parse_scores(raw.scores, &places, &mut faults);
         let max_changed_share = match raw.guard.max_changed_share {
             None => DEFAULT_MAX_CHANGED_SHARE,
             Some(share) => {
                 let value = *share.get_ref();
                 if !(0.0..=1.0).contains(&value) {
-                    let at = at(share.span(), "guard.max_changed_share");
-                    faults.push(TableFault::expected(
-                        at,
-                        "a number from 0 to 1",
-                        value.to_string(),
-                    ));
+                    let at = places.place(share.span(), "guard.max_changed_share");
+                    let expected = "a number from 0 to 1";
+                    faults.push(TableFault::expected(at, expected, value.to_string()));
                 }
                 value
             }
@@ -298,11 +313,10 @@ impl Manifest {
             .guard
             .allow_flagging
             .into_iter()
-            .map(|name| (line_number(text, &name.span()), name.into_inner()))
-            .map(|(line, name)| (name, line))
+            .map(|name| (name.get_ref().clone(), line_number(text, &name.span())))
             .collect();
-        let provider_places = list_provider_places(&raw.rules, &at);
-        let unlisted_rules = parse_unlisted_rules(raw.rules, &at, &mut faults);
+        let provider_places = list_provider_places(&raw.rules, &places);
+        let unlisted_rules = parse_unlisted_rules(raw.rules, &places, &mut faults);
         faults.into_result()?;
         Ok(Manifest {
             list_specs: lists,
@@ -339,47 +353,28 @@ fn check_source_of_kind(
 fn parse_list_spec(
     raw: RawList,
     line: u32,
-    at: &impl Fn(Range<usize>, &str) -> String,
+    places: &ManifestText<'_>,
     sources: &[SourcePackage],
 ) -> Result<ListSpec, TableFault> {
     let kind_name = raw.kind.get_ref();
     let Some((_, kind)) = LIST_KINDS.iter().find(|(name, _)| name == kind_name) else {
         let names: Vec<&str> = LIST_KINDS.iter().map(|(name, _)| *name).collect();
         let expected = format!("one of {}", names.join(", "));
-        return Err(TableFault::expected(
-            at(raw.kind.span(), "kind"),
-            expected,
-            quote_excerpt(kind_name),
-        ));
+        return Err(places.fault(&raw.kind, "kind", &expected));
     };
     let kind = match (kind, raw.tier) {
         (ListKind::Disposable(_), Some(tier)) => {
-            match DISPOSABLE_RULE_BY_TIER.iter().find(|(name, _)| name == tier.get_ref()) {
-                Some((_, rule)) => ListKind::Disposable(*rule),
-                None => {
-                    let at = at(tier.span(), "tier");
-                    return Err(TableFault::expected(
-                        at,
-                        EXPECTED_TIERS_TEXT,
-                        quote_excerpt(tier.get_ref()),
-                    ));
-                }
-            }
+            let rule = DISPOSABLE_RULE_BY_TIER.iter().find(|(name, _)| name == tier.get_ref());
+            let fault = || places.fault(&tier, "tier", EXPECTED_TIERS_TEXT);
+            ListKind::Disposable(rule.ok_or_else(fault)?.1)
         }
         (ListKind::Disposable(_), None) => {
-            return Err(TableFault::expected(
-                at(raw.kind.span(), "tier"),
-                EXPECTED_TIERS_TEXT,
-                "no tier",
-            ));
+            let at = places.place(raw.kind.span(), "tier");
+            return Err(TableFault::expected(at, EXPECTED_TIERS_TEXT, "no tier"));
         }
         (_, Some(tier)) => {
             let expected = "no tier, since only disposable lists have one";
-            return Err(TableFault::expected(
-                at(tier.span(), "tier"),
-                expected,
-                quote_excerpt(tier.get_ref()),
-            ));
+            return Err(places.fault(&tier, "tier", expected));
         }
         (kind, None) => *kind,
     };
@@ -387,11 +382,15 @@ fn parse_list_spec(
         && !sources.iter().any(|known| known.name == *source.get_ref())
     {
         let expected = "the name of an entry of sources.toml";
-        let found = quote_excerpt(source.get_ref());
-        return Err(TableFault::expected(at(source.span(), "source"), expected, found));
+        return Err(places.fault(source, "source", expected));
     }
     let source = raw.source.map(Spanned::into_inner);
-    check_source_of_kind(kind, source.as_deref(), &at(raw.kind.span(), "source"), sources)?;
+    check_source_of_kind(
+        kind,
+        source.as_deref(),
+        &places.place(raw.kind.span(), "source"),
+        sources,
+    )?;
     Ok(ListSpec {
         file: raw.file,
         kind,
@@ -402,35 +401,36 @@ fn parse_list_spec(
 }
 
 /// Lists the providers of the rules for unlisted names, each with its place in the manifest.
-fn list_provider_places(
-    rules: &RawRules,
-    at: &impl Fn(Range<usize>, &str) -> String,
-) -> Vec<(String, String)> {
+fn list_provider_places(rules: &RawRules, places: &ManifestText<'_>) -> Vec<(String, String)> {
     [("rules.typos_of", &rules.typos_of), ("rules.suggest", &rules.suggest)]
         .into_iter()
         .flat_map(|(key, names)| names.iter().map(move |name| (key, name)))
-        .map(|(key, name)| (name.get_ref().clone(), at(name.span(), key)))
+        .map(|(key, name)| (name.get_ref().clone(), places.place(name.span(), key)))
         .collect()
+}
+
+/// The format of the texts of a key.
+#[derive(Clone, Copy)]
+struct TextFormat {
+    expected: &'static str,
+    is_valid: fn(&str) -> bool,
 }
 
 fn parse_unlisted_rules(
     raw: RawRules,
-    at: &impl Fn(Range<usize>, &str) -> String,
+    places: &ManifestText<'_>,
     faults: &mut TableFaults,
 ) -> UnlistedRuleSettings {
-    let mut parse_texts =
-        |key: &str, texts: Vec<Spanned<String>>, expected: &str, is_valid: fn(&str) -> bool| {
-            let mut accepted = Vec::with_capacity(texts.len());
-            for text in texts {
-                if is_valid(text.get_ref()) {
-                    accepted.push(text.into_inner());
-                } else {
-                    let at = at(text.span(), &format!("rules.{key}"));
-                    faults.push(TableFault::expected(at, expected, quote_excerpt(text.get_ref())));
-                }
+    let mut parse_texts = |key: &str, texts: Vec<Spanned<String>>, format: TextFormat| {
+        let mut accepted = Vec::with_capacity(texts.len());
+        for text in texts {
+            match (format.is_valid)(text.get_ref()) {
+                true => accepted.push(text.into_inner()),
+                false => faults.push(places.fault(&text, &format!("rules.{key}"), format.expected)),
             }
-            accepted
-        };
+        }
+        accepted
+    };
     let is_domain = |text: &str| Domain::parse(text).is_ok_and(|domain| domain.as_str() == text);
     let is_word = |text: &str| {
         let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -440,41 +440,40 @@ fn parse_unlisted_rules(
         let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
         text.len() >= 2 && text.bytes().all(is_valid)
     };
-    let suffix_format = "a public suffix in its canonical form, such as \"xyz\" or \"my.id\"";
-    let word_format = "three or more of a-z, 0-9 and -";
-    let domain_format = "a domain in its canonical form";
+    let suffix = TextFormat {
+        expected: "a public suffix in its canonical form, such as \"xyz\" or \"my.id\"",
+        is_valid: is_suffix,
+    };
+    let word = TextFormat { expected: "three or more of a-z, 0-9 and -", is_valid: is_word };
+    let domain = TextFormat { expected: "a domain in its canonical form", is_valid: is_domain };
     UnlistedRuleSettings {
-        typos_of: parse_texts("typos_of", raw.typos_of, domain_format, is_domain),
-        suggest: parse_texts("suggest", raw.suggest, domain_format, is_domain),
-        sole_domains: parse_texts("sole_domains", raw.sole_domains, domain_format, is_domain),
-        throwaway_words: parse_texts("throwaway_words", raw.throwaway_words, word_format, is_word),
-        mail_words: parse_texts("mail_words", raw.mail_words, word_format, is_word),
-        bulk: BulkNameSettings {
-            suffixes: parse_texts("bulk.suffixes", raw.bulk.suffixes, suffix_format, is_suffix),
-            subdomain_suffixes: parse_texts(
-                "bulk.subdomain_suffixes",
-                raw.bulk.subdomain_suffixes,
-                suffix_format,
-                is_suffix,
-            ),
-            short_name_suffixes: parse_texts(
-                "bulk.short_name_suffixes",
-                raw.bulk.short_name_suffixes,
-                suffix_format,
-                is_suffix,
-            ),
-            short_label_suffixes: parse_texts(
-                "bulk.short_label_suffixes",
-                raw.bulk.short_label_suffixes,
-                suffix_format,
-                is_suffix,
-            ),
-            label_words: parse_texts(
-                "bulk.label_words",
-                raw.bulk.label_words,
-                word_format,
-                is_word,
-            ),
+        typos_of: parse_texts("typos_of", raw.typos_of, domain),
+        suggest: parse_texts("suggest", raw.suggest, domain),
+        sole_domains: parse_texts("sole_domains", raw.sole_domains, domain),
+        throwaway_words: parse_texts("throwaway_words", raw.throwaway_words, word),
+        mail_words: parse_texts("mail_words", raw.mail_words, word),
+        bulk: {
+            let mut parse =
+                |key: &str, texts, format| parse_texts(&format!("bulk.{key}"), texts, format);
+            BulkNameSettings {
+                suffixes: parse("suffixes", raw.bulk.suffixes, suffix),
+                subdomain_suffixes: parse(
+                    "subdomain_suffixes",
+                    raw.bulk.subdomain_suffixes,
+                    suffix,
+                ),
+                short_name_suffixes: parse(
+                    "short_name_suffixes",
+                    raw.bulk.short_name_suffixes,
+                    suffix,
+                ),
+                short_label_suffixes: parse(
+                    "short_label_suffixes",
+                    raw.bulk.short_label_suffixes,
+                    suffix,
+                ),
+                label_words: parse("label_words", raw.bulk.label_words, word),
+            }
         },
         verified_mx_vote: raw.verified_mx_vote,
     }
@@ -482,7 +481,7 @@ fn parse_unlisted_rules(
 
 fn parse_scores(
     raw: BTreeMap<String, Spanned<Value>>,
-    at: &impl Fn(Range<usize>, &str) -> String,
+    places: &ManifestText<'_>,
     faults: &mut TableFaults,
 ) -> Scores {
     let mut scores = [Score::ZERO; Rule::ALL.len() + 1];
@@ -490,7 +489,7 @@ fn parse_scores(
         scores[rule as usize] = Score::new(value).unwrap_or(Score::ZERO);
     }
     for (key, value) in raw {
-        let at = at(value.span(), &format!("scores.{key}"));
+        let at = places.place(value.span(), &format!("scores.{key}"));
         let Some((rule, _)) = DEFAULT_SCORES.iter().find(|(rule, _)| rule.as_str() == key) else {
             let names: Vec<&str> = DEFAULT_SCORES.iter().map(|(rule, _)| rule.as_str()).collect();
             let expected = format!("a rule, one of {}", names.join(", "));

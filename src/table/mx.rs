@@ -45,20 +45,6 @@ pub(super) struct MxAddressAnswer {
     pub answer: u16,
 }
 
-/// The indexes of the answers by MX host suffix.
-pub(super) struct MxAnswerMap(HashMap<String, MxAnswerIndexes>);
-
-impl MxAnswerMap {
-    pub(super) fn new(answers: &[MxSuffixAnswers]) -> MxAnswerMap {
-        let host = |entry: &MxSuffixAnswers| (entry.suffix.clone(), entry.indexes);
-        MxAnswerMap(answers.iter().map(host).collect())
-    }
-
-    pub(super) fn find_answer_indexes(&self, host: &str) -> Option<MxAnswerIndexes> {
-        find_longest_suffix(&self.0, host).copied()
-    }
-}
-
 /// Finds the value of the longest suffix of a host that the map contains.
 pub(super) fn find_longest_suffix<'m, T>(
     suffixes: &'m HashMap<String, T>,

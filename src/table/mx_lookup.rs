@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::answer::TableAnswer;
 use super::entry::{NO_ANSWER, NO_MAIL_ANSWER_INDEX, PARKED_ANSWER_INDEX};
 use super::manifest::ListKind;
-use super::mx::{IMPLICIT_MX, MxAnswerIndexes, rule_for_special_mx};
+use super::mx::{IMPLICIT_MX, MxAnswerIndexes, find_longest_suffix, rule_for_special_mx};
 use super::table_data::Table;
 use crate::model::domain::{Domain, self_and_parent_offsets};
 use crate::model::verdict::Rule;
@@ -19,7 +19,7 @@ impl Table {
     /// The indexes of the table's answers for this MX host, or for its longest known suffix; `None`
     /// if the table has none.
     pub fn known_mx_answer(&self, host: &str) -> Option<MxAnswerIndexes> {
-        self.mx_answers.find_answer_indexes(host)
+        find_longest_suffix(&self.mx_answers, host).copied()
     }
 
     /// Whether a list of kind `mx_address` has this address.
@@ -135,7 +135,7 @@ impl TableAnswer<'_> {
     /// host is unknown or changes nothing.
     fn find_mx_answer_index(&self, host: &str) -> Option<u16> {
         let MxAnswerIndexes { unknown, bulk_name, mail_in_name } =
-            self.table.mx_answers.find_answer_indexes(host)?;
+            *find_longest_suffix(&self.table.mx_answers, host)?;
         match self.verdict.rule {
             Rule::Unknown => Some(unknown),
             Rule::BulkName => Some(bulk_name),

@@ -72,11 +72,8 @@ impl NewOverride<'_> {
     pub fn check(&self) -> Result<(), InvalidOverride> {
         let invalid = |field, expected, found| Err(InvalidOverride { field, expected, found });
         if let Some(until) = self.last_day.filter(|day| parse_day_as_unix_seconds(day).is_none()) {
-            return invalid(
-                "until",
-                "today or a later day such as 2030-12-31",
-                quote_excerpt(until),
-            );
+            let expected = "today or a later day such as 2030-12-31";
+            return invalid("until", expected, quote_excerpt(until));
         }
         if self.note.chars().any(is_control_or_invisible) {
             let found = "a control or invisible character".to_owned();
@@ -145,10 +142,8 @@ impl<'a> OverrideFields<'a> {
         context: &ListLineContext,
         fields: &[Cow<'a, str>],
     ) -> Result<OverrideFields<'a>, TableFault> {
-        let fault = |column: usize, expected: &str| {
-            let at = context.format_location(OVERRIDE_COLUMNS[column]);
-            TableFault::expected(at, expected, quote_excerpt(&fields[column]))
-        };
+        let fault =
+            |at: usize, expected: &str| context.fault(OVERRIDE_COLUMNS[at], expected, &fields[at]);
         let non_empty =
             |column: usize| fields.get(column).map(|it| &**it).filter(|it| !it.is_empty());
         let flag = |column: usize| {
@@ -247,11 +242,7 @@ pub(super) fn parse_label<'t>(
 ) -> Result<&'t str, TableFault> {
     if text.is_empty() || text.len() > 255 || text.chars().any(is_control_or_invisible) {
         let expected = "a label of 1 to 255 bytes without control or invisible characters";
-        return Err(TableFault::expected(
-            context.format_location(column),
-            expected,
-            quote_excerpt(text),
-        ));
+        return Err(context.fault(column, expected, text));
     }
     Ok(text)
 }
@@ -314,13 +305,8 @@ pub fn parse_override_rows(
     let mut lists = ParsedLists::with_capacity(0, 1);
     lists.build_time = i64::MIN;
     lists.override_list_rows = Some(Vec::new());
-    let list = ListSpec {
-        file: name_in_faults.to_owned(),
-        kind: ListKind::Override,
-        source_name: None,
-        manifest_line: 0,
-        list_origin: ListOrigin::Operator,
-    };
+    let (file, kind) = (name_in_faults.to_owned(), ListKind::Override);
+    let list = ListSpec::added(file, kind, ListOrigin::Operator);
     lists.parse_and_add_list((0, &list), name_in_faults, text, (0, 0), &mut faults);
     faults.into_result()?;
     Ok(lists.override_list_rows.unwrap_or_default())

@@ -159,6 +159,11 @@ impl ListLineContext<'_> {
             key => format!("{}:{}: {key}", self.name_in_faults, self.line_number),
         }
     }
+
+    /// The fault of a text in a column, or of the whole line if `column` is empty.
+    pub(super) fn fault(&self, column: &str, expected: &str, found: &str) -> TableFault {
+        TableFault::expected(self.format_location(column), expected, quote_excerpt(found))
+    }
 }
 
 impl<'a> ParsedLists<'a> {
@@ -247,7 +252,7 @@ pub(super) fn parse_name<'t>(
             true => "a name without *., because it stands for the names below it too",
             false => error.strip_prefix("expected ").unwrap_or(&error),
         };
-        TableFault::expected(context.format_location(column), expected, quote_excerpt(&text))
+        context.fault(column, expected, &text)
     })?;
     let canonical = match name.as_str() == text {
         true => text,

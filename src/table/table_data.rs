@@ -1,5 +1,6 @@
 //! The table: loads and compiles it, and tells its version, sources, counts and warnings.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::added_lists::TableInputs;
@@ -14,7 +15,7 @@ use super::layout::sections::LengthPrefixedTexts;
 use super::layout::{decode, encode};
 use super::location::{SourceFiles, TableLocation};
 use super::manifest::{DEFAULT_SCORES, ListKind, MAX_TLD_LIST_AGE_DAYS};
-use super::mx::MxAnswerMap;
+use super::mx::MxAnswerIndexes;
 use super::rules::StoredAnswer;
 use super::seen_days::Day;
 use super::source_packages::SourcePackage;
@@ -33,8 +34,8 @@ pub struct Table {
     pub(super) tld_flags: TldFlags,
     /// The rules for names without a row.
     pub(super) unlisted_rules: UnlistedRules,
-    /// The answers by MX host for names without a row.
-    pub(super) mx_answers: MxAnswerMap,
+    /// The indexes of the answers by MX host suffix, for names without a row.
+    pub(super) mx_answers: HashMap<String, MxAnswerIndexes>,
     pub(super) version: String,
     /// Whether the table was built with another public suffix list than that of this binary. If so,
     /// `NameEntry::has_rows_below` may be missing, and a look-up probes every parent.
@@ -69,15 +70,9 @@ impl Table {
     fn read_or_build(inputs: &TableInputs, now: i64) -> Result<Table, TableFaults> {
         let added_lists = inputs.read_added_lists()?;
         let build_table = |source_files: &SourceFiles, display_name: &str| {
-            Table::from_bytes(
-                build::build_table_bytes(
-                    source_files,
-                    &added_lists,
-                    now,
-                    build::ListTextsInTable::Omitted,
-                )?,
-                display_name,
-            )
+            let texts = build::ListTextsInTable::Omitted;
+            let bytes = build::build_table_bytes(source_files, &added_lists, now, texts)?;
+            Table::from_bytes(bytes, display_name)
         };
         if let Some(kept) = &inputs.last_good_lists {
             let table = build_table(&kept.to_source_files()?, "the last good lists")?;
@@ -118,25 +113,16 @@ impl Table {
     /// expired at this time. If the location is a compiled file, this function changes only the
     /// time.
     pub fn compile(location: &TableLocation, built_at: i64) -> Result<Table, TableFaults> {
-        let build_table = |source_files: &SourceFiles, display_name: &str| {
-            Table::from_bytes(
-                build::build_table_bytes(
-                    source_files,
-                    &[],
-                    built_at,
-                    build::ListTextsInTable::Embedded,
-                )?,
-                display_name,
-            )
-        };
-        let table = match location {
-            TableLocation::Bundled => build_table(&SourceFiles::Bundled, "the bundled table")?,
+        let (source_files, display_name) = match location {
+            TableLocation::Bundled => (SourceFiles::Bundled, "the bundled table".to_owned()),
             TableLocation::Path(path) if path.is_dir() => {
-                build_table(&SourceFiles::Directory(path), &path.display().to_string())?
+                (SourceFiles::Directory(path), path.display().to_string())
             }
-            TableLocation::Path(_) => Table::load(location)?,
+            TableLocation::Path(_) => return Table::load(location)?.with_built_at(built_at),
         };
-        table.with_built_at(built_at)
+        let texts = build::ListTextsInTable::Embedded;
+        let bytes = build::build_table_bytes(&source_files, &[], built_at, texts)?;
+        Table::from_bytes(bytes, &display_name)?.with_built_at(built_at)
     }
 
     pub(super) fn from_bytes(
@@ -144,34 +130,24 @@ impl Table {
         name_in_faults: &str,
     ) -> Result<Table, TableFaults> {
         let parts = decode::decode_table(&bytes, name_in_faults)?;
-        let json_tails = parts
-            .answers
-            .iter()
-            .map(|answer| answer.verdict.render_json_tail(label_of_answer(&parts, answer)))
-            .collect();
-        let tlds = TldFlags::new(&parts.tld_flags);
-        let version = format!("{:012x}", parts.content_hash >> 80);
-        let needs_full_walk = parts.meta.suffix_list_version != suffix_list_version();
-        let row_counts = vec![0; parts.entries.len()];
-        let unlisted_rules = UnlistedRules::new(&parts.meta.inferred);
-        let mx = MxAnswerMap::new(&parts.meta.mx);
-        let defers_to_rules = find_answers_yielding_to_rules(&parts);
-        let role_score = find_role_score(&parts);
-        let source_days = find_source_days_by_answer(&parts.meta, &parts.answers);
+        let json_tail = |answer: &StoredAnswer| {
+            answer.verdict.render_json_tail(label_of_answer(&parts, answer))
+        };
+        let mx_answers = parts.meta.mx.iter();
         let mut table = Table {
-            bytes,
-            decoded_table: parts,
-            json_tail_by_answer: json_tails,
-            tld_flags: tlds,
-            unlisted_rules,
-            mx_answers: mx,
-            version,
-            has_other_suffix_list: needs_full_walk,
-            name_count_by_entry: row_counts,
-            source_days_by_answer: source_days,
-            answer_yields_to_unlisted_rules: defers_to_rules,
-            role_score,
+            json_tail_by_answer: parts.answers.iter().map(json_tail).collect(),
+            tld_flags: TldFlags::new(&parts.tld_flags),
+            unlisted_rules: UnlistedRules::new(&parts.meta.inferred),
+            mx_answers: mx_answers.map(|it| (it.suffix.clone(), it.indexes)).collect(),
+            version: format!("{:012x}", parts.content_hash >> 80),
+            has_other_suffix_list: parts.meta.suffix_list_version != suffix_list_version(),
+            name_count_by_entry: vec![0; parts.entries.len()],
+            source_days_by_answer: find_source_days_by_answer(&parts.meta, &parts.answers),
+            answer_yields_to_unlisted_rules: find_answers_yielding_to_rules(&parts),
+            role_score: find_role_score(&parts),
             overrides_judged_at: i64::MIN,
+            decoded_table: parts,
+            bytes,
         };
         let mut row_counts = std::mem::take(&mut table.name_count_by_entry);
         table.iter_names_with_entry_index().for_each(|(_, number)| row_counts[number] += 1);
