@@ -3,7 +3,7 @@
 use super::config_args::{ConfigArgs, describe_source};
 use super::failure::CommandFailure;
 use super::findings::describe_finding;
-use super::output::print_message;
+use super::output::{print_message, print_warning};
 use super::store_access::{
     STORE_TIMEOUT, find_difference_from_served, is_unsafe_to_open, read_ring_rows,
 };
@@ -46,7 +46,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         CountedNoun(rows.keys.len() + inputs.declared_keys.len(), "key"),
     ));
     if let Some(other) = other {
-        print_message(format!("warning: {other}"));
+        print_warning(other);
     }
     if is_store_missing {
         print_message(format!(
@@ -56,22 +56,22 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     }
     print_warnings_of_files(&inputs, now);
     for fault in inputs.config.reloadable.feeds.find_list_faults() {
-        print_message(format!("warning: {fault}"));
+        print_warning(fault);
     }
     // Faults of single keys or accounts don't keep the gateway from starting.
     for fault in KeyRing::find_faults(&rows, declared, plans) {
-        print_message(format!("warning: {fault}; its calls are answered with 500"));
+        print_warning(format!("{fault}; its calls are answered with 500"));
     }
     let has_origins = rows.keys.iter().any(|key| !key.origins.is_empty())
         || declared.iter().any(|declared| !declared.key.origins.is_empty());
     for warning in inputs.config.warnings(has_origins) {
-        print_message(format!("warning: {warning}"));
+        print_warning(warning);
     }
     for problem in upstreams.list_name_problems() {
-        print_message(format!("warning: upstream.servers: {problem}"));
+        print_warning(format!("upstream.servers: {problem}"));
     }
     for warning in inputs.table.warnings(now) {
-        print_message(format!("warning: {warning}"));
+        print_warning(warning);
     }
     Ok(())
 }
@@ -120,7 +120,7 @@ fn check_deployment(config: &Config, store: &mut Store) -> Result<(), CommandFai
         of_level.map(|finding| format!("{address}: {}", describe_finding(finding))).collect()
     };
     for line in lines_of(FindingLevel::ToleratedFault) {
-        print_message(format!("warning: {line}"));
+        print_warning(line);
     }
     let faults = lines_of(FindingLevel::Fault);
     match faults.is_empty() {
@@ -132,14 +132,14 @@ fn check_deployment(config: &Config, store: &mut Store) -> Result<(), CommandFai
 /// Prints warnings about the runtime directory and the certificates. `now` is in Unix seconds.
 fn print_warnings_of_files(inputs: &StartupInputs, now: i64) {
     if let Some(warning) = check_runtime_dir(&inputs.config) {
-        print_message(format!("warning: {warning}"));
+        print_warning(warning);
     }
     let certificates = inputs.certificates.as_ref().map(CertificateSet::descriptions);
     let certificates = certificates.unwrap_or_default();
     let invalid = warnings_of_invalid_certificates(&inputs.config, certificates, now);
     let unreachable = warnings_of_unreachable_certificates(&inputs.config, certificates);
     for warning in invalid.into_iter().chain(unreachable) {
-        print_message(format!("warning: {warning}"));
+        print_warning(warning);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::failure::CommandFailure;
-use super::output::print_message;
+use super::output::print_warning;
 use crate::config::{Config, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 
 /// The option that names the config file.
@@ -19,7 +19,7 @@ impl ConfigArgs {
     pub fn read_config(&self) -> Result<Config, CommandFailure> {
         let config = Config::read(&self.config_sources()).map_err(CommandFailure::config_faults)?;
         for former in &config.former_defaults {
-            print_message(format!("warning: {}", former.to_warning()));
+            print_warning(former.to_warning());
         }
         Ok(config)
     }

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::author::find_command_author;
 use super::failure::CommandFailure;
-use super::output;
+use super::output::{self, print_warning};
 use super::run;
 use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::keys::Token;
@@ -78,8 +78,8 @@ fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, Command
         });
     }
     TcpListener::bind(DEFAULT_UPSTREAM_ADDRESS).or_else(|error| {
-        output::print_message(format!(
-            "warning: expected to listen on {DEFAULT_UPSTREAM_ADDRESS}, but found {error}; listening on a \
+        print_warning(format!(
+            "expected to listen on {DEFAULT_UPSTREAM_ADDRESS}, but found {error}; listening on a \
              free port instead (`--upstream-only ADDR` names one)"
         ));
         Ok(TcpListener::bind("127.0.0.1:0")?)

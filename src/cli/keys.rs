@@ -11,7 +11,7 @@ use serde_json::json;
 use super::author::find_command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{describe_stdout_error, print_message, print_result_of_change, write_secret};
+use super::output::{describe_stdout_error, print_message, report_change, write_secret};
 use super::store_access::{
     STORE_TIMEOUT, check_no_other_store_is_served, check_served_file_exists, is_store_missing,
     open_existing_store, open_store, warn_about_clock_skew,
@@ -238,7 +238,7 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
     let declared_keys = || read_declared_keys(&config.reloadable).map(Arc::new);
     let revoked = revoke_key(&mut open_store(config)?, &find_command_author(), id, declared_keys)?;
     let object = json!({ "id": id, "revoked_at": format_rfc3339(revoked.revoked_at) });
-    print_change(&format!("key {id} is revoked"), &object, json)
+    report_change(&format!("key {id} is revoked"), &object, json)
 }
 
 fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure> {
@@ -246,16 +246,5 @@ fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure
     let keys = ImportedKeys::read(&config.reloadable, file)?;
     let ids =
         import_keys(&mut open_store(config)?, &config.reloadable, &find_command_author(), keys)?;
-    print_change(&format!("{} imported", CountedNoun(ids.len(), "key")), &json!(ids), json)
-}
-
-/// Prints what the command has changed: `done` in words, or `result` as JSON.
-fn print_change(done: &str, result: &serde_json::Value, json: bool) -> Result<(), CommandFailure> {
-    match json {
-        true => print_result_of_change(done, format!("{result}\n")),
-        false => {
-            print_message(done);
-            Ok(())
-        }
-    }
+    report_change(&format!("{} imported", CountedNoun(ids.len(), "key")), &json!(ids), json)
 }

@@ -3,12 +3,14 @@
 //! If a result can't be written, the command fails, and does not panic. If a message can't be
 //! written, the command goes on.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 
 use anstream::{AutoStream, ColorChoice};
+use serde_json::Value;
 
 use super::failure::CommandFailure;
 use crate::keys::hide_keys;
@@ -33,6 +35,16 @@ pub fn print_result_of_change(done: &str, result: impl AsRef<[u8]>) -> Result<()
     write_stdout(result.as_ref()).map_err(|error| {
         CommandFailure::failed(format!("{done}; {}", describe_stdout_error(&error)))
     })
+}
+
+/// Reports what a command has changed: `done` in words to standard error, or `object` as JSON to
+/// standard output.
+pub fn report_change(done: &str, object: &Value, json: bool) -> Result<(), CommandFailure> {
+    if json {
+        return print_result_of_change(done, format!("{object}\n"));
+    }
+    print_message(done);
+    Ok(())
 }
 
 /// Writes all bytes directly to the descriptor of standard output. The standard library could write
@@ -69,6 +81,11 @@ pub fn print_message(line: impl AsRef<str>) {
         Some(rest) => write_stderr(&format!("{YELLOW}{WARNING}{RESET}{rest}\n")),
         None => write_stderr(&format!("{line}\n")),
     }
+}
+
+/// Writes a warning to standard error.
+pub fn print_warning(warning: impl Display) {
+    print_message(format!("{WARNING} {warning}"));
 }
 
 /// Writes one line of a failed command to standard error, with `…` in place of API keys. The line

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::author::find_command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{print_message, print_result_of_change};
+use super::output::{print_warning, report_change};
 use super::store_access::{
     STORE_TIMEOUT, is_gateway_draining, is_gateway_running, open_existing_store, open_store,
 };
@@ -144,11 +144,7 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
         .ok_or_else(|| CommandFailure::failed("expected a store, found none"))?;
     let done = format!("store {} at version {} of its keys", version.store_id, version.version);
     let object = json!({ "store_id": version.store_id, "version": version.version });
-    match json {
-        true => print_result_of_change(&done, format!("{object}\n"))?,
-        false => print_message(done),
-    }
-    Ok(())
+    report_change(&done, &object, json)
 }
 
 /// What `store repair-month` says about the believed time, which it deletes in any case.
@@ -186,11 +182,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
         "month": month.to_string(), "was": previous.map(|month| month.to_string()),
         "changed": changed, "dropped": dropped,
     });
-    match json {
-        true => print_result_of_change(&done, format!("{object}\n"))?,
-        false => print_message(done),
-    }
-    Ok(())
+    report_change(&done, &object, json)
 }
 
 /// Fails if a gateway of this config runs or drains on this machine. Its last reports would change
@@ -247,7 +239,7 @@ fn copy(
         )));
     }
     if contents.ring.keys.is_empty() && contents.ring.accounts.is_empty() {
-        print_message(format!("warning: {} has no keys and no accounts", describe_url(from)));
+        print_warning(format!("{} has no keys and no accounts", describe_url(from)));
     }
     write_contents(&contents, time, to, options)?;
     Ok(contents)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::failure::CommandFailure;
-use super::output;
+use super::output::{print_message, print_warning};
 use crate::config::{Config, StoreOptions};
 use crate::management::{KnownOverrides, set_present_time};
 use crate::model::believed_time::BelievedTime;
@@ -48,13 +48,16 @@ fn check_no_other_store_id_is_served(
     config: &Config,
     store: &mut Store,
 ) -> Result<(), CommandFailure> {
-    find_other_store_id(config, store)?
-        .map_or(Ok(()), |other| Err(CommandFailure::failed(other.to_string())))
+    refuse(find_other_store_id(config, store)?)
 }
 
 /// Fails if a gateway of the config runs and serves a store at another address, or another file.
 pub fn check_no_other_store_is_served(config: &Config) -> Result<(), CommandFailure> {
-    find_other_place(config)?.map_or(Ok(()), |other| Err(CommandFailure::failed(other.to_string())))
+    refuse(find_other_place(config)?)
+}
+
+fn refuse(other: Option<DifferentStore>) -> Result<(), CommandFailure> {
+    other.map_or(Ok(()), |other| Err(CommandFailure::failed(other.to_string())))
 }
 
 /// Finds how the config's store differs from the store that a running gateway of the config serves.
@@ -114,19 +117,17 @@ fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
     check_served_file_exists(config)?;
     let new_file = find_missing_store_file(config);
     let mut store = config.startup.store.open(STORE_TIMEOUT)?;
-    store.raise_busy_timeout()?;
-    tell_store_the_time(&mut store)?;
+    prepare(&mut store)?;
     if let Some(path) = new_file {
         let shown = path.canonicalize().unwrap_or_else(|_| path.clone());
-        output::print_message(format!("created the store {}", shown.display()));
+        print_message(format!("created the store {}", shown.display()));
     }
     Ok(store)
 }
 
 /// Fails if a gateway of the config runs, and the file of its store was moved away or deleted.
 pub fn check_served_file_exists(config: &Config) -> Result<(), CommandFailure> {
-    find_missing_served_file(config)?
-        .map_or(Ok(()), |missing| Err(CommandFailure::failed(missing.to_string())))
+    refuse(find_missing_served_file(config)?)
 }
 
 /// Finds a running gateway of the config that serves a file that is missing.
@@ -151,7 +152,7 @@ pub fn tell_store_the_time(store: &mut Store) -> Result<(), CommandFailure> {
 pub fn warn_about_clocks(problem: Option<String>, time: BelievedTime) {
     if let Some(problem) = problem {
         let time = format_rfc3339(time.unix_now);
-        output::print_message(format!("warning: {problem}; this command uses {time}"));
+        print_warning(format!("{problem}; this command uses {time}"));
     }
 }
 
@@ -189,7 +190,7 @@ fn open_store_and_find_difference(
         if matches!(other, DifferentStore::MissingLog { .. }) {
             return Err(CommandFailure::failed(other.to_string()));
         }
-        output::print_message(format!("warning: {other}"));
+        print_warning(other);
     }
     if other.as_ref().is_some_and(|other| is_unsafe_to_open(config, other)) {
         return Ok((None, other));
@@ -197,8 +198,8 @@ fn open_store_and_find_difference(
     // If the file was moved away without its log, opening the store tells it.
     if let Some(path) = find_missing_store_file(config).filter(|_| !has_log_beside_file(config)) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        output::print_message(format!(
-            "warning: {}: expected a store, but found no file; `riskgate run` and `riskgate keys \
+        print_warning(format!(
+            "{}: expected a store, but found no file; `riskgate run` and `riskgate keys \
              create` create it",
             path.display()
         ));
@@ -210,7 +211,7 @@ fn open_store_and_find_difference(
     if !is_told {
         other = find_difference_from_served(config, Some(&mut store));
         if let Some(other) = &other {
-            output::print_message(format!("warning: {other}"));
+            print_warning(other);
         }
     }
     Ok((Some(store), other))
@@ -223,8 +224,7 @@ pub fn read_table_inputs(config: &Config) -> TableInputs {
     match KnownOverrides::read_of_config(&config.startup.store, STORE_TIMEOUT, inputs) {
         Ok(known) => known.add_to_copy_of(inputs),
         Err(error) => {
-            let expected = "warning: expected the overrides of the store, but found";
-            output::print_message(format!("{expected} {error}"));
+            print_warning(format!("expected the overrides of the store, but found {error}"));
             inputs.clone()
         }
     }
@@ -334,21 +334,21 @@ pub fn read_ring_rows(
 ) -> Result<RingRows, StoreError> {
     let rows = store.ring_rows()?.unwrap_or_else(|| {
         if other.is_none() {
-            output::print_message("warning: the server is empty; the first key makes it a store");
+            print_warning("the server is empty; the first key makes it a store");
         }
         RingRows::default()
     });
     for entry in store.describe_foreign_entries() {
-        output::print_message(format!("warning: {entry}"));
+        print_warning(entry);
     }
     for id in rows.damaged.key_digests_by_id.keys() {
-        output::print_message(format!(
-            "warning: key {id}: its row can't be read; calls with it are answered with 500"
+        print_warning(format!(
+            "key {id}: its row can't be read; calls with it are answered with 500"
         ));
     }
     for name in &rows.damaged.account_names {
-        output::print_message(format!(
-            "warning: account {name}: its row can't be read; its calls are answered with 500 until \
+        print_warning(format!(
+            "account {name}: its row can't be read; its calls are answered with 500 until \
              `riskgate accounts set {name}` says its plan and limit"
         ));
     }
@@ -361,9 +361,7 @@ pub fn warn_about_clock_skew(store: &mut Store) -> Result<(), CommandFailure> {
     let Some(server) = store.server_unix_now()? else { return Ok(()) };
     let skew = server - machine_unix_now();
     if skew.abs() > MAX_CLOCK_SKEW_SECONDS {
-        output::print_message(format!(
-            "warning: the server's clock is {skew} s from this machine's"
-        ));
+        print_warning(format!("the server's clock is {skew} s from this machine's"));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{format_columns, print_message, print_result};
+use super::output::{format_columns, print_result, print_warning};
 use super::store_access::{STORE_TIMEOUT, open_store_to_read};
 use crate::config::Config;
 use crate::management::{
@@ -124,8 +124,8 @@ fn warn_about_calls_without_day(totals: &[UsageRow], rows: &[DailyUsageRow], mon
         let with_day = with_day.get(total.account.as_str()).copied().unwrap_or_default();
         let missing = total.spent.saturating_sub(with_day);
         if missing > 0 {
-            print_message(format!(
-                "warning: account {}: {missing} of the {} calls of {month} have no day: an earlier \
+            print_warning(format!(
+                "account {}: {missing} of the {} calls of {month} have no day: an earlier \
                  version of riskgate counted them, or the store has lost their days",
                 total.account, total.spent
             ));

@@ -35,10 +35,7 @@ impl Interview {
     /// is faulty. The exception: whether `--upstream` is the address of riskgate itself shows only
     /// after the question for that address.
     pub fn ask(&self, args: &Args) -> Result<Answers, CommandFailure> {
-        let of_option =
-            |name: &str, expected: String| CommandFailure::usage(format!("{name}: {expected}"));
-        let listen = args.listen.as_deref().map(parse_listen);
-        let listen = listen.transpose().map_err(|expected| of_option("--listen", expected))?;
+        let listen = parse_option("--listen", args.listen.as_deref(), parse_listen)?;
         // Without --listen, this address stands for one at which no server is. Once the question
         // for the real address is answered, --upstream is checked again.
         let listen_of_option = listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
@@ -46,21 +43,16 @@ impl Interview {
             true => parse_upstream(text, None),
             false => parse_upstream(text, Some(listen)),
         };
-        let parse_upstream = |text: &str| parse_upstream_for(text, listen_of_option);
-        let upstream = args.upstream.as_deref().map(|text| match parse_upstream(text) {
-            Ok(Some(server)) => Ok(server),
-            Ok(None) => Err(of_option("--upstream", UPSTREAM_FAULT.to_owned())),
-            Err(expected) => Err(of_option("--upstream", expected)),
-        });
-        let upstream = upstream.transpose()?;
-        let sign_up = args.sign_up.as_deref().map(|text| match parse_sign_up(text) {
-            Ok(Some(path)) => Ok(path),
-            Ok(None) => Err(of_option("--sign-up", SIGN_UP_PATH_FAULT.to_owned())),
-            Err(expected) => Err(of_option("--sign-up", expected)),
-        });
-        let sign_up = sign_up.transpose()?;
-        let account = args.account.as_deref().map(parse_account);
-        let account = account.transpose().map_err(|expected| of_option("--account", expected))?;
+        let parse_upstream_option = |listen: SocketAddr| {
+            parse_option("--upstream", args.upstream.as_deref(), |text| {
+                parse_upstream_for(text, listen)?.ok_or_else(|| UPSTREAM_FAULT.to_owned())
+            })
+        };
+        let upstream = parse_upstream_option(listen_of_option)?;
+        let sign_up = parse_option("--sign-up", args.sign_up.as_deref(), |text| {
+            parse_sign_up(text)?.ok_or_else(|| SIGN_UP_PATH_FAULT.to_owned())
+        })?;
+        let account = parse_option("--account", args.account.as_deref(), parse_account)?;
         let listen = match listen {
             Some(address) => address,
             None => self.ask_until_valid(
@@ -69,17 +61,12 @@ impl Interview {
                 parse_listen,
             )?,
         };
-        let parse_upstream = |text: &str| parse_upstream_for(text, listen);
         let upstream = match upstream {
-            Some(server) => {
-                parse_upstream(args.upstream.as_deref().unwrap_or_default())
-                    .map_err(|expected| of_option("--upstream", expected))?;
-                Some(server)
-            }
+            Some(_) => parse_upstream_option(listen)?,
             None => self.ask_until_valid(
                 "2/4  Your server behind riskgate, such as 127.0.0.1:3000; empty for none",
                 "",
-                parse_upstream,
+                |text| parse_upstream_for(text, listen),
             )?,
         };
         let sign_up = match (sign_up, &upstream) {
@@ -122,6 +109,16 @@ impl Interview {
             }
         }
     }
+}
+
+/// Parses the text of an option. Returns `None` without a text.
+fn parse_option<T>(
+    name: &str,
+    text: Option<&str>,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, CommandFailure> {
+    let parsed = text.map(parse).transpose();
+    parsed.map_err(|expected| CommandFailure::usage(format!("{name}: {expected}")))
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::cli::author::find_command_author;
 use crate::cli::failure::CommandFailure;
-use crate::cli::output::{print_message, print_progress, print_result_of_change};
+use crate::cli::output::{print_progress, print_warning, report_change};
 use crate::cli::store_access::{STORE_TIMEOUT, tell_store_the_time};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
@@ -52,7 +52,7 @@ pub(super) fn write_contents(
     target.fill_empty_store(&find_command_author(), contents)?;
     if let Err(error) = target.checkpoint_wal() {
         // The store is complete with its log. The next process that opens the store moves the log.
-        print_message(format!("warning: {error}; keep the files beside the store with it"));
+        print_warning(format!("{error}; keep the files beside the store with it"));
     }
     Ok(())
 }
@@ -87,11 +87,7 @@ pub(super) fn report_copy(
         "usage": numbers, "top": top, "overrides": overrides, "sign_ups": sign_ups,
         "audit": records,
     });
-    match json {
-        true => print_result_of_change(&done, format!("{object}\n"))?,
-        false => print_message(done),
-    }
-    Ok(())
+    report_change(&done, &object, json)
 }
 
 /// Fails if a key, an account, an override or the totals of an account are damaged, because a copy

@@ -5,7 +5,7 @@ use clap::Args;
 use super::super::author::find_command_author;
 use super::super::config_args::ConfigArgs;
 use super::super::failure::CommandFailure;
-use super::super::output::{print_message, print_result_of_change};
+use super::super::output::{print_result_of_change, print_warning};
 use super::super::store_access::{is_store_missing, open_store};
 use crate::management::{
     OverrideChange, OverrideRequest, check_override_may_exist,
@@ -51,20 +51,11 @@ pub fn set_override(
     };
     // A failed command must not leave a new store behind.
     request.check()?;
-    let mut store = open_store(&config)?;
-    let change = set_override_in_store(
-        &mut store,
-        &config.reloadable.table,
-        &find_command_author(),
-        &request,
-    )?;
-    print_warnings(&change);
+    let (mut store, author) = (open_store(&config)?, find_command_author());
+    let table = &config.reloadable.table;
+    let change = set_override_in_store(&mut store, table, &author, &request)?;
     let done = format!("{} is {}", change.domain, change.action);
-    let result = match args.json {
-        true => format!("{}\n", change.to_json()),
-        false => format!("{done}\n{}", format_rows("instead of", &change.replaced)),
-    };
-    print_result_of_change(&done, result)
+    report(&change, &done, "instead of", args.json)
 }
 
 /// Removes the overrides of a domain from the store.
@@ -73,29 +64,26 @@ pub fn clear_override(domain: &str, config: &ConfigArgs, json: bool) -> Result<(
     // A failed command must not leave a new store behind.
     let is_missing = is_store_missing(&config);
     check_override_may_exist(&config.reloadable.table, domain, is_missing)?;
-    let mut store = open_store(&config)?;
-    let change = clear_override_in_store(
-        &mut store,
-        &config.reloadable.table,
-        &find_command_author(),
-        domain,
-    )?;
-    print_warnings(&change);
+    let (mut store, author) = (open_store(&config)?, find_command_author());
+    let table = &config.reloadable.table;
+    let change = clear_override_in_store(&mut store, table, &author, domain)?;
     let done = format!("{} has no override any more", change.domain);
+    report(&change, &done, "removed", json)
+}
+
+/// Reports a change. Prints the rows that are gone, one a line, each after `gone`, so that people
+/// can set them again.
+fn report(
+    change: &OverrideChange,
+    done: &str,
+    gone: &str,
+    json: bool,
+) -> Result<(), CommandFailure> {
+    change.warnings.iter().for_each(print_warning);
+    let rows = change.replaced.iter().map(|row| format!("{gone} {row}\n"));
     let result = match json {
         true => format!("{}\n", change.to_json()),
-        false => format!("{done}\n{}", format_rows("removed", &change.replaced)),
+        false => format!("{done}\n{}", rows.collect::<String>()),
     };
-    print_result_of_change(&done, result)
-}
-
-fn print_warnings(change: &OverrideChange) {
-    for warning in &change.warnings {
-        print_message(format!("warning: {warning}"));
-    }
-}
-
-/// Formats removed rows, one a line, each after `what`, so that people can set them again.
-fn format_rows(what: &str, rows: &[String]) -> String {
-    rows.iter().map(|row| format!("{what} {row}\n")).collect()
+    print_result_of_change(done, result)
 }
