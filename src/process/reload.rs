@@ -53,7 +53,7 @@ pub use requests::{ReloadOutcome, ReloadTrigger};
 use shared_rates::start_rate_thread;
 use sign_ups::start_sign_up_thread;
 pub use status_reporter::ReloadStatus;
-use status_reporter::StatusReporter;
+use status_reporter::{StatusReporter, join_lines, join_problems};
 use table::TableRebuilder;
 pub use watch::InputWatches;
 use watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED, list_certificate_files};
@@ -466,10 +466,7 @@ impl ReloadState {
             }
             // The listener serves until the restart that the removal of listen.https needs.
             (Ok(_), _) => None,
-            (Err(faults), _) => {
-                let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-                Some(faults.join("\n"))
-            }
+            (Err(faults), _) => Some(join_lines(&faults)),
         };
         self.certificate_watch.schedule_retry_if(is_transient);
         // A certificate that has expired is loaded all the same, so this reload did not fail.
@@ -493,9 +490,7 @@ impl ReloadState {
         }
         let is_early =
             |it: &&CertificateDescription| matches!(it.judge(now), CertificateValidity::NotYet(_));
-        let early: Vec<String> =
-            new.iter().filter(is_early).filter_map(|it| it.describe_problem(now)).collect();
-        (!early.is_empty()).then(|| early.join("\n"))
+        join_problems(new.iter().filter(is_early).filter_map(|it| it.describe_problem(now)))
     }
 
     /// The believed time in Unix seconds; `None` while nobody knows it.
@@ -511,7 +506,7 @@ impl ReloadState {
         if let (Some(serving), Some(now)) = (&self.certificates, self.known_now()) {
             problems.extend(serving.describe().iter().filter_map(|it| it.describe_problem(now)));
         }
-        let problem = (!problems.is_empty()).then(|| problems.join("\n"));
+        let problem = join_problems(problems);
         self.status_reporter.record_part("certificates", problem.as_deref(), false);
     }
 
@@ -540,7 +535,8 @@ impl ReloadState {
         let problem = self.keys.key_problems();
         self.status_reporter.record_part("keys", problem.as_deref(), is_counted);
         self.status_reporter.record_part("store", self.keys.store_problem(), false);
-        self.status_reporter.set_store_read(self.keys.is_store_read());
+        let is_store_read = self.keys.is_store_read();
+        self.status_reporter.update(|status| status.is_store_read = is_store_read);
         self.update_served_store();
         problem
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::ReloadState;
 use super::list_certificate_files;
+use super::status_reporter::join_lines;
 use crate::config::{Config, ConfigReading, EffectiveSettings};
 use crate::gate::authz_rules::AuthzRules;
 
@@ -33,7 +34,7 @@ impl ReloadState {
                 let known = self.config_watch.paths().to_vec();
                 let new = files.into_iter().filter(|file| !known.contains(file));
                 self.config_watch.set_paths(known.iter().cloned().chain(new).collect());
-                Some(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+                Some(join_lines(&faults))
             }
         };
         self.config_watch.schedule_retry_if(has_transient_fault);
@@ -114,30 +115,16 @@ impl ReloadState {
     /// tries again.
     pub(super) fn apply_dns_options(&mut self) {
         let started = self.dns.set_options(self.config.dns.clone());
-        let has_failed_before = self.pending_work.are_dns_options_unapplied;
-        self.pending_work.are_dns_options_unapplied = started.is_err();
-        if started.is_ok() && has_failed_before {
-            self.status_reporter.record_part("dns", None, false);
-        }
-        if let Err(error) = started {
-            let problem = format!("expected a thread for DNS queries, but found {error}");
-            self.status_reporter.record_part("dns", Some(&problem), false);
-        }
+        let is_pending = &mut self.pending_work.are_dns_options_unapplied;
+        self.status_reporter.record_start("dns", "a thread for DNS queries", started, is_pending);
     }
 
     /// Applies the options of `[webhook]`. If that needs threads and one can't be started, each
     /// pass tries again.
     pub(super) fn apply_webhook_options(&mut self) {
         let started = self.webhooks.set_options(self.config.webhook.clone());
-        let has_failed_before = self.pending_work.are_webhook_options_unapplied;
-        self.pending_work.are_webhook_options_unapplied = started.is_err();
-        if started.is_ok() && has_failed_before {
-            self.status_reporter.record_part("webhook", None, false);
-        }
-        if let Err(error) = started {
-            let problem = format!("expected threads for webhooks, but found {error}");
-            self.status_reporter.record_part("webhook", Some(&problem), false);
-        }
+        let is_pending = &mut self.pending_work.are_webhook_options_unapplied;
+        self.status_reporter.record_start("webhook", "threads for webhooks", started, is_pending);
     }
 
     /// Lists the settings that have changed since the start and take effect at the next restart.
@@ -170,6 +157,6 @@ impl ReloadState {
                 settings.join(", ")
             );
         }
-        self.status_reporter.set_needs_restart(settings);
+        self.status_reporter.update(|status| status.needs_restart = settings);
     }
 }

@@ -210,14 +210,13 @@ impl Worker {
             problem: resolver_problem.or(self.store_problem.as_deref()).map(str::to_owned),
         };
         self.status_reporter.record_part("dns", status.problem.as_deref(), false);
-        let (known, queue) = (status.known_names, status.queued_names);
         self.state.metrics.dns.set_dns_metrics(
-            known,
-            queue,
+            status.known_names,
+            status.queued_names,
             status.dropped_names,
             cache.finding_counts_by_outcome(),
         );
-        self.status_reporter.set_dns_status(status);
+        self.status_reporter.update(|all| all.dns = status);
     }
 }
 

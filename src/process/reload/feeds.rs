@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::status_reporter::StatusReporter;
+use super::status_reporter::{StatusReporter, join_problems};
 use crate::feed::{Feed, Feeds, LastAttempt};
 use crate::gate::GateState;
 
@@ -190,11 +190,9 @@ impl Worker {
                 feed.problem = Some(format!("feed {name}: {expected}, but found that it goes on"));
             }
         }
-        let problems: Vec<&str> =
-            status.iter().filter_map(|feed| feed.problem.as_deref()).collect();
-        let problem = (!problems.is_empty()).then(|| problems.join("\n"));
+        let problem = join_problems(status.iter().filter_map(|feed| feed.problem.as_deref()));
         self.state.metrics.table.set_feed_gauges(&status);
-        self.status_reporter.set_feed_statuses(status);
+        self.status_reporter.update(|all| all.feeds = status);
         self.status_reporter.record_part("feeds", problem.as_deref(), false);
     }
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::current_inputs::{CurrentInputs, KeyInputs};
+use super::status_reporter::{join_lines, join_problems};
 use super::watch::{FileWatch, InputWatches, UNSETTLED};
 use super::write_back::WriteBack;
 use crate::config::Config;
@@ -148,7 +149,7 @@ impl KeyRingUpdater {
         problems.extend(self.store.describe_foreign_entries());
         problems.extend(self.lost_rows.describe_losses());
         problems.extend(self.write_back.problem().map(str::to_owned));
-        (!problems.is_empty()).then(|| problems.join("\n"))
+        join_problems(problems)
     }
 
     /// Returns true if the last sync with the store has read the keys.
@@ -225,7 +226,7 @@ impl KeyRingUpdater {
                 let located = path.and_then(|path| locate_plan_fault(path, fault));
                 located.map_or_else(|| fault.to_string(), |it| it.to_string())
             });
-            join_lines(&located.collect::<Vec<_>>())
+            join_lines(located)
         };
         let built = declared.and_then(|declared| match &self.rows {
             Some(rows) => KeyRing::check_key_file(rows, &declared, plans)
@@ -466,8 +467,4 @@ enum SyncError {
     EmptyServer,
     #[error("{keys} keys to read from the store: {found}")]
     NotEnoughMemory { keys: u64, found: io::Error },
-}
-
-fn join_lines(faults: &[impl ToString]) -> String {
-    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::status_reporter::join_problems;
 use super::store_connection::open_if_none;
 use crate::config::StoreOptions;
 use crate::management::{KnownOverrides, ManagementFault, take_over_default_file};
@@ -57,9 +58,9 @@ impl OverrideFollower {
     /// taken over. Returns `None` if there is no problem.
     pub(super) fn describe_problem(&self, inputs: &TableInputs) -> Option<String> {
         let of_rows = self.known.describe_problem(inputs);
-        let problems = [self.store_problem.clone(), of_rows, self.take_over_problem.clone()];
-        let problems: Vec<String> = problems.into_iter().flatten().collect();
-        (!problems.is_empty()).then(|| problems.join("\n"))
+        let problems =
+            [self.store_problem.as_ref(), of_rows.as_ref(), self.take_over_problem.as_ref()];
+        join_problems(problems.into_iter().flatten())
     }
 
     /// Returns why the store was not read at the last attempt.

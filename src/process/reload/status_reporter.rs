@@ -2,6 +2,7 @@
 //! publishes the status of all parts.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::dns::DnsStatus;
@@ -42,24 +43,29 @@ impl StatusReporter {
         Arc::clone(&self.status)
     }
 
-    pub(super) fn set_needs_restart(&self, settings: Vec<String>) {
-        self.lock_status().needs_restart = settings;
+    /// Changes the status of what is no fault of a part.
+    pub(super) fn update(&self, change: impl FnOnce(&mut ReloadStatus)) {
+        change(&mut self.lock_status());
     }
 
-    pub(super) fn set_store_read(&self, is_store_read: bool) {
-        self.lock_status().is_store_read = is_store_read;
-    }
-
-    pub(super) fn set_feed_statuses(&self, feeds: Vec<FeedStatus>) {
-        self.lock_status().feeds = feeds;
-    }
-
-    pub(super) fn set_dns_status(&self, dns: DnsStatus) {
-        self.lock_status().dns = dns;
-    }
-
-    pub(super) fn set_webhook_status(&self, webhook: Option<WebhookStatus>) {
-        self.lock_status().webhook = webhook;
+    /// Records whether the threads of a part could be started. `is_pending` tells whether the last
+    /// attempt failed, and then whether this one did.
+    pub(super) fn record_start(
+        &self,
+        part: &'static str,
+        threads: &str,
+        started: io::Result<()>,
+        is_pending: &mut bool,
+    ) {
+        let has_failed_before = std::mem::replace(is_pending, started.is_err());
+        match started {
+            Ok(()) if has_failed_before => self.record_part(part, None, false),
+            Ok(()) => {}
+            Err(error) => {
+                let problem = format!("expected {threads}, but found {error}");
+                self.record_part(part, Some(&problem), false);
+            }
+        }
     }
 
     /// Records the problem of a part, or that the part has none.
@@ -104,4 +110,15 @@ impl StatusReporter {
     fn lock_status(&self) -> MutexGuard<'_, ReloadStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Joins texts, one a line.
+pub(super) fn join_lines<T: ToString>(texts: impl IntoIterator<Item = T>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(|text| text.to_string()).collect();
+    texts.join("\n")
+}
+
+/// Joins problems, one a line; `None` if there is none.
+pub(super) fn join_problems<T: ToString>(problems: impl IntoIterator<Item = T>) -> Option<String> {
+    Some(join_lines(problems)).filter(|text| !text.is_empty())
 }

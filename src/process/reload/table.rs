@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::audit::AuditRecorder;
 use super::overrides::OverrideFollower;
-use super::status_reporter::StatusReporter;
+use super::status_reporter::{StatusReporter, join_problems};
 use super::watch::{FileWatch, MAX_SETTLE_WAIT, POLL_INTERVAL, UNSETTLED};
 use crate::gate::GateState;
 use crate::model::month::parse_day_as_unix_seconds;
@@ -206,8 +206,7 @@ impl Worker {
             self.overrides.describe_problem(inputs),
             self.are_overrides_held_back.then(|| OVERRIDES_HELD_BACK.to_owned()),
         ];
-        let problems: Vec<String> = problems.into_iter().flatten().collect();
-        let problem = (!problems.is_empty()).then(|| problems.join("\n"));
+        let problem = join_problems(problems.into_iter().flatten());
         self.status_reporter.record_part("overrides", problem.as_deref(), false);
     }
 

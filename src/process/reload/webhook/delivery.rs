@@ -194,11 +194,9 @@ impl DeliveryThread {
         let problem = problem.filter(|_| options.is_some());
         self.state.metrics.webhook.set_pending_events(pending);
         self.status_reporter.record_part("webhook", problem.as_deref(), false);
-        self.status_reporter.set_webhook_status(options.map(|options| WebhookStatus {
-            url: options.url.to_string(),
-            pending,
-            history: self.history.clone(),
-        }));
+        let (url, history) = (options.map(|it| it.url.to_string()), self.history.clone());
+        let webhook = url.map(|url| WebhookStatus { url, pending, history });
+        self.status_reporter.update(|status| status.webhook = webhook);
     }
 }
 
