@@ -258,15 +258,8 @@ impl Config {
     pub fn read_effective_settings(
         sources: &ConfigSources,
     ) -> Result<EffectiveSettings, Vec<ConfigFault>> {
-        let mut settings = Settings::default();
-        settings.read_sources(sources)?;
-        Config::from_settings(sources.file_path(), &mut settings);
-        settings.report_unknown_keys();
-        settings.sort_faults();
-        match settings.faults.is_empty() {
-            true => Ok(EffectiveSettings::from_settings(&settings)),
-            false => Err(settings.faults),
-        }
+        let ConfigReading { settings, faults, .. } = Config::read_and_list_files(sources);
+        settings.ok_or(faults)
     }
 
     /// Reads the settings of the file alone, and lists them as [`Config::read_effective_settings`]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::description::{SettingKind, is_index, without_indexes};
+use super::description::{SettingDescription, SettingKind, is_index, without_indexes};
 use super::read_at_start::is_read_at_start;
 use super::readable_name::ReadableSettingName;
 use super::settings::{RawSetting, Settings};
@@ -222,43 +222,45 @@ fn section_header(section: &str) -> String {
 }
 
 fn list_settings(settings: &Settings) -> Vec<EffectiveSetting> {
-    let mut listed: Vec<EffectiveSetting> = Vec::new();
+    // A setting that is read twice is listed once.
+    let mut listed: BTreeMap<_, EffectiveSetting> = BTreeMap::new();
     for description in &settings.descriptions {
-        let (value, source) = match settings.values.get(&description.key) {
-            Some(setting) if description.kind == SettingKind::Secret => {
-                (Some("\"…\"".to_owned()), setting.location.clone())
-            }
-            Some(setting) => (setting.raw.to_toml(&description.kind), setting.location.clone()),
-            None => (description.default.clone(), "default".to_owned()),
-        };
-        // A setting that is read twice is listed once.
-        if listed.iter().all(|other| other.key != description.key) {
-            let setting = settings.values.get(&description.key);
-            let hidden_text = |setting: &RawSetting| match description.kind {
-                SettingKind::Secret => setting.raw.as_text().map(str::to_owned),
-                _ => setting.raw.as_url().map(str::to_owned),
-            };
-            let of_file = setting.and_then(|it| it.secret_fingerprint.clone());
-            let of_text = || Some(fingerprint_secret(hidden_text(setting?)?.as_bytes()));
-            let fingerprint = of_file.or_else(of_text);
-            listed.push(EffectiveSetting {
-                key: description.key.clone(),
-                value,
-                origin: find_origin(settings, &description.key),
-                source,
-                secret_fingerprint: fingerprint,
-            });
-        }
+        let setting = settings.values.get(&description.key);
+        listed
+            .entry(sort_key(&description.key))
+            .or_insert_with(|| effective_setting(description, setting));
     }
-    listed.sort_by_cached_key(|it| sort_key(&it.key));
-    listed
+    listed.into_values().collect()
 }
 
-fn find_origin(settings: &Settings, key: &str) -> SettingOrigin {
-    match settings.values.get(key) {
-        None => SettingOrigin::Default,
-        Some(setting) if setting.is_from_process => SettingOrigin::Process,
-        Some(_) => SettingOrigin::File,
+fn effective_setting(
+    description: &SettingDescription,
+    setting: Option<&RawSetting>,
+) -> EffectiveSetting {
+    let SettingDescription { key, kind, default } = description;
+    let key = key.clone();
+    let Some(setting) = setting else {
+        let (source, origin) = ("default".to_owned(), SettingOrigin::Default);
+        return EffectiveSetting {
+            key,
+            value: default.clone(),
+            source,
+            origin,
+            secret_fingerprint: None,
+        };
+    };
+    let (value, hidden_text) = match kind {
+        SettingKind::Secret => (Some("\"…\"".to_owned()), setting.raw.as_text()),
+        kind => (setting.raw.to_toml(kind), setting.raw.as_url()),
+    };
+    let of_text = || hidden_text.map(|text| fingerprint_secret(text.as_bytes()));
+    let is_from_process = setting.is_from_process;
+    EffectiveSetting {
+        key,
+        value,
+        source: setting.location.clone(),
+        origin: if is_from_process { SettingOrigin::Process } else { SettingOrigin::File },
+        secret_fingerprint: setting.secret_fingerprint.clone().or_else(of_text),
     }
 }
 

@@ -65,12 +65,13 @@ impl Settings {
         let of_section = format!("{key}.");
         is_of_environment.then(|| match meant_setting(key) {
             Some(meant) => format!("did you mean {}?", variable_name(&meant)),
-            None if known_keys().iter().any(|it| it.starts_with(&of_section)) => {
-                let first = known_keys().iter().find(|it| it.starts_with(&of_section));
-                let first = first.map(|it| variable_name(&in_first_entry(it))).unwrap_or_default();
-                format!("write a variable for each setting of the section, such as {first}")
-            }
-            None => "a setting has a variable such as RISKGATE__LISTEN__HTTP".to_owned(),
+            None => match known_keys().iter().find(|it| it.starts_with(&of_section)) {
+                Some(first) => format!(
+                    "write a variable for each setting of the section, such as {}",
+                    variable_name(&in_first_entry(first))
+                ),
+                None => "a setting has a variable such as RISKGATE__LISTEN__HTTP".to_owned(),
+            },
         })
     }
 
@@ -98,8 +99,7 @@ impl Settings {
         let prefix = format!("{array}.");
         let mut inner = self.section_spans.keys().filter_map(|it| it.strip_prefix(&prefix));
         let names = names_in(array).collect::<BTreeSet<_>>();
-        let is_section =
-            |it: &str| known_keys().iter().any(|key| key.starts_with(&format!("{array}.{it}.")));
+        let is_section = |it: &str| has_settings(&format!("{array}.{it}"));
         let name =
             inner.find(|it| !is_section(it) && !it.split('.').next().is_some_and(is_index))?;
         // An array of entries has their indexes behind the name.
@@ -172,7 +172,7 @@ impl Settings {
                 }
             }
             _ if self.section_spans.contains_key(&format!("{section}.1"))
-                && known_keys().iter().any(|it| it.starts_with(&format!("{name}."))) =>
+                && has_settings(&name) =>
             {
                 let servers =
                     if name == "upstream" { ": servers = [\"10.0.0.7:9000\"]" } else { "" };
@@ -370,7 +370,7 @@ impl Settings {
             return Some(format!("write {section} = \"ADDRESS:PORT\" below [listen]"));
         }
         let whole = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
-        if known_keys().iter().any(|it| it.starts_with(&format!("{whole}."))) {
+        if has_settings(&whole) {
             return Some(hint_for_name_of_section(&whole, raw));
         }
         if let Some(counterpart) = find_in_section(&section, name) {
@@ -566,8 +566,7 @@ impl Settings {
         let mut told = BTreeSet::new();
         for key in settings {
             let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
-            let whole = format!("{}.", without_indexes(&key));
-            let is_section = known_keys().iter().any(|it| it.starts_with(&whole));
+            let is_section = has_settings(&without_indexes(&key));
             let near = nearest_name(name, names_in(&without_indexes(section)));
             let counterpart = find_in_section(&without_indexes(section), name);
             let is_elsewhere = |near: &&str| *near != name && counterpart.is_some();
@@ -618,10 +617,7 @@ fn is_example_of(example: &str, name: &str) -> bool {
 
 /// Returns the names of the settings in a section.
 fn names_in(section: &str) -> impl Iterator<Item = &'static str> {
-    known_keys().iter().filter_map(move |key| {
-        let (of, name) = key.rsplit_once('.')?;
-        (of == section).then_some(name)
-    })
+    known_names().filter_map(move |(of, name)| (of == section).then_some(name))
 }
 
 /// Returns the hint for a setting with the name of a section: a setting of this name in another
@@ -629,8 +625,7 @@ fn names_in(section: &str) -> impl Iterator<Item = &'static str> {
 fn hint_for_name_of_section(whole: &str, raw: Option<&RawValue>) -> String {
     let (section, name) = whole.rsplit_once('.').unwrap_or(("", whole));
     let takes = |meant: &str| raw.is_some_and(|raw| judge_value(meant, raw).is_none());
-    let sections = known_keys().iter().filter_map(|it| it.rsplit_once('.'));
-    let mut others = sections.filter(|(of, own)| *of != section && *own == name);
+    let mut others = known_names().filter(|(of, own)| *of != section && *own == name);
     if let Some((of, _)) = others.find(|(of, own)| takes(&format!("{of}.{own}"))) {
         return format!("write it below {}", header(of));
     }
@@ -673,8 +668,7 @@ fn hint_for_near_section(section: &str, name: &str) -> Option<String> {
 /// many sections have it.
 pub(super) fn hint_for_other_section(section: &str, name: &str) -> Option<String> {
     const MOST_SECTIONS: usize = 3;
-    let others = known_keys().iter().filter_map(|key| key.rsplit_once('.'));
-    let others = others.filter(|(of, own)| *own == name && *of != section);
+    let others = known_names().filter(|(of, own)| *own == name && *of != section);
     let headers: Vec<String> = others.map(|(of, _)| header(of)).collect();
     let is_few = (1..=MOST_SECTIONS).contains(&headers.len());
     is_few.then(|| format!("write it below {}", headers.join(" or ")))
@@ -706,8 +700,7 @@ fn hint_for_section(section: &str, own: &[&str]) -> String {
     if let Some(counterpart) = find_in_section(SECTION_NAMES, &name) {
         return counterpart.hint.clone();
     }
-    let sections: BTreeSet<&str> =
-        known_keys().iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+    let sections = known_sections();
     // A section of this name is known, so only its brackets are wrong.
     if sections.contains(name.as_str()) {
         return format!("write {}", header(&name));
@@ -772,8 +765,7 @@ fn fill_in_port(hint: &str, port: Option<u16>) -> String {
 
 /// Returns the section whose last name is near to `name`.
 fn nearest_last_name(name: &str) -> Option<String> {
-    let sections: BTreeSet<&str> =
-        known_keys().iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+    let sections = known_sections();
     let last_name = |section: &str| section.rsplit('.').next().unwrap_or_default().to_owned();
     let last_names: Vec<String> = sections.iter().map(|it| last_name(it)).collect();
     let near = nearest_name(name, last_names.iter().map(String::as_str))?;
@@ -824,8 +816,23 @@ fn is_in_array(key: &str) -> bool {
 /// Returns the header of a section, as a config file has it; `None` if riskgate does not know the
 /// section.
 pub(super) fn header_of_known(section: &str) -> Option<String> {
-    let prefix = format!("{section}.");
-    known_keys().iter().any(|key| key.starts_with(&prefix)).then(|| header(section))
+    has_settings(section).then(|| header(section))
+}
+
+/// Whether riskgate knows a section of this name.
+fn has_settings(section: &str) -> bool {
+    let is_in = |key: &String| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
+    known_keys().iter().any(is_in)
+}
+
+/// Returns the section and the name of every setting.
+fn known_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    known_keys().iter().filter_map(|key| key.rsplit_once('.'))
+}
+
+/// Returns every section that has settings of its own.
+fn known_sections() -> BTreeSet<&'static str> {
+    known_names().map(|(section, _)| section).collect()
 }
 
 /// Returns the setting whose section and name are `name`, with a `_` between them.
