@@ -119,7 +119,7 @@ impl AdminApp {
         }
         let ok = StatusCode::OK;
         match path {
-            "/healthz" => text_response(ok, "ok\n"),
+            "/healthz" => text_response(StatusCode::OK, "ok\n"),
             "/readyz" => self.api.check_readiness_and_respond(self.may_read_all_accounts(headers)),
             "/metrics" => self.update_and_render_metrics(),
             "/status" => pretty_json_response(ok, &self.api.status_json()),

@@ -132,8 +132,13 @@ fn the_openapi_document_lists_exactly_the_routes() {
     );
     assert_eq!(in_code.len(), 6, "{in_code:?}");
     let pages = read_project_file("src/process/admin.rs");
-    let pages =
-        pages.split_once("match (path, is_read)").unwrap().1.split_once("\n    }").unwrap().0;
+    let pages = pages
+        .split_once("let needs_token = match path")
+        .unwrap()
+        .1
+        .split_once("\n    }")
+        .unwrap()
+        .0;
     in_code
         .extend(find_texts_between(pages, "\"/", "\"").into_iter().map(|page| format!("/{page}")));
     // The page and its files, whose names are a parameter.

@@ -54,34 +54,40 @@ fn read_api_sources() -> String {
     sources
 }
 
-/// The lists in square brackets that begin with a text.
-fn bracketed_lists(source: &str) -> impl Iterator<Item = Vec<&str>> {
-    let lists = source.split('[').skip(1).filter_map(|part| Some(part.split_once(']')?.0.trim()));
-    let lists = lists.filter(|list| list.starts_with('"'));
-    lists.map(|list| list.split(',').map(str::trim).filter(|item| !item.is_empty()).collect())
+/// The texts of a list, which stand between quotes.
+fn texts_of_list(list: &str) -> Vec<&str> {
+    list.split('"').skip(1).step_by(2).collect()
 }
 
-/// The routes of the code, and the methods of each. The router matches the segments of a path with
-/// lists such as `["keys", id]`. A list of methods follows the route that it belongs to.
+/// The reads that concern all accounts, each with its parameters: the rows of `REPORTS`.
+fn reports_in_code(source: &str) -> Vec<(&str, Vec<&str>)> {
+    let rows = source.split_once("const REPORTS").unwrap().1.split_once("\n];").unwrap().0;
+    let rows = rows.split("\n    (\"").skip(1);
+    let row = |row| {
+        let (name, rest): (&str, &str) = str::split_once(row, "\", &[").unwrap();
+        (name, texts_of_list(rest.split_once(']').unwrap().0))
+    };
+    rows.map(row).collect()
+}
+
+/// The routes of the code, and the methods of each. The router matches the segments of a path and
+/// the method with patterns such as `(["keys", id], "GET")`.
 fn routes_in_code() -> BTreeMap<String, Vec<String>> {
-    let (mut routes, mut path) = (BTreeMap::<String, Vec<String>>::new(), String::new());
-    for list in bracketed_lists(&read_project_file("src/process/admin/api.rs")) {
-        let is_path = list[0].trim_matches('"').starts_with(|c: char| c.is_ascii_lowercase());
-        if is_path {
-            let segment = |item: &&str| match item.strip_prefix('"') {
-                Some(text) => format!("/{}", text.trim_end_matches('"')),
-                None => "/{}".to_owned(),
-            };
-            path = list.iter().map(segment).collect();
-            routes.entry(path.clone()).or_default();
-        } else {
-            let methods = list.iter().map(|method| method.trim_matches('"').to_owned());
-            routes.insert(path.clone(), methods.collect());
-        }
+    let source = read_project_file("src/process/admin/api.rs");
+    let mut routes = BTreeMap::<String, Vec<String>>::new();
+    for (list, rest) in source.split("([").filter_map(|part| part.split_once("], \"")) {
+        let segment = |item: &str| match item.trim().strip_prefix('"') {
+            Some(text) => format!("/{}", text.trim_end_matches('"')),
+            None => "/{}".to_owned(),
+        };
+        let path: String = list.split(',').map(segment).collect();
+        let method = rest.split('"').next().unwrap().to_owned();
+        routes.entry(path).or_default().push(method);
     }
-    // A report without a list of its own is only read.
-    for methods in routes.values_mut().filter(|methods| methods.is_empty()) {
-        methods.push("GET".to_owned());
+    let of_session = find_texts_between(&source, "segments == [\"", "\"]");
+    let of_reports = reports_in_code(&source).into_iter().map(|(name, _)| name);
+    for name in of_reports.chain(of_session) {
+        routes.insert(format!("/{name}"), vec!["GET".to_owned()]);
     }
     // A GET may be a HEAD too.
     for methods in routes.values_mut().filter(|methods| methods[0] == "GET") {
@@ -141,13 +147,11 @@ fn the_document_lists_exactly_the_query_parameters() {
         .iter()
         .map(|it| it.parameters.iter().filter_map(|it| names.get(it).copied()).collect())
         .collect();
-    let sources = read_api_sources();
-    let checks = sources.split(".check_parameters(&").skip(1);
-    let in_code: BTreeSet<Vec<&str>> = checks
-        .map(|check| &check[..=check.find(']').unwrap()])
-        .map(|check| bracketed_lists(check).next().unwrap_or_default())
-        .map(|list| list.into_iter().map(|item| item.trim_matches('"')).collect())
-        .collect();
+    let source = read_project_file("src/process/admin/api.rs");
+    let of_others = find_texts_between(&source, "let parameters = [", "]");
+    let of_others = of_others.into_iter().map(texts_of_list);
+    let in_code: BTreeSet<Vec<&str>> =
+        reports_in_code(&source).into_iter().map(|(_, list)| list).chain(of_others).collect();
     assert!(in_code.len() > 6, "{in_code:?}");
     assert_eq!(in_docs, in_code);
 }
