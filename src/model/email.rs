@@ -64,8 +64,7 @@ impl EmailAddress {
             return Err(EmailError::Length);
         }
         // The domain has no `@`, but a quoted local part may have one.
-        let at = memchr::memrchr(b'@', text.as_bytes()).ok_or(EmailError::NoAt)?;
-        let (local_part, domain) = (&text[..at], &text[at + 1..]);
+        let (local_part, domain) = text.rsplit_once('@').ok_or(EmailError::NoAt)?;
         if local_part.len() > MAX_LOCAL_PART_LEN
             || !(is_dot_string(local_part) || is_quoted_string(local_part))
         {
