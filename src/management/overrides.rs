@@ -39,13 +39,15 @@ pub struct OverrideRequest<'a> {
 }
 
 impl OverrideRequest<'_> {
-    /// Checks the domain, the note and the last day, without the store.
+    /// Checks the domain, the note and the last day, before a command opens the store. The store
+    /// knows the time, so whether the last day is over is checked only if `is_store_missing`.
     ///
     /// # Errors
     /// Returns a fault if one of them is wrong.
-    pub fn check(&self) -> Result<(), ManagementFault> {
+    pub fn check(&self, is_store_missing: bool) -> Result<(), ManagementFault> {
         let name = parse_name(self.domain)?;
-        check_new_override(&self.to_new_override(&name), read_machine_time())
+        let now = is_store_missing.then(read_machine_time);
+        check_new_override(&self.to_new_override(&name), now)
     }
 
     fn to_new_override<'a>(&'a self, name: &'a DnsName) -> NewOverride<'a> {
@@ -103,7 +105,7 @@ pub fn set_override(
     let name = parse_name(request.domain)?;
     let new = request.to_new_override(&name);
     let now = store.now().unix_now;
-    check_new_override(&new, now)?;
+    check_new_override(&new, Some(now))?;
     let file = OverrideFile::read(inputs);
     file.check_does_not_decide(&name, now)?;
     take_over_unless_faulty(store, inputs, author, &file)?;
@@ -171,9 +173,11 @@ fn check_lists_do_not_protect(
     }
 }
 
-fn check_new_override(new: &NewOverride<'_>, now: i64) -> Result<(), ManagementFault> {
+/// Checks the values of an override; if `now` is given, also that its last day is not over.
+fn check_new_override(new: &NewOverride<'_>, now: Option<i64>) -> Result<(), ManagementFault> {
     new.check()
         .map_err(|found| ManagementFault::invalid(found.field, found.expected, found.found))?;
+    let Some(now) = now else { return Ok(()) };
     // Days such as 2026-12-31 sort as text.
     let today = format_rfc3339(now);
     match new.last_day.filter(|until| *until < &today[..10]) {
@@ -186,27 +190,29 @@ fn check_new_override(new: &NewOverride<'_>, now: i64) -> Result<(), ManagementF
 }
 
 /// Checks whether [`clear_override`] may find an override to clear, before a command opens the
-/// store. `is_store_missing` says that the store does not exist yet; the command would create it.
+/// store. `is_store_missing` says that the store does not exist yet; the command would create it. A
+/// store knows the time, so only [`clear_override`] tells which rows of a file have ended.
 ///
 /// # Errors
-/// Returns a fault in these cases:
-/// - The name is faulty.
+/// Returns a fault if the name is faulty, and in these cases if the store is missing:
 /// - The file of `table.overrides` has a row of the name: the operator must remove this row.
-/// - The store is missing, and the default file, which the store would take over, is faulty or has
-///   no row of the name.
+/// - The default file, which the store would take over, is faulty or has no row of the name.
 pub fn check_override_may_exist(
     inputs: &TableInputs,
     domain: &str,
     is_store_missing: bool,
 ) -> Result<(), ManagementFault> {
     let name = parse_name(domain)?;
+    if !is_store_missing {
+        return Ok(());
+    }
     OverrideFile::read(inputs).check_has_no_row(&name, read_machine_time())?;
-    let has_row = || -> Result<bool, ManagementFault> {
-        let default = default_overrides_path(inputs);
-        let rows = default.map(|path| OverrideListRow::read_file(path)).transpose()?;
-        Ok(rows.unwrap_or_default().iter().any(|row| row.domain == name.as_str()))
-    };
-    if is_store_missing && !has_row()? { Err(no_override_fault(&name)) } else { Ok(()) }
+    let default = default_overrides_path(inputs);
+    let rows = default.map(|path| OverrideListRow::read_file(path)).transpose()?;
+    match rows.unwrap_or_default().iter().any(|row| row.domain == name.as_str()) {
+        true => Ok(()),
+        false => Err(no_override_fault(&name)),
+    }
 }
 
 /// Removes all overrides of a domain from the store. Before the change, the store takes over the

@@ -50,7 +50,7 @@ pub fn set_override(
         is_forced,
     };
     // A failed command must not leave a new store behind.
-    request.check()?;
+    request.check(is_store_missing(&config))?;
     let (mut store, author) = (open_store(&config)?, find_command_author());
     let table = &config.reloadable.table;
     let change = set_override_in_store(&mut store, table, &author, &request)?;

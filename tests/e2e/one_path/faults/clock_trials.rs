@@ -319,6 +319,27 @@ fn a_command_that_knows_no_time_makes_nothing_that_depends_on_the_time() {
 }
 
 #[test]
+fn commands_judge_the_days_of_overrides_by_the_believed_time() {
+    let trial = Trial::start(false);
+    let columns = "is_free_provider,is_corporate_email,mx_provider_label,note,until";
+    let rows = format!(
+        "domain,scope,reason,risk_score,{columns}\n\
+         ended.com,subtree,disposable,100,,,,,2031-04-09\n"
+    );
+    std::fs::write(trial.gateway.path("overrides.csv"), rows).unwrap();
+    for step in [731 * DAY, -10 * DAY] {
+        trial.command_clock.step(step);
+        let today = ["table", "deny", "ended.com", "--until", "2031-04-10"];
+        trial.command(&today).expect(0);
+        trial.command(&["table", "clear", "ended.com"]).expect(0);
+        let past = ["table", "deny", "ended.com", "--until", "2031-04-09"];
+        let refused = trial.command(&past).expect(2).stderr;
+        assert!(refused.contains("expected today or a later day"), "{refused}");
+        trial.command_clock.step(-step);
+    }
+}
+
+#[test]
 fn a_key_can_be_revoked_whatever_the_clocks_say() {
     let trial = Trial::start(false);
     let setup = trial.gateway.shut_down();
