@@ -86,6 +86,7 @@ pub use locations::{
     RelativePathBases,
 };
 pub use raw_value::{parse_duration, redact_if_url};
+use secret::is_unread_secret_beside_store;
 use settings::Settings;
 pub use store::StoreOptions;
 
@@ -223,6 +224,20 @@ impl Config {
             (Some(config), faults) if faults.is_empty() => Ok(config),
             (_, faults) => Err(faults),
         }
+    }
+
+    /// Like [`Config::read`], but for a command that needs no secret except the address of the
+    /// store: passes over the files of other secrets that can't be read. The config lacks these
+    /// secrets.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn read_despite_unread_secrets(
+        sources: &ConfigSources,
+    ) -> Result<Config, Vec<ConfigFault>> {
+        let (config, mut faults) = Config::read_collecting_faults(sources);
+        faults.retain(|fault| !is_unread_secret_beside_store(fault));
+        config.filter(|_| faults.is_empty()).ok_or(faults)
     }
 
     /// Like [`Config::read`], but gives faulty settings their defaults, so that the caller can also

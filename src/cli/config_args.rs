@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::failure::CommandFailure;
 use super::output::print_warning;
-use crate::config::{Config, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
+use crate::config::{Config, ConfigFault, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
 
 /// The option that names the config file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -16,8 +16,21 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
+    /// Reads the config for a command that needs no secret except the address of the store.
     pub fn read_config(&self) -> Result<Config, CommandFailure> {
-        let config = Config::read(&self.config_sources()).map_err(CommandFailure::config_faults)?;
+        self.read_config_by(Config::read_despite_unread_secrets)
+    }
+
+    /// Reads the config with all secrets.
+    pub fn read_config_and_secrets(&self) -> Result<Config, CommandFailure> {
+        self.read_config_by(Config::read)
+    }
+
+    fn read_config_by(
+        &self,
+        read: impl Fn(&ConfigSources) -> Result<Config, Vec<ConfigFault>>,
+    ) -> Result<Config, CommandFailure> {
+        let config = read(&self.config_sources()).map_err(CommandFailure::config_faults)?;
         for former in &config.former_defaults {
             print_warning(former.to_warning());
         }

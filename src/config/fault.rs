@@ -16,10 +16,19 @@ pub struct ConfigFault {
     message: String,
     hint: Option<String>,
     excerpt: Option<Excerpt>,
-    /// The setting or section that is missing; `None` for any other fault.
-    missing_key: Option<Box<str>>,
-    /// The setting whose list has the faulty text, and this text; `None` for any other fault.
-    list_text: Option<Box<(String, String)>>,
+    /// `None` if nobody asks for the kind of the fault.
+    kind: Option<Box<FaultKind>>,
+}
+
+/// What some faults are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum FaultKind {
+    /// This setting or section is missing.
+    MissingKey(String),
+    /// The file of a secret can't be read, which this setting names.
+    UnreadSecret(String),
+    /// The list of the setting `key` has this faulty text.
+    ListText { key: String, text: String },
 }
 
 /// The text of a config file, and the name of the file in faults.
@@ -40,13 +49,7 @@ pub struct SettingSpan {
 impl ConfigFault {
     /// Creates a fault that shows no line of a file.
     pub fn new(message: impl Into<String>) -> ConfigFault {
-        ConfigFault {
-            message: message.into(),
-            hint: None,
-            excerpt: None,
-            missing_key: None,
-            list_text: None,
-        }
+        ConfigFault { message: message.into(), hint: None, excerpt: None, kind: None }
     }
 
     /// Adds the problem to a fault that has only the place and the name of the setting.
@@ -64,7 +67,7 @@ impl ConfigFault {
     /// Notes which setting or section is missing.
     #[must_use]
     pub(super) fn with_missing_key(mut self, key: &str) -> ConfigFault {
-        self.missing_key = Some(key.into());
+        self.kind = Some(Box::new(FaultKind::MissingKey(key.to_owned())));
         self
     }
 
@@ -75,13 +78,33 @@ impl ConfigFault {
 
     /// Returns the setting or section that is missing, if the fault is that.
     pub(super) fn missing_key(&self) -> Option<&str> {
-        self.missing_key.as_deref()
+        match self.kind.as_deref() {
+            Some(FaultKind::MissingKey(key)) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Notes that the file of a secret can't be read, which this setting names.
+    #[must_use]
+    pub(super) fn with_unread_secret(mut self, file_key: &str) -> ConfigFault {
+        self.kind = Some(Box::new(FaultKind::UnreadSecret(file_key.to_owned())));
+        self
+    }
+
+    /// Returns the setting that names the file of a secret, if the fault is that the file can't be
+    /// read.
+    pub(super) fn unread_secret(&self) -> Option<&str> {
+        match self.kind.as_deref() {
+            Some(FaultKind::UnreadSecret(file_key)) => Some(file_key),
+            _ => None,
+        }
     }
 
     /// Notes that the fault is in this text of a setting's list.
     #[must_use]
     pub(super) fn with_list_text(mut self, key: &str, text: &str) -> ConfigFault {
-        self.list_text = Some(Box::new((key.to_owned(), text.to_owned())));
+        let (key, text) = (key.to_owned(), text.to_owned());
+        self.kind = Some(Box::new(FaultKind::ListText { key, text }));
         self
     }
 
@@ -92,11 +115,13 @@ impl ConfigFault {
         key: &str,
         amend: impl Fn(&[String], Option<String>) -> Option<String>,
     ) -> bool {
-        let Some((_, text)) = self.list_text.as_deref().filter(|(of, _)| of == key) else {
-            return false;
-        };
-        self.hint = amend(std::slice::from_ref(text), self.hint.take());
-        true
+        match self.kind.as_deref() {
+            Some(FaultKind::ListText { key: of, text }) if of == key => {
+                self.hint = amend(std::slice::from_ref(text), self.hint.take());
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Returns the hint.

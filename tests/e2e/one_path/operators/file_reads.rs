@@ -92,6 +92,39 @@ fn a_rewritten_token_file_replaces_the_token() {
     assert_eq!(status(tokens[1]), 401);
 }
 
+#[test]
+fn commands_on_the_store_need_no_file_of_another_secret() {
+    let setup = Setup::new()
+        .set_text("webhook.url", "https://hooks.example.com/riskgate")
+        .set_text("webhook.secret_file", "/none/webhook")
+        .set_text("webhook.previous_secret_file", "/none/previous")
+        .set_text("inbox.secret_file", "/none/inbox")
+        .set_text("admin.token_file", "/none/token");
+    let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
+    for words in [
+        &["accounts", "set", "acme", "--limit", "5"][..],
+        &["keys", "list"],
+        &["keys", "revoke", made["id"].as_str().unwrap()],
+        &["table", "deny", "a.test"],
+        &["usage"],
+        &["audit"],
+    ] {
+        let ran = setup.cli(words).expect(0);
+        assert!(!ran.stderr.contains("/none/"), "{words:?} {}", ran.stderr);
+    }
+    for words in [&["check"][..], &["run"]] {
+        let refused = setup.cli(words).expect(78).stderr;
+        for file in ["webhook", "previous", "inbox", "token"] {
+            let expected = format!("expected a readable file /none/{file}");
+            assert!(refused.contains(&expected), "{words:?} {refused}");
+        }
+    }
+    let refused = setup.cli_with_input(&["sign-ups", "show", "-"], b"jane@x.com").expect(78);
+    assert!(refused.stderr.contains("/none/inbox"), "{}", refused.stderr);
+    let setup = Setup::new().unset("store.url").set_text("store.url_file", "/none/store");
+    setup.cli(&["keys", "list"]).expect(78);
+}
+
 /// Writes a key file slowly, a key at a time, and asks with its last key meanwhile. Returns false
 /// if this took so long that riskgate had to take the half-written file for a whole one.
 #[test]
