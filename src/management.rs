@@ -12,6 +12,7 @@ mod explanation;
 mod fault;
 mod key_list;
 mod keys;
+mod lost_overrides;
 mod override_file;
 mod overrides;
 mod present_time;
@@ -34,6 +35,7 @@ pub use keys::{
     ImportedKeys, NewKey, PreparedKey, check_account_name, check_new_key, describe_unknown_id,
     import_keys, prepare_key, read_declared_keys, revoke_key,
 };
+pub use lost_overrides::ComparisonTimes;
 pub use overrides::{
     ListedOverride, NameSearch, OverrideChange, OverrideOrigin, OverrideRequest,
     check_override_may_exist, clear_override, fault_of_domain, list_overrides,

@@ -42,7 +42,7 @@ pub use inbox_secret::{StoredIdMark, StoredInboxSecret};
 pub use ledger::{
     Grant, KnownState, LeaseReport, Probe, ReportBatchContext, ReportOutcome, UsageCount,
 };
-pub use lost::LostRows;
+pub use lost::{LostRows, keep_first_losses};
 pub use new_key_plan::NewKeyPlan;
 pub use operations::open::Store;
 pub use overrides::{

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fault::ManagementFault;
+use super::lost_overrides::{ComparisonTimes, LostOverrides};
 use super::present_time::{read_machine_time, read_time_of_store};
 use crate::config::StoreOptions;
 use crate::keys::sha256;
@@ -34,6 +35,7 @@ pub struct KnownOverrides {
     /// The names of the rows that no table can read.
     damaged: Vec<String>,
     default_file: DefaultFileState,
+    lost: LostOverrides,
 }
 
 /// Whether the store has the rows of the default file.
@@ -73,6 +75,34 @@ impl KnownOverrides {
         KnownOverrides::of_stored(store, inputs, stored).map(Some)
     }
 
+    /// Reads the overrides of the store from which these overrides came. If the store has lost
+    /// changes since, remembers which overrides it lost. `None` if the store is an empty server.
+    ///
+    /// # Errors
+    /// As [`KnownOverrides::read`].
+    pub fn read_next(
+        &self,
+        store: &mut Store,
+        inputs: &TableInputs,
+        times: ComparisonTimes,
+    ) -> Result<Option<KnownOverrides>, StoreError> {
+        let Some(stored) = store.stored_overrides()? else { return Ok(None) };
+        let has_lost_changes = match &self.version {
+            Some(known) => {
+                let change_id = store.override_change_id(known.number)?;
+                known.is_lost(&stored.version, change_id.as_deref())
+            }
+            None => false,
+        };
+        let mut lost = self.lost.clone();
+        lost.forget_names_set_again(&stored.rows);
+        if has_lost_changes {
+            lost.add_differences(self.text.as_deref(), &stored.rows, times);
+        }
+        let next = KnownOverrides::of_stored(store, inputs, stored)?;
+        Ok(Some(KnownOverrides { lost, ..next }))
+    }
+
     /// Reads the overrides that a store has, even if the store has lost others. If the store is an
     /// empty server, returns no overrides.
     ///
@@ -105,6 +135,7 @@ impl KnownOverrides {
             text: (!good.is_empty()).then(|| text.into()),
             damaged,
             default_file: DefaultFileState::InUse,
+            lost: LostOverrides::default(),
         };
         known.update_default_file_state(store, inputs)?;
         Ok(known)
@@ -192,7 +223,7 @@ impl KnownOverrides {
 
     /// Says to an operator what is wrong with the overrides; `None` if nothing is.
     pub fn describe_problem(&self, inputs: &TableInputs) -> Option<String> {
-        let mut problems = Vec::new();
+        let mut problems = self.lost.describe_losses();
         if !self.damaged.is_empty() {
             let named: Vec<&str> =
                 self.damaged.iter().take(MAX_NAMED_DAMAGED_ROWS).map(String::as_str).collect();

@@ -20,8 +20,8 @@ use super::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows};
 use crate::model::month::format_rfc3339;
 use crate::model::monthly_limit::MonthlyLimit;
 
-/// The most lost rows, and the most lost settings of accounts, that are listed; the rest are only
-/// counted.
+/// The most lost rows, lost settings of accounts and lost overrides that are listed; the rest are
+/// only counted.
 const MAX_LISTED_LOSSES: usize = 5;
 
 /// The rows that this node knows and that the store lost, or holds with other values.
@@ -253,7 +253,8 @@ fn damaged_key_check(damaged: &DamagedRows) -> impl Fn(&KeyRow) -> bool {
     move |row| by_id.contains_key(&row.id) || digests.contains(&row.digest)
 }
 
-fn keep_first_losses(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+/// Keeps the first lines, and counts the others in a last one.
+pub fn keep_first_losses(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     let mut lines = lines;
     let mut shown: Vec<String> = lines.by_ref().take(MAX_LISTED_LOSSES).collect();
     let more = lines.count();

@@ -305,6 +305,10 @@ pub trait OverrideBackend {
         self.stored_overrides()
     }
 
+    /// The random id of the change that led to the version with this number. `None` if the change
+    /// is not among the latest thousand, or if an earlier version of riskgate made it.
+    fn override_change_id(&mut self, number: u64) -> Result<Option<String>, StoreError>;
+
     /// Reads the overrides of a domain that can be read, the exact one first.
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError>;
 

@@ -3,6 +3,8 @@
 //! The store keeps each row as a text in the format of a file of overrides, beside the row's name
 //! and scope. `table` decides what the text means.
 
+use std::cmp::Ordering;
+
 use serde_json::{Value, json};
 
 use super::audit::{AuditOperation, Change, ChangeAuthor};
@@ -10,6 +12,8 @@ use super::error::StoreError;
 
 /// The most overrides that a store has: about as many as a file of overrides of the largest size.
 pub const MAX_STORED_OVERRIDES: usize = 1_000_000;
+/// How many of the latest changes of overrides keep their ids.
+pub(super) const KEPT_OVERRIDE_CHANGES: u64 = 1_000;
 /// The most taken rows that the record of a take-over lists.
 const MAX_LISTED_ROWS: usize = 2_000;
 
@@ -61,6 +65,19 @@ impl OverridesVersion {
         let (number, change_id, count) = (parts.next()?, parts.next()?, parts.next()?);
         let (number, count) = (number.parse().ok()?, count.parse().ok()?);
         Some(OverridesVersion { store_id, number, change_id: change_id.to_owned(), count })
+    }
+
+    /// Returns true if a store with the version `found` has lost the change that led to this
+    /// version. `change_id` is the id that the store has for the number of this version, if any.
+    pub fn is_lost(&self, found: &OverridesVersion, change_id: Option<&str>) -> bool {
+        let is_other = |id: &str| id != self.change_id;
+        // Version 0 is before all changes.
+        self.number > 0
+            && match found.number.cmp(&self.number) {
+                Ordering::Less => true,
+                Ordering::Equal => is_other(&found.change_id),
+                Ordering::Greater => change_id.is_some_and(is_other),
+            }
     }
 
     /// The version as both kinds of store keep it.
@@ -146,4 +163,30 @@ pub(super) fn too_many_overrides_error() -> StoreError {
         "expected at most {MAX_STORED_OVERRIDES} overrides in the store, but found more; name a file \
          in table.overrides instead"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OverridesVersion;
+
+    #[test]
+    fn a_version_is_lost_if_the_store_is_behind_it_or_reached_its_number_by_another_change() {
+        let version = |number, change_id: &str| OverridesVersion {
+            number,
+            change_id: change_id.to_owned(),
+            ..OverridesVersion::default()
+        };
+        for (known, found, id, is_lost) in [
+            (version(3, "c"), version(3, "c"), Some("c"), false),
+            (version(3, "c"), version(3, "x"), Some("x"), true),
+            (version(3, "c"), version(2, "b"), None, true),
+            (version(3, "c"), version(5, "e"), Some("c"), false),
+            (version(3, "c"), version(5, "e"), Some("x"), true),
+            // An earlier version of riskgate made the change.
+            (version(3, "c"), version(5, "e"), None, false),
+            (version(0, "-"), version(2, "b"), None, false),
+        ] {
+            assert_eq!(known.is_lost(&found, id), is_lost, "{known:?} {found:?} {id:?}");
+        }
+    }
 }

@@ -271,6 +271,20 @@ impl OverrideListRow {
         }
     }
 
+    /// What sets such a row, apart from its note; `None` if the row has other values than those of
+    /// a new override.
+    pub fn action(&self) -> Option<OverrideAction> {
+        let has_own_labels = self.is_free_provider.is_some()
+            || self.is_corporate_email.is_some()
+            || self.mx_provider_label.is_some();
+        match (self.reason, self.score.map(Score::value)) {
+            _ if has_own_labels => None,
+            (Some(Reason::Safe), Some(0)) => Some(OverrideAction::Allow),
+            (Some(Reason::Disposable), Some(100)) => Some(OverrideAction::Deny),
+            _ => None,
+        }
+    }
+
     /// Parses the text of one row with all columns.
     ///
     /// # Errors

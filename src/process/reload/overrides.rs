@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::status_reporter::join_problems;
 use super::store_connection::open_if_none;
 use crate::config::StoreOptions;
-use crate::management::{KnownOverrides, ManagementFault, take_over_default_file};
+use crate::management::{ComparisonTimes, KnownOverrides, ManagementFault, take_over_default_file};
 use crate::model::believed_time::BelievedTime;
 use crate::store::{ChangeAuthor, OverridesVersion, Store, StoreError};
 use crate::support::counted::CountedNoun;
@@ -27,6 +27,9 @@ pub(super) struct OverrideFollower {
     options: StoreOptions,
     store: Option<Store>,
     known: KnownOverrides,
+    /// When the store last had the version of the known overrides, in Unix seconds by the believed
+    /// time.
+    confirmed_at: i64,
     /// Why the store was not read at the last attempt.
     store_problem: Option<String>,
     /// Why the default file was not taken over.
@@ -42,6 +45,7 @@ impl OverrideFollower {
             options,
             store: None,
             known,
+            confirmed_at: i64::MAX,
             store_problem: None,
             take_over_problem: None,
             next_sync_at: Instant::now(),
@@ -120,19 +124,21 @@ impl OverrideFollower {
         if is_take_over_due {
             self.next_take_over_at = Instant::now() + TAKE_OVER_RETRY_PAUSE;
             self.take_over_problem = try_take_over(store, inputs)?;
-            let now = store.overrides_version().map_err(describe)?;
-            version = now.ok_or_else(|| "an empty server".to_owned())?;
+            let taken_over = store.overrides_version().map_err(describe)?;
+            version = taken_over.ok_or_else(|| "an empty server".to_owned())?;
         }
         if is_take_over_due || is_requested {
             // Another node may have taken the same file over, or somebody may have edited the file.
             has_changed = self.known.update_default_file_state(store, inputs).map_err(describe)?;
         }
         if self.known.version() == Some(&version) {
+            self.confirmed_at = now.unix_now;
             return Ok(has_changed);
         }
-        warn_if_changes_lost(self.known.version(), &version);
-        let read = KnownOverrides::read(store, inputs).map_err(describe)?;
+        let times = ComparisonTimes { confirmed_at: self.confirmed_at, now: now.unix_now };
+        let read = self.known.read_next(store, inputs, times).map_err(describe)?;
         self.known = read.ok_or_else(|| "an empty server".to_owned())?;
+        self.confirmed_at = now.unix_now;
         Ok(true)
     }
 }
@@ -171,18 +177,5 @@ fn check_same_store(
             found.store_id, known.store_id
         )),
         None => Ok(()),
-    }
-}
-
-/// Logs a warning if the version of the overrides has not grown: the store then lost changes.
-fn warn_if_changes_lost(known: Option<&OverridesVersion>, found: &OverridesVersion) {
-    let Some(known) = known else { return };
-    if found.number <= known.number {
-        log::warn!(
-            "the store lost changes of overrides: version {} was known, and it holds version {} of \
-             another history",
-            known.number,
-            found.number
-        );
     }
 }

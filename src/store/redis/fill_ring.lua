@@ -70,8 +70,10 @@ if tonumber(ARGV[3]) > (month and string.match(month, '^%d+$') and tonumber(mont
 end
 if ARGV[8] ~= '0' then
     local known = redis.call('HGET', meta, 'overrides') or '0 - 0'
-    local number = tonumber(string.match(known, '^(%d+) ')) or 0
-    redis.call('HSET', meta, 'overrides', string.format('%.0f %s %s', number + 1, ARGV[1], ARGV[8]))
+    local number = (tonumber(string.match(known, '^(%d+) ')) or 0) + 1
+    local text = string.format('%.0f %s %s', number, ARGV[1], ARGV[8])
+    redis.call('HSET', meta, 'overrides', text, string.format('override_change:%.0f', number),
+        ARGV[1])
 end
 -- All changes were staged with the score 1.
 if ARGV[4] ~= '0' then redis.call('ZUNIONSTORE', changes, 1, changes, 'WEIGHTS', version) end

@@ -49,6 +49,12 @@ impl OverrideBackend for Redis {
         })
     }
 
+    fn override_change_id(&mut self, number: u64) -> Result<Option<String>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(RING_META_KEY).arg(format!("override_change:{number}"));
+        self.query_last_reply(READ_OPERATION, &read)
+    }
+
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
         let fields = self.read_fields(domain)?.into_iter();
         Ok(fields.filter_map(|(field, text)| parse_row(&field, &text?)).collect())

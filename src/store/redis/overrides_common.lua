@@ -2,7 +2,8 @@
 -- `ring_common.lua`.
 --
 -- A hash has the overrides: each field is "NAME SCOPE", each value is "TIME JSON", where the JSON is
--- a list of the row and its author. The field `overrides` of the metadata is "NUMBER ID COUNT".
+-- a list of the row and its author. The field `overrides` of the metadata is "NUMBER ID COUNT". The
+-- fields `override_change:NUMBER` have the ids of the latest versions.
 
 -- Proves the rights to a change, and makes an empty server a store. Each script calls this function
 -- before it appends its record.
@@ -18,7 +19,8 @@ end
 -- Begins the next version of the overrides.
 local function next_overrides_version(meta, overrides, id)
     local known = redis.call('HGET', meta, 'overrides') or '0 - 0'
-    local number = tonumber(string.match(known, '^(%d+) ')) or 0
-    local text = string.format('%.0f %s %.0f', number + 1, id, redis.call('HLEN', overrides))
-    redis.call('HSET', meta, 'overrides', text)
+    local number = (tonumber(string.match(known, '^(%d+) ')) or 0) + 1
+    local text = string.format('%.0f %s %.0f', number, id, redis.call('HLEN', overrides))
+    redis.call('HSET', meta, 'overrides', text, string.format('override_change:%.0f', number), id)
+    redis.call('HDEL', meta, string.format('override_change:%.0f', number - KEPT_CHANGES))
 end

@@ -11,8 +11,8 @@ use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::operations::OverrideBackend;
 use crate::store::overrides::{
-    MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate, OverridesVersion, StoredOverride,
-    StoredOverrides, scope_of, too_many_overrides_error,
+    KEPT_OVERRIDE_CHANGES, MAX_STORED_OVERRIDES, OverrideTakeOver, OverrideUpdate,
+    OverridesVersion, StoredOverride, StoredOverrides, scope_of, too_many_overrides_error,
 };
 
 const READ_OPERATION: &str = "reading the overrides";
@@ -37,6 +37,11 @@ impl OverrideBackend for Sqlite {
             Ok(Some(StoredOverrides { version, rows, damaged }))
         };
         read().map_err(failed)
+    }
+
+    fn override_change_id(&mut self, number: u64) -> Result<Option<String>, StoreError> {
+        read_meta_value(&self.connection, &change_entry(number))
+            .map_err(self.error_while(READ_OPERATION))
     }
 
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
@@ -115,7 +120,16 @@ fn begin_next_version(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
     let before = read_version(transaction)?.map_or(0, |before| before.number);
     let next = OverridesVersion { store_id: String::new(), number: before + 1, change_id, count };
     write_meta_value(transaction, VERSION_ENTRY, next.to_stored_text())?;
+    write_meta_value(transaction, &change_entry(next.number), &next.change_id)?;
+    if let Some(forgotten) = next.number.checked_sub(KEPT_OVERRIDE_CHANGES) {
+        transaction.execute("DELETE FROM meta WHERE key = ?1", [change_entry(forgotten)])?;
+    }
     Ok(count)
+}
+
+/// The entry of the table `meta` with the id of the change that led to a version.
+fn change_entry(number: u64) -> String {
+    format!("override_change:{number}")
 }
 
 /// Inserts a row, unless there is one of its name and scope. Returns how many rows were inserted.

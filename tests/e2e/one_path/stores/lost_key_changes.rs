@@ -1,12 +1,14 @@
-//! After a failover or a restored backup, the store has lost key changes that it had acknowledged.
-//! Revocations and keys that a node knew stay in force, and the node writes them back to the store.
+//! After a failover or a restored backup, the store has lost changes of keys or overrides that it
+//! had acknowledged. Revocations and keys that a node knew stay in force, and the node writes them
+//! back to the store.
 
 use crate::harness::{Gateway, Setup, get, wait_until};
 use crate::redis_server::RedisServer;
 
 const USAGE: &str = "/v1/usage";
-/// The Redis keys of the key ring.
-const KEY_RING_REDIS_KEYS: [&str; 5] = ["meta", "keys", "digests", "accounts", "changed"];
+/// The Redis keys of the key ring and the overrides.
+const KEY_RING_REDIS_KEYS: [&str; 6] =
+    ["meta", "keys", "digests", "accounts", "changed", "overrides"];
 
 fn usage_status(gateway: &Gateway, key: &str) -> u16 {
     gateway.get(USAGE, key).status
@@ -86,7 +88,7 @@ impl RestorableStore {
                 let table = |name| {
                     format!("DELETE FROM {name}; INSERT INTO {name} SELECT * FROM backup.{name};")
                 };
-                let tables = ["api_key", "account", "meta"].map(table).concat();
+                let tables = ["api_key", "account", "domain_override", "meta"].map(table).concat();
                 file.execute_batch("BEGIN IMMEDIATE").unwrap();
                 prepare();
                 file.execute_batch(&format!("{tables} COMMIT")).unwrap();
@@ -208,6 +210,58 @@ fn a_lost_limit_is_reported_and_the_limit_in_the_store_applies() {
         // The node also follows a lowered limit whose change has the number of the lost change.
         gateway.cli(&["accounts", "set", "acme", "--limit", "5"]).expect(0);
         wait_until("the new limit is in force", || get_monthly_limit(&gateway, &key) == 5);
+        wait_until_healthy(&gateway);
+    });
+}
+
+#[test]
+fn lost_overrides_are_named_until_their_names_are_set_or_cleared_again() {
+    run_on_both_stores(|store| {
+        let new_setup = || store.new_gateway_setup().set("plans.free", "\"unlimited\"");
+        new_setup().cli(&["store", "init"]).expect(0);
+        let gateway = new_setup().start();
+        let key = gateway.create_active_key("acme", &[]);
+        let is_denied = |name: &str| {
+            let verdict = gateway.get_domain(&format!("{name}.example.com"), &key).expect(200);
+            verdict.json()["reason"] == "disposable"
+        };
+        let change = |words: &[&str]| {
+            let domain = format!("{}.example.com", words[1]);
+            let words = [&["table", words[0], &domain], &words[2..]].concat();
+            gateway.cli(&words).expect(0);
+        };
+        change(&["deny", "changed"]);
+        change(&["deny", "cleared"]);
+        wait_until("both are denied", || is_denied("changed") && is_denied("cleared"));
+        store.save_backup();
+        change(&["deny", "lost", "--exact", "--until", "2099-12-31"]);
+        change(&["allow", "changed"]);
+        change(&["clear", "cleared"]);
+        wait_until("the changes are in force", || {
+            is_denied("lost") && !is_denied("changed") && !is_denied("cleared")
+        });
+        store.restore_backup();
+        let commands = [
+            "table deny lost.example.com --exact --until 2099-12-31",
+            "table allow changed.example.com",
+            "table clear cleared.example.com",
+        ];
+        let named = || {
+            let reasons = degraded_reasons(&gateway);
+            commands.map(|command| reasons.contains(&format!("`riskgate {command}`")))
+        };
+        wait_until("/readyz names all commands", || named() == [true; 3]);
+        wait_until("what the store has is in force", || {
+            !is_denied("lost") && is_denied("changed") && is_denied("cleared")
+        });
+        change(&["deny", "other"]);
+        wait_until("the other one is denied", || is_denied("other"));
+        assert_eq!(named(), [true; 3]);
+        for (repaired, command) in commands.iter().enumerate() {
+            gateway.cli(&command.split(' ').collect::<Vec<_>>()).expect(0);
+            let left = [0, 1, 2].map(|at| at > repaired);
+            wait_until("the rest is named", || named() == left);
+        }
         wait_until_healthy(&gateway);
     });
 }
