@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redis::{FromRedisValue, Pipeline, ServerErrorKind, ToRedisArgs, Value};
 
-use super::connector::{Connector, OpenLink};
+use super::connector::{CertificateWatch, Connector, OpenLink};
 use super::foreign::ForeignEntries;
 use super::link::Link;
 use super::options::RedisOptions;
@@ -36,6 +36,7 @@ const MAX_SCRIPT_TRIES: usize = 5;
 /// A server or a Cluster, and the link to it if there is one.
 pub struct Redis {
     pub(super) connector: Connector,
+    certificate_watch: CertificateWatch,
     /// The address without user and password, for errors.
     pub(super) location: String,
     /// The timeout of one exchange.
@@ -125,9 +126,10 @@ impl Redis {
         options: &RedisOptions,
         timeout: Duration,
     ) -> Result<Redis, StoreError> {
-        let connector = Connector::new(url, options)?;
+        let (certificate_watch, connector) = CertificateWatch::begin(url, options)?;
         Ok(Redis {
             connector,
+            certificate_watch,
             location: url.without_credentials(),
             timeout,
             wait_replicas: options.wait_replicas,
@@ -210,7 +212,15 @@ impl Redis {
         }
         self.link = None;
         let deadline = Instant::now() + timeout;
-        let connected = self.connector.connect(timeout);
+        let mut connected = self.connector.connect(timeout);
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        if connected.is_err()
+            && !time_left.is_zero()
+            && let Some(connector) = self.certificate_watch.read_again()
+        {
+            self.connector = connector;
+            connected = self.connector.connect(time_left);
+        }
         let OpenLink { link, named } =
             connected.map_err(|error| self.unavailable_error("connecting", error))?;
         if named != self.connected_to {

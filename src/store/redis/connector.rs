@@ -40,6 +40,14 @@ pub(super) enum Connector {
     },
 }
 
+/// The files of certificates and keys with which a [`Connector`] was made.
+pub(super) struct CertificateWatch {
+    url: RedisUrl,
+    options: RedisOptions,
+    /// What the files had when the connector was made.
+    contents: Option<Vec<Vec<u8>>>,
+}
+
 /// The open connections, and the server that Sentinels named for them.
 pub(super) struct OpenLink {
     pub link: Link,
@@ -151,6 +159,35 @@ impl Connector {
             _ => false,
         }
     }
+}
+
+impl CertificateWatch {
+    /// Makes a connector, and remembers the files that it has read.
+    pub fn begin(
+        url: &RedisUrl,
+        options: &RedisOptions,
+    ) -> Result<(CertificateWatch, Connector), StoreError> {
+        let contents = read_certificate_files(options);
+        let connector = Connector::new(url, options)?;
+        Ok((CertificateWatch { url: url.clone(), options: options.clone(), contents }, connector))
+    }
+
+    /// Makes a new connector if the files have changed and are good. Sentinels that are asked
+    /// already keep the former certificates.
+    pub fn read_again(&mut self) -> Option<Connector> {
+        let contents = read_certificate_files(&self.options);
+        if !self.url.has_tls() || contents.is_none() || contents == self.contents {
+            return None;
+        }
+        let connector = Connector::new(&self.url, &self.options).ok()?;
+        self.contents = contents;
+        Some(connector)
+    }
+}
+
+/// `None` if one of the files can't be read.
+fn read_certificate_files(options: &RedisOptions) -> Option<Vec<Vec<u8>>> {
+    options.certificate_files().iter().map(|path| read_credential_file(path).ok()).collect()
 }
 
 /// Says why the connection to a server failed. If there is time to ask, also says whether the

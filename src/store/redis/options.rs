@@ -25,10 +25,14 @@ pub struct RedisOptions {
 impl RedisOptions {
     /// The files that the options name.
     pub fn files(&self) -> Vec<PathBuf> {
+        self.certificate_files().into_iter().chain(self.sentinel_password_file.clone()).collect()
+    }
+
+    /// The files of certificates and keys that the options name.
+    pub(super) fn certificate_files(&self) -> Vec<PathBuf> {
         let of_client = self.client_certificate.iter();
         let of_client = of_client.flat_map(|it| [it.certificate.clone(), it.key.clone()]);
-        let others = [self.tls_ca.clone(), self.sentinel_password_file.clone()];
-        others.into_iter().flatten().chain(of_client).collect()
+        self.tls_ca.clone().into_iter().chain(of_client).collect()
     }
 }
 

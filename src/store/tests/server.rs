@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::redis_server::RedisServer;
-use super::super::{RedisOptions, Store, StoreError, StoreUrl, TopCredit};
+use super::super::{ClientCertificatePaths, RedisOptions, Store, StoreError, StoreUrl, TopCredit};
 use super::{TESTER, add_keys, key, open, open_with_options, ring_version, rows};
 use crate::model::month::Month;
 
@@ -276,4 +276,30 @@ fn a_record_that_is_no_text_stops_no_other() {
     let [created, damaged] = &records[..] else { panic!("{records:?}") };
     assert_eq!((&*created.target, &*damaged.target), ("key_1", "\u{fffd}"));
     assert_eq!(store.find_audit_record(&damaged.id).unwrap().as_ref(), Some(damaged));
+}
+
+#[test]
+fn renewed_certificates_are_read_again_once_a_connection_fails() {
+    let (server, other) = (RedisServer::start_with_client_tls(), RedisServer::start_with_tls());
+    let folder = tempfile::tempdir().unwrap();
+    let [tls_ca, certificate, key] =
+        ["ca.pem", "client.pem", "client.key"].map(|name| folder.path().join(name));
+    let copy_from = |server: &RedisServer| {
+        let [from_certificate, from_key] = server.certificate_paths();
+        std::fs::copy(server.ca_certificate_path(), &tls_ca).unwrap();
+        std::fs::copy(from_certificate, &certificate).unwrap();
+        std::fs::copy(from_key, &key).unwrap();
+    };
+    copy_from(&other);
+    let paths = ClientCertificatePaths { certificate: certificate.clone(), key: key.clone() };
+    let options = RedisOptions {
+        tls_ca: Some(tls_ca.clone()),
+        client_certificate: Some(paths),
+        ..RedisOptions::default()
+    };
+    let url = StoreUrl::parse(&server.tls_url()).unwrap();
+    let mut store = Store::open(&url, &options, Duration::from_secs(5)).unwrap();
+    assert!(store.ring_version().is_err(), "another authority");
+    copy_from(&server);
+    assert!(store.ring_version().is_ok());
 }
