@@ -126,7 +126,11 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
             if matches!(to, StoreUrl::Sqlite(_)) && config.startup.store.is_at(&to) {
                 check_no_gateway_runs(&config)?;
             }
-            report_copy("copied", &copy(&config.startup.store.redis, &from, &to)?, json)
+            let options = &config.startup.store.redis;
+            if matches!(from, StoreUrl::Sqlite(_)) {
+                check_is_store(&from, options, None)?;
+            }
+            report_copy("copied", &copy(options, &from, &to)?, json)
         }
         StoreCommand::Backup { config, file, json } => backup::run(&config, &file, json),
         StoreCommand::Restore { config, file, json } => restore(&config, file, json),
@@ -204,22 +208,26 @@ fn restore(config: &ConfigArgs, file: PathBuf, json: bool) -> Result<(), Command
     let config = config.read_config()?;
     check_no_gateway_runs(&config)?;
     let (from, options) = (StoreUrl::Sqlite(file), &config.startup.store.redis);
-    check_is_backup(&from, options)?;
+    check_is_store(&from, options, Some("a file that `riskgate store backup` has written"))?;
     let contents = copy(options, &from, &config.startup.store.url)?;
     report_copy("restored", &contents, json)
 }
 
-/// Fails unless the file can be opened as a backup. What a store says about a damaged file would be
-/// advice for the store of a gateway.
-fn check_is_backup(file: &StoreUrl, options: &RedisOptions) -> Result<(), CommandFailure> {
-    match Store::open_to_copy(file, options, STORE_TIMEOUT) {
-        Ok(_) => Ok(()),
-        Err(StoreError::Unusable { location, found, .. }) => {
+/// Fails unless the file to copy is a store. If `expected` is given, the fault says only what was
+/// expected and found.
+fn check_is_store(
+    file: &StoreUrl,
+    options: &RedisOptions,
+    expected: Option<&'static str>,
+) -> Result<(), CommandFailure> {
+    let opened = Store::open_to_copy(file, options, STORE_TIMEOUT);
+    let Err(error) = opened.map_err(StoreError::without_corruption_advice) else { return Ok(()) };
+    match (error, expected) {
+        (StoreError::Unusable { location, found, .. }, Some(expected)) => {
             let found = found.split("; ").next().unwrap_or_default().to_owned();
-            let expected = "a file that `riskgate store backup` has written";
             Err(StoreError::Unusable { location, expected, found }.into())
         }
-        Err(error) => Err(error.into()),
+        (error, _) => Err(error.into()),
     }
 }
 

@@ -74,6 +74,10 @@ pub enum StoreError {
     Conflict(String),
 }
 
+/// What to do if the store of a gateway is damaged, or is no store.
+pub(super) const CORRUPTION_ADVICE: &str =
+    "move it away with its -wal and -shm, then restore a backup or start afresh";
+
 impl StoreError {
     /// Returns true if another connection held SQLite's lock, so that a retry may succeed.
     pub fn is_sqlite_locked(&self) -> bool {
@@ -83,6 +87,21 @@ impl StoreError {
             _ => None,
         };
         matches!(code, Some(DatabaseBusy | DatabaseLocked))
+    }
+
+    /// Removes the advice to move a damaged file away. The advice is for the store of a gateway:
+    /// any other path may be wrong.
+    #[must_use]
+    pub fn without_corruption_advice(self) -> StoreError {
+        match self {
+            StoreError::Unusable { location, expected, mut found } => {
+                if let Some(at) = found.find(&format!("; {CORRUPTION_ADVICE}")) {
+                    found.truncate(at);
+                }
+                StoreError::Unusable { location, expected, found }
+            }
+            other => other,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cli::output::{print_progress, print_warning, report_change};
 use crate::cli::store_access::{STORE_TIMEOUT, tell_store_the_time};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
-use crate::store::{RedisOptions, Store, StoreContents, StoreUrl};
+use crate::store::{RedisOptions, Store, StoreContents, StoreError, StoreUrl};
 use crate::support::counted::CountedNoun;
 
 /// Returns the path of the file, or the address of the server without user and password.
@@ -45,7 +45,8 @@ pub(super) fn write_contents(
     options: &RedisOptions,
 ) -> Result<(), CommandFailure> {
     print_progress(format!("writing {}", CountedNoun(contents.ring.keys.len(), "key")));
-    let mut target = Store::open(to, options, STORE_TIMEOUT)?;
+    let target = Store::open(to, options, STORE_TIMEOUT);
+    let mut target = target.map_err(StoreError::without_corruption_advice)?;
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;
     target.set_time(time);

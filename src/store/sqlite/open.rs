@@ -18,14 +18,12 @@ use super::schema::{
     MIGRATION_FROM_1, QUOTA_EVENT_SCHEMA, SCHEMA, SCHEMA_VERSION, TABLES_OF_VERSION_3,
 };
 use crate::store::audit::AuditOperation;
-use crate::store::error::StoreError;
+use crate::store::error::{CORRUPTION_ADVICE, StoreError};
 use crate::support::regular_file::{check_dir_writable, non_regular_kind, parent_dir};
 
 /// The smallest size of the file that ends in -shm, in bytes.
 const SHARED_MEMORY_BYTES: u64 = 32 * 1024;
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
-const CORRUPTION_ADVICE: &str =
-    "move it away with its -wal and -shm, then restore a backup or start afresh";
 
 /// Creates a store under a temporary name, then gives the file the store's name. So other processes
 /// see either a complete store or none. The mode of the file is 0600. If riskgate creates the

@@ -494,6 +494,15 @@ fn a_command_that_is_refused_makes_no_store() {
     let expected = "wrong.backup: expected a file that `riskgate store backup` has written";
     assert!(printed.contains(expected) && printed.lines().count() == 1, "{printed}");
     assert!(!printed.contains("backup of the store"), "{printed}");
+    let elsewhere = Setup::new();
+    elsewhere.cli(&create).expect(0);
+    let files = [wrong, setup.path("new.db"), elsewhere.path("riskgate.db")];
+    let [wrong, new, good] = files.map(|path| format!("sqlite:{}", path.display()));
+    for (from, to) in [(&wrong, &new), (&good, &wrong)] {
+        let printed = refused(&["store", "copy", from, to], 78);
+        assert!(printed.contains("wrong.backup: expected an intact store, but found"), "{printed}");
+        assert!(!printed.contains("move it away"), "{printed}");
+    }
     setup.cli(&[&create[..], &["--origin", "a.test"]].concat()).expect(2);
     setup.cli(&["accounts", "set", "empty", "--plan", "free"]).expect(0);
     setup.cli(&["keys", "list", "--account", "empty"]).expect(0);
