@@ -47,6 +47,8 @@ pub(super) struct Calendar {
     /// The believed time minus CLOCK_BOOTTIME, in seconds; readers need no lock.
     boottime_offset: AtomicI64,
     clock_state: Mutex<ClockState>,
+    /// Whether the calendar logs what clocks do.
+    has_log: bool,
 }
 
 /// What the observed clocks have shown.
@@ -62,6 +64,7 @@ struct ClockState {
     /// The CLOCK_BOOTTIME, in seconds, since which no clock has contradicted the believed time.
     /// While a jump is held, this value means nothing.
     agreed_since_boottime: i64,
+    has_read_machine_clock: bool,
     has_read_store_clock: bool,
     /// The store's clock has been accepted at least once. From then on the believed time never
     /// follows this machine's clock, which only confirms or contradicts the store's clock.
@@ -96,7 +99,16 @@ impl Calendar {
     ///
     /// If `unix_now` does not agree with this time, the jump to `unix_now` is held.
     pub(super) fn new(known: impl Into<KnownTime>, unix_now: i64, boottime: i64) -> Calendar {
-        let known = known.into();
+        Calendar::start(known.into(), unix_now, boottime, true)
+    }
+
+    /// As [`Calendar::new`], but logs nothing: for a caller that asks for
+    /// [`Calendar::clock_problem`] once.
+    pub(super) fn without_log(known: KnownTime, unix_now: i64, boottime: i64) -> Calendar {
+        Calendar::start(known, unix_now, boottime, false)
+    }
+
+    fn start(known: KnownTime, unix_now: i64, boottime: i64, has_log: bool) -> Calendar {
         let (believed, is_lower_bound) = match known.present {
             // The former process counted the seconds of this machine's clock.
             Some(present) if is_within_tolerance(present, unix_now) => (unix_now, false),
@@ -118,11 +130,13 @@ impl Calendar {
                 is_lower_bound,
                 was_machine_set: unix_now >= EARLIEST_VALID_TIME,
                 agreed_since_boottime: boottime,
+                has_read_machine_clock: false,
                 has_read_store_clock: false,
                 follows_store_clock: false,
                 held_store_jump: None,
                 held_machine_jump: None,
             }),
+            has_log,
         };
         calendar.observe_machine_clock(unix_now, boottime);
         calendar
@@ -222,6 +236,7 @@ impl Calendar {
             state.was_machine_set |= unix_now >= EARLIEST_VALID_TIME;
             let offset = unix_now - boottime;
             let warning = state.apply_reading(ClockSource::Machine, offset, boottime, latest_month);
+            state.has_read_machine_clock = true;
             self.publish_offset(state, boottime, warning);
         }
     }
@@ -230,7 +245,7 @@ impl Calendar {
     /// clock, which can confirm a jump of the store's clock.
     pub(super) fn observe_store_clock(&self, store_now: i64, unix_now: i64, boottime: i64) {
         let mut state = lock_ignoring_poison(&self.clock_state);
-        let is_first = !std::mem::replace(&mut state.has_read_store_clock, true);
+        let is_first = !state.has_read_store_clock;
         let (offset, machine) = (store_now - boottime, unix_now - boottime);
         let mut warning = None;
         if is_first && state.known_at_start.accepts_first_store_time(store_now, unix_now) {
@@ -245,6 +260,7 @@ impl Calendar {
             let latest_month = self.latest_month();
             warning = state.apply_reading(ClockSource::Store, offset, boottime, latest_month);
         }
+        state.has_read_store_clock = true;
         state.follows_store_clock |= state.held_store_jump.is_none() && !state.is_lower_bound;
         if state.follows_store_clock {
             warning = warning.or(state.record_machine_offset(machine, boottime));
@@ -267,7 +283,7 @@ impl Calendar {
         self.boottime_offset.store(state.boottime_offset, Ordering::Relaxed);
         // The lock is released first, because writing a log may take time.
         drop(state);
-        if let Some(warning) = warning {
+        if let Some(warning) = warning.filter(|_| self.has_log) {
             log::warn!("{warning}");
         }
     }
@@ -326,6 +342,14 @@ impl ClockSource {
             ClockSource::Machine => "this machine's",
         }
     }
+
+    /// What the first reading of the clock is compared with.
+    fn compared_at_start(self) -> &'static str {
+        match self {
+            ClockSource::Store => "the time that riskgate believes",
+            ClockSource::Machine => "the time that the store knows",
+        }
+    }
 }
 
 impl ClockState {
@@ -337,6 +361,13 @@ impl ClockState {
         self.known_at_start.is_consistent_with(unix_now)
             && unix_now >= boottime + self.boottime_offset
             && (!self.was_machine_set || Month::containing(unix_now) <= latest_month)
+    }
+
+    fn has_read(&self, clock: ClockSource) -> bool {
+        match clock {
+            ClockSource::Store => self.has_read_store_clock,
+            ClockSource::Machine => self.has_read_machine_clock,
+        }
     }
 
     fn accept_offset(&mut self, offset: i64, boottime: i64) {
@@ -377,7 +408,8 @@ impl ClockState {
     ///   for [`JUMP_CONFIRM_SECONDS`].
     /// - Any other jump is held.
     ///
-    /// Returns a warning to log if a jump is accepted, or held for the first time.
+    /// Returns a warning to log if a jump is accepted, or held for the first time. The first
+    /// reading of a clock shows a difference, but no jump.
     fn apply_reading(
         &mut self,
         clock: ClockSource,
@@ -419,7 +451,13 @@ impl ClockState {
             *jump = Some(ClockJump { boottime_offset: offset, first_seen_boottime: boottime });
             let (name, shown) = (clock.possessive_name(), format_rfc3339(boottime + offset));
             return Some(match was_set {
-                true => format!("{name} clock jumped by {jump_seconds} s: held for ten minutes"),
+                true if self.has_read(clock) => {
+                    format!("{name} clock jumped by {jump_seconds} s: held for ten minutes")
+                }
+                true => format!(
+                    "{name} clock differs from {} by {jump_seconds} s: held for ten minutes",
+                    clock.compared_at_start()
+                ),
                 false => {
                     format!("{name} clock says {shown}, so it was never set: ignored until it is")
                 }

@@ -25,7 +25,7 @@ pub struct BelievedTimeReport {
 pub fn find_believed_time(store: Option<&mut Store>) -> Result<BelievedTimeReport, StoreError> {
     let (boottime, machine_now) = (BootClock::new().seconds(), machine_unix_now());
     let Some(store) = store else {
-        let calendar = Calendar::new(KnownTime::default(), machine_now, boottime);
+        let calendar = Calendar::without_log(KnownTime::default(), machine_now, boottime);
         return Ok(report_believed_time(&calendar, boottime));
     };
     let mut known = read_known_time(store)?;
@@ -33,7 +33,7 @@ pub fn find_believed_time(store: Option<&mut Store>) -> Result<BelievedTimeRepor
         // No gateway has used the store yet. The time of the latest audit record has passed.
         known.past = store.latest_audit_time()?.filter(|at| *at > 0);
     }
-    let calendar = Calendar::new(known, machine_now, boottime);
+    let calendar = Calendar::without_log(known, machine_now, boottime);
     if let Some(server_now) = store.server_unix_now()? {
         calendar.observe_store_clock(server_now, machine_now, boottime);
     }

@@ -81,6 +81,32 @@ fn the_log_says_that_a_clock_was_never_set_and_not_that_it_is_held_for_ten_minut
 }
 
 #[test]
+fn the_log_says_that_a_clock_differs_at_the_start_and_jumps_only_later() {
+    let start = NOVEMBER_END - DAY;
+    let calendar = Calendar::new(None, start, 0);
+    let mut state = calendar.clock_state.lock().unwrap();
+    let mut warn = |clock| {
+        let offset = start + DAY / 2;
+        state.apply_reading(clock, offset, 1, Month::containing(start)).unwrap()
+    };
+    assert_eq!(
+        (warn(ClockSource::Machine), warn(ClockSource::Store)),
+        (
+            "this machine's clock jumped by 43200 s: held for ten minutes".to_owned(),
+            "the store's clock differs from the time that riskgate believes by 43200 s: held for \
+             ten minutes"
+                .to_owned()
+        )
+    );
+    state.has_read_machine_clock = false;
+    state.held_machine_jump = None;
+    let told = state.apply_reading(ClockSource::Machine, start - 9_000, 1, Month::FIRST).unwrap();
+    let expected = "this machine's clock differs from the time that the store knows by -9000 s: \
+                    held for ten minutes";
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
     let start = NOVEMBER_END - DAY;
     let calendar = Calendar::new(None, start, 0);
