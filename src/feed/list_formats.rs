@@ -35,7 +35,12 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
     let rows = match is_json(text) {
         true => match serde_json::from_str(text) {
             Ok(names) => names,
-            Err(error) => return wrong(format!("JSON that is no array of names: {error}")),
+            Err(error) => {
+                let (line, column) = (error.line(), error.column());
+                return wrong(format!(
+                    "JSON that is no array of names, at line {line}, column {column}"
+                ));
+            }
         },
         false => {
             let mut rows = Vec::new();
@@ -51,7 +56,7 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
     let invalid_count = rows.len().saturating_sub(names.len() + 1);
     if invalid_count * 100 > rows.len() * (100 - MIN_VALID_PERCENT) || names.is_empty() {
         let first = rows.iter().find(|row| parse_row(row).is_none());
-        let first = first.and_then(|row| quote_word(row)).unwrap_or_default();
+        let first = first.and_then(|row| quote_name_like_row(row, text)).unwrap_or_default();
         let count = invalid_count + 1;
         return wrong(format!("{count} of {} lines that are none{first}", rows.len()));
     }
@@ -73,12 +78,16 @@ fn parse_row(row: &str) -> Option<String> {
     name.contains('.').then_some(name)
 }
 
-/// Quotes a short row that is a single word. Another row is not quoted: it may be an address, a URL
-/// with a password, or an answer with a token.
-fn quote_word(row: &str) -> Option<String> {
+/// Quotes a short row that has a dot, looks like a name, and is a whole line of `text`. Another row
+/// is not quoted: it may be a part of an address, a URL with a password, or an answer with a token.
+fn quote_name_like_row(row: &str, text: &str) -> Option<String> {
     const MAX_QUOTED_BYTES: usize = 40;
-    let is_word = row.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
-    (is_word && row.len() <= MAX_QUOTED_BYTES).then(|| format!(", the first one {row:?}"))
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    let is_like_name = row.contains('.') && row.bytes().all(is_of_name);
+    let is_quoted = is_like_name
+        && row.len() <= MAX_QUOTED_BYTES
+        && text.lines().any(|line| line.trim() == row);
+    is_quoted.then(|| format!(", the first one {row:?}"))
 }
 
 /// The number of names on the line of a list that has one line, if there are three or more; `None`

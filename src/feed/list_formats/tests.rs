@@ -34,8 +34,8 @@ fn other_texts_and_rules_that_list_no_name_are_rejected() {
         ("[]", "an empty one"),
         (" <!doctype html>", "HTML"),
         ("{\"a\": 1}", "lines that are none"),
-        ("[1]", "JSON that is no array of names"),
-        ("some words here\nand here\n", "2 of 2 lines that are none, the first one \"some\""),
+        ("[1]", "JSON that is no array of names, at line 1, column 2"),
+        ("a..com\n-b.com\n", "2 of 2 lines that are none, the first one \"a..com\""),
         ("site.com##.banner\nother.com#@#.x\n", "lines that are none"),
         ("||a.com^$domain=b.com\n||c.com/path^x\n", "lines that are none"),
         ("192.168.0.1 router.example.com\n10.0.0.1 nas.example.com\n", "lines that are none"),
@@ -43,7 +43,17 @@ fn other_texts_and_rules_that_list_no_name_are_rejected() {
         let error = parse_names("x", text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
     }
-    for secret in ["jane@x.com\njohn@x.com", "https://u:pass@x.com/\n-", "{\"token\": \"tok_1\"}"] {
+    for secret in [
+        "jane@x.com\njohn@x.com",
+        "jane doe@x.com\njohn doe@x.com",
+        "a..b doe@x.com\njohn doe@x.com",
+        "https://u:pass@x.com/\n-",
+        "{\"token\": \"tok_1\"}",
+        "hunter2",
+        "0123456789abcdef0123456789abcdef",
+        "9f3c2c1e-3b0c-4a4e-9a39-6a1f0d5e1b7c",
+        "[\"hunter2\"]",
+    ] {
         let error = parse_names("x", secret.as_bytes()).unwrap_err().to_string();
         assert!(error.ends_with("lines that are none"), "{error}");
     }
