@@ -50,9 +50,8 @@ impl OverrideBackend for Redis {
     }
 
     fn override_change_id(&mut self, number: u64) -> Result<Option<String>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(RING_META_KEY).arg(format!("override_change:{number}"));
-        self.query_last_reply(READ_OPERATION, &read)
+        let entry = format!("override_change:{number}");
+        self.query_within(READ_OPERATION, self.timeout, "HGET", (RING_META_KEY, entry))
     }
 
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError> {
