@@ -12,7 +12,9 @@ pub fn redact_secrets(text: &str) -> String {
     let is_in_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let mut redacted = String::with_capacity(text.len());
     for word in text.split_inclusive(char::is_whitespace) {
-        if first_mark_of_address(word).is_some() {
+        // A mark alone, as in "a text without @,", is no address.
+        let may_be_address = word.contains(char::is_alphanumeric);
+        if may_be_address && first_mark_of_address(word).is_some() {
             redacted.push('…');
             redacted.extend(word.chars().next_back().filter(|c| c.is_whitespace()));
             continue;

@@ -13,10 +13,10 @@ import schemathesis
 
 LAST_DAY = "2099-12-31"
 CURSORS = {
-    "/accounts": "1",
+    "/accounts": "0 acme",
     "/audit": "7",
     "/keys": "1700000000 key_0123456789abcdef",
-    "/overrides": "1",
+    "/overrides": "exact first.test",
     "/usage": "9 domain key_0123456789abcdef acme",
 }
 plans = itertools.cycle(["free", "pro", "large"])

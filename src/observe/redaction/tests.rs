@@ -16,6 +16,10 @@ fn keys_and_addresses_are_hidden_and_everything_else_stays() {
         ("j\u{ff20}b.co j\u{fe6b}b.co j&commat;b.co", "… … …"),
         ("correct-horse-battery-staple", "…"),
         ("InvalidHTTPHeader", "InvalidHTTPHeader"),
+        (
+            "a name without @, but found one with @; write a.com",
+            "a name without @, but found one with @; write a.com",
+        ),
     ] {
         assert_eq!(redact_secrets(text), expected);
     }

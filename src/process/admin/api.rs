@@ -118,9 +118,8 @@ impl StoreConnection {
     /// Waits for the connection. Fails if [`MAX_WAITING_REQUESTS`] use it or wait for it already.
     /// The caller drops the connection before the permit.
     fn lock(&self) -> Result<(SemaphorePermit<'_>, MutexGuard<'_, Option<Store>>), ApiError> {
-        let message = "Too many requests wait for the store. Send the request again.";
-        let refuse = |_| ApiError::store_unavailable(message);
-        Ok((self.permits.try_acquire().map_err(refuse)?, lock(&self.store)))
+        let permit = self.permits.try_acquire().map_err(|_| ApiError::store_busy())?;
+        Ok((permit, lock(&self.store)))
     }
 }
 
@@ -285,8 +284,9 @@ impl AdminApi {
     where
         ApiError: From<E>,
     {
-        let (_permit, mut connection) = self.read_connection.lock()?;
-        self.use_store(&mut connection, read)
+        let locked = self.read_connection.lock();
+        locked
+            .and_then(|(_permit, mut connection)| self.use_store(&mut connection, read))
             .map_err(|error| error.with_change(ChangeAfterStoreFailure::NotWanted))
     }
 

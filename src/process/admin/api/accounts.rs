@@ -21,6 +21,19 @@ struct AccountBody {
     limit: Option<Value>,
 }
 
+/// The place of an account in a list: how much of its limit it has used, in thousandths, the most
+/// first, and its name. In a list by name, all accounts count as unused.
+type AccountPlace = (Reverse<u64>, String);
+
+fn format_place((Reverse(used), name): &AccountPlace) -> String {
+    format!("{used} {name}")
+}
+
+fn parse_place(cursor: &str) -> Option<AccountPlace> {
+    let (used, name) = cursor.split_once(' ')?;
+    Some((Reverse(used.parse().ok()?), name.to_owned()))
+}
+
 impl AdminApi {
     pub(super) fn list_accounts(&self, request: &ApiRequest) -> Result<Value, ApiError> {
         let page = request.parse_page()?;
@@ -28,26 +41,30 @@ impl AdminApi {
         let plan = request.nonempty_parameter("plan");
         let now = self.state.ledger.believed_now();
         let (ring_index, calls) = (self.ring_index()?, self.read_calls_by_account()?);
-        let mut matches: Vec<&AccountEntry> = ring_index
+        let is_by_use = match request.nonempty_parameter("sort") {
+            None | Some("name") => false,
+            Some("use") => true,
+            Some(found) => {
+                let expected = "sort: expected name or use";
+                return Err(ApiError::invalid(format!("{expected}, but found {found:?}")));
+            }
+        };
+        let place_of = |account: &AccountEntry| {
+            let used = if is_by_use { used_thousandths(account, &calls) } else { None };
+            (Reverse(used.unwrap_or(0)), account.name.clone())
+        };
+        let mut matches: Vec<(AccountPlace, &AccountEntry)> = ring_index
             .accounts
             .iter()
             .filter(|account| plan.is_none_or(|plan| account.plan == plan))
             .filter(|account| {
                 search.as_ref().is_none_or(|text| account.name.to_lowercase().contains(text))
             })
+            .map(|account| (place_of(account), account))
             .collect();
-        match request.nonempty_parameter("sort") {
-            None | Some("name") => {}
-            Some("use") => matches.sort_by_cached_key(|account| {
-                let used = used_thousandths(account, &calls).unwrap_or(0);
-                (Reverse(used), account.name.as_str())
-            }),
-            Some(found) => {
-                return Err(ApiError::unexpected("sort", "name or use", found));
-            }
-        }
-        let (shown, next_cursor) = page.select_from(&matches)?;
-        let to_json = |it: &&AccountEntry| account_to_json(it, &ring_index, &calls, now);
+        matches.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let (shown, next_cursor) = page.select_from(&matches, parse_place, format_place)?;
+        let to_json = |(_, it): &(_, &AccountEntry)| account_to_json(it, &ring_index, &calls, now);
         Ok(list_to_json(shown.iter().map(to_json).collect(), next_cursor, Some(matches.len())))
     }
 

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::request::{ApiError, ApiRequest, json_response, list_to_json};
 use super::{AdminApi, Answer, ChangePermit};
 use crate::management::{
-    ListedOverride, NameSearch, OverrideRequest, clear_override, list_overrides, set_override,
+    ListedOverride, NameSearch, OverrideOrigin, OverrideRequest, clear_override, list_overrides,
+    set_override,
 };
 use crate::table::OverrideAction;
 
@@ -29,15 +30,62 @@ struct OverrideBody {
     force: bool,
 }
 
+/// The place of an override in the list: first those of the file in its order, then those of the
+/// store by domain.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum OverridePlace {
+    File { row: usize },
+    Store { domain: String, is_subtree: bool },
+}
+
+impl OverridePlace {
+    /// `at` is the place in the list of all overrides, which begins with those of the file.
+    fn of(at: usize, listed: &ListedOverride) -> OverridePlace {
+        let row = &listed.row;
+        match listed.origin {
+            OverrideOrigin::File(_) => OverridePlace::File { row: at },
+            OverrideOrigin::Store(..) => {
+                OverridePlace::Store { domain: row.domain.clone(), is_subtree: !row.is_exact }
+            }
+        }
+    }
+
+    fn format(&self) -> String {
+        match self {
+            OverridePlace::File { row } => format!("file {row}"),
+            OverridePlace::Store { domain, is_subtree: false } => format!("exact {domain}"),
+            OverridePlace::Store { domain, is_subtree: true } => format!("subtree {domain}"),
+        }
+    }
+
+    fn parse(cursor: &str) -> Option<OverridePlace> {
+        let (kind, rest) = cursor.split_once(' ')?;
+        let domain = rest.to_owned();
+        match kind {
+            "file" => Some(OverridePlace::File { row: rest.parse().ok()? }),
+            "exact" => Some(OverridePlace::Store { domain, is_subtree: false }),
+            "subtree" => Some(OverridePlace::Store { domain, is_subtree: true }),
+            _ => None,
+        }
+    }
+}
+
 impl AdminApi {
     pub(super) fn list_overrides(&self, request: &ApiRequest) -> Result<Value, ApiError> {
         let page = request.parse_page()?;
         let search = request.nonempty_parameter("search").map(NameSearch::new);
         let config = self.config();
-        let mut rows = self.read_from_store(|store| list_overrides(store, &config.table))?;
-        rows.retain(|it| search.as_ref().is_none_or(|search| search.finds(it)));
-        let (shown, next_cursor) = page.select_from(&rows)?;
-        let items = shown.iter().map(ListedOverride::to_json).collect();
+        let all = self.read_from_store(|store| list_overrides(store, &config.table))?;
+        let mut rows: Vec<(OverridePlace, ListedOverride)> = all
+            .into_iter()
+            .enumerate()
+            .map(|(at, it)| (OverridePlace::of(at, &it), it))
+            .filter(|(_, it)| search.as_ref().is_none_or(|search| search.finds(it)))
+            .collect();
+        rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let (shown, next_cursor) =
+            page.select_from(&rows, OverridePlace::parse, OverridePlace::format)?;
+        let items = shown.iter().map(|(_, it)| it.to_json()).collect();
         Ok(list_to_json(items, next_cursor, Some(rows.len())))
     }
 

@@ -44,20 +44,28 @@ pub(super) struct Page {
     pub(super) cursor: Option<String>,
 }
 
+/// The items of a page with their places, and the cursor of the next page.
+type SelectedItems<'i, P, T> = (&'i [(P, T)], Option<String>);
+
 impl Page {
-    /// Selects the items of the page from all items of a list. The cursor of such a list is the
-    /// number of items before the page. Returns the items, and the cursor of the next page.
-    pub(super) fn select_from<'i, T>(
+    /// Selects the items of the page from all items of a list, which are sorted by their places.
+    /// A cursor is the place of the last item before the page: so if items come or go between two
+    /// pages, no other item is left out or comes twice.
+    pub(super) fn select_from<'i, T, P: Ord>(
         &self,
-        items: &'i [T],
-    ) -> Result<(&'i [T], Option<String>), ApiError> {
-        let start = match &self.cursor {
-            Some(cursor) => cursor.parse().map_err(|_| invalid_cursor(cursor))?,
-            None => 0usize,
+        items: &'i [(P, T)],
+        parse_place: impl FnOnce(&str) -> Option<P>,
+        format_place: impl FnOnce(&P) -> String,
+    ) -> Result<SelectedItems<'i, P, T>, ApiError> {
+        let parse = |cursor: &String| parse_place(cursor).ok_or_else(|| invalid_cursor(cursor));
+        let start = match self.cursor.as_ref().map(parse).transpose()? {
+            Some(last) => items.partition_point(|(place, _)| *place <= last),
+            None => 0,
         };
-        let start = start.min(items.len());
         let end = start.saturating_add(self.limit).min(items.len());
-        Ok((&items[start..end], (end < items.len()).then(|| end.to_string())))
+        let shown = &items[start..end];
+        let last = shown.last().filter(|_| end < items.len());
+        Ok((shown, last.map(|(place, _)| format_place(place))))
     }
 }
 
@@ -104,8 +112,7 @@ impl ApiRequest {
                     true => "no parameter".to_owned(),
                     false => format!("one of {}", known.join(", ")),
                 };
-                let found = redact_secrets(&format!("{name:?}"));
-                return Err(ApiError::invalid(format!("expected {expected}, but found {found}")));
+                return Err(ApiError::invalid(format!("expected {expected}, but found {name:?}")));
             }
             if self.query[..at].iter().any(|(earlier, _)| earlier == name) {
                 return Err(ApiError::invalid(format!(
@@ -171,12 +178,10 @@ impl ApiRequest {
         if !value.is_object() {
             return Err(ApiError::invalid("expected a JSON object"));
         }
-        // The error may quote the name or the value of a member, which may be an e-mail address.
-        let refuse = |text: String| ApiError::invalid(redact_secrets(&text));
         serde_json::from_value::<T>(value.clone())
-            .map_err(|error| refuse(describe_faulty_member::<T>(&error, value)))?;
+            .map_err(|error| ApiError::invalid(describe_faulty_member::<T>(&error, value)))?;
         // If two members have the same name, a `Value` has the last. Reading the text refuses both.
-        serde_json::from_slice(body).map_err(|error| refuse(error.to_string()))
+        serde_json::from_slice(body).map_err(|error| ApiError::invalid(error.to_string()))
     }
 }
 
@@ -254,6 +259,13 @@ impl ApiError {
         ApiError { change_after_store_failure: Some(ChangeAfterStoreFailure::NotMade), ..error }
     }
 
+    /// A 503: too many requests wait for the store, so riskgate did not ask the store.
+    pub(super) fn store_busy() -> ApiError {
+        let message = "Too many requests wait for the store. Send the request again.";
+        let error = ApiError::store_unavailable(message);
+        ApiError { change_after_store_failure: Some(ChangeAfterStoreFailure::NotMade), ..error }
+    }
+
     pub(super) fn conflict(detail: impl Into<String>) -> ApiError {
         let message = "The present state does not allow this.";
         ApiError::new(StatusCode::CONFLICT, "conflict", message).with_detail(detail)
@@ -264,11 +276,12 @@ impl ApiError {
         ApiError::new(StatusCode::CONFLICT, "force_required", message).with_detail(detail)
     }
 
-    /// A 422, with what was expected and found.
-    pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
+    /// A 422, with what was expected and found. What was found may be, or contain, an e-mail
+    /// address or a key.
+    pub(super) fn invalid(detail: impl AsRef<str>) -> ApiError {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         ApiError::new(status, "validation_error", "A value of the request is faulty.")
-            .with_detail(detail)
+            .with_detail(redact_secrets(detail.as_ref()))
     }
 
     /// A 422 of the parameter `name`.
@@ -417,3 +430,6 @@ pub(in crate::process) fn json_response(status: u16, body: &Value) -> Response<V
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     build_response(status, JSON_TYPE, format!("{body}\n").into_bytes())
 }
+
+#[cfg(test)]
+mod tests;

@@ -354,6 +354,10 @@ fn no_error_shows_an_address() {
             "unknown field … expected `email`",
         ),
         ("POST", "/keys", json!({ "origins": "secret@gmail.com" }), "expected a sequence"),
+        ("GET", "/usage?month=secret@gmail.com", Value::Null, "month: expected"),
+        ("GET", "/accounts?cursor=secret@gmail.com", Value::Null, "cursor: expected"),
+        ("GET", "/keys?limit=secret@gmail.com", Value::Null, "limit: expected"),
+        ("POST", "/keys", json!({ "account": "secret@gmail.com" }), "found one with @"),
     ];
     for (method, path, body, named) in cases {
         let answer = call_api(&gateway, method, path, &tokens.write, &body).expect(422);
