@@ -2,7 +2,8 @@
 //! are blocked, or would be.
 //!
 //! The counts begin with the process. Clients choose the domains, so the number of counts is
-//! limited.
+//! limited. Forms that pass have a share of their own, so that no crowd of harmless domains hides a
+//! blocked one.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,13 +12,20 @@ use prometheus::IntCounter;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-/// If so many combinations of route, action, reason and domain have counts, forms with a new
-/// combination are counted without their domain.
-const MAX_FORM_KINDS: usize = 10_000;
+/// If so many combinations of route, action, reason and domain have counts, half of them, those
+/// with the lowest counts, are counted without their domains from then on. The limit holds for
+/// forms that pass, and again for all others.
+const MAX_FORM_KINDS: usize = 5_000;
 
 /// The counts of screened forms.
 #[derive(Default)]
-pub struct ScreeningCounts(Mutex<HashMap<FormKind, FormCount>>);
+pub struct ScreeningCounts(Mutex<FormCounts>);
+
+#[derive(Default)]
+struct FormCounts {
+    passed: HashMap<FormKind, FormCount>,
+    others: HashMap<FormKind, FormCount>,
+}
 
 /// A combination that has a count of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,8 +34,8 @@ struct FormKind {
     route: SmolStr,
     action: &'static str,
     reason: &'static str,
-    /// The domain of the worst address; `None` if no address was valid, or if there are too many
-    /// combinations.
+    /// The domain of the worst address; `None` if no address was valid, or if too many domains had
+    /// higher counts.
     domain: Option<SmolStr>,
 }
 
@@ -49,10 +57,11 @@ impl ScreeningCounts {
         metric: impl FnOnce() -> IntCounter,
     ) {
         let (route, domain) = (SmolStr::new(route), domain.map(SmolStr::new));
-        let mut kind = FormKind { route, action, reason, domain };
+        let kind = FormKind { route, action, reason, domain };
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = if action == "pass" { &mut counts.passed } else { &mut counts.others };
         if counts.len() >= MAX_FORM_KINDS && !counts.contains_key(&kind) {
-            kind.domain = None;
+            drop_rare_domains(counts);
         }
         let form = counts.entry(kind).or_insert_with(|| FormCount { count: 0, metric: metric() });
         form.count += 1;
@@ -62,7 +71,8 @@ impl ScreeningCounts {
     /// Returns the counts as JSON, the highest first.
     pub fn to_json(&self) -> Value {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let forms = counts.iter().map(|(kind, form)| (kind, form.count));
+        let forms = counts.passed.iter().chain(&counts.others);
+        let forms = forms.map(|(kind, form)| (kind, form.count));
         let mut sorted: Vec<(&FormKind, u64)> = forms.collect();
         sorted.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
         let forms =
@@ -73,6 +83,24 @@ impl ScreeningCounts {
                 })
             });
         forms.collect()
+    }
+}
+
+/// Adds the counts of the rarer half of the domains to the counts without a domain. Half of them at
+/// once, so that a flood of new domains rarely sorts the counts.
+fn drop_rare_domains(counts: &mut HashMap<FormKind, FormCount>) {
+    let named = counts.iter().filter(|(kind, _)| kind.domain.is_some());
+    let mut kinds: Vec<(u64, FormKind)> =
+        named.map(|(kind, form)| (form.count, kind.clone())).collect();
+    kinds.sort_unstable();
+    kinds.truncate(kinds.len().div_ceil(2));
+    for (_, kind) in kinds {
+        let Some(dropped) = counts.remove(&kind) else { continue };
+        let unnamed = FormKind { domain: None, ..kind };
+        let form = counts
+            .entry(unnamed)
+            .or_insert_with(|| FormCount { count: 0, metric: dropped.metric.clone() });
+        form.count += dropped.count;
     }
 }
 
