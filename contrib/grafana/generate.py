@@ -17,6 +17,13 @@ import sys
 SELECTION = 'job="$job", instance=~"$instance"'
 ROUTES = SELECTION + ', route=~"$route"'
 RATE = "[$__rate_interval]"
+# The reasons of forms that riskgate could not read, or from which it can't tell whose account they
+# make. The action of such a form is "unscreened", or "block" with unscreened = "block".
+UNREAD = ("encoded", "too_long", "other_type", "other_charset", "broken", "no_field",
+          "many_inboxes")
+# Without upstream.servers, a node knows the default server, which may not exist.
+UNHEALTHY = ("riskgate_upstream_healthy{@} == bool 0\n  and on (job, instance)\n  "
+             "sum by (job, instance) (riskgate_upstream_requests_total{@}) > 0")
 FAILURES = 'outcome=~"internal_error|upstream_unavailable|upstream_timeout"'
 
 
@@ -72,12 +79,13 @@ SECTIONS = [
                    f"sum(rate(riskgate_requests_total{{{ROUTES}}}{RATE}))"), (0.001, 0.0144)),
         stat("Store down", "short", "Nodes that can't reach the store.",
              "sum(riskgate_store_down{@})", (None, 1)),
-        stat("Parts that can't be reloaded", "short",
-             "Each such part serves its last good state. /readyz of the node says why.",
+        stat("Faulty parts", "short",
+             "Each such part serves its last good state, or is degraded. /readyz of the node says why.",
              "sum(riskgate_reload_failing{@}) or vector(0)", (None, 1)),
         stat("Unhealthy upstream servers", "short",
-             "Servers that a node skips, added over all nodes.",
-             "sum(riskgate_upstream_healthy{@} == bool 0) or vector(0)", (1, None)),
+             "Servers that a node skips, added over all nodes. A node that never needed a server "
+             "does not count.",
+             f"sum({UNHEALTHY}) or vector(0)", (1, None)),
         lines("Requests by route", "reqps", "All answers of riskgate, by route.",
               (rate("riskgate_requests_total", "route", ROUTES), "{{route}}"), stack=True),
         lines("Requests that failed", "reqps",
@@ -99,9 +107,9 @@ SECTIONS = [
                     'quota_exceeded|headers_too_large"'), "{{outcome}}"), stack=True),
         lines("Admitted requests", "reqps",
               "Requests that riskgate or an upstream server answered. fallback: riskgate answered "
-              "a check that no upstream server answered.",
+              "a check that no upstream server answered. redirected: by listen.redirect.",
               (rate("riskgate_requests_total", "outcome", ROUTES +
-                    ', outcome=~"ok|fallback|upstream_4xx|upstream_5xx|aborted|other"'),
+                    ', outcome=~"ok|redirected|fallback|upstream_4xx|upstream_5xx|aborted|other"'),
                "{{outcome}}"), stack=True),
         lines("Median time of a request", "s",
               "From the header of the request to the end of the answer, with the upstream server.",
@@ -149,8 +157,9 @@ SECTIONS = [
               "exceeds max_per_client.",
               (rate("riskgate_requests_total", "outcome", ROUTES +
                     ', outcome=~"quota_exceeded|too_many_requests"'), "{{outcome}}")),
-        lines("Refunded calls", "ops", "Counted calls that riskgate refunded, because it failed to "
-              "serve them.", (rate("riskgate_quota_refunds_total", "instance"), "{{instance}}")),
+        lines("Requests with refunded calls", "ops", "Requests whose counted calls riskgate "
+              "refunded: it failed to serve them, or their bodies were faulty.",
+              (rate("riskgate_quota_refunds_total", "instance"), "{{instance}}")),
         lines("Missing replicas", "short", "Replicas of store.wait_replicas that have not "
               "acknowledged the last report.",
               (gauge("riskgate_store_replicas_missing"), "{{instance}}"), steps=(None, 1)),
@@ -176,9 +185,11 @@ SECTIONS = [
         lines("Flagged forms by reason", "ops", "Forms that riskgate refused or would refuse.",
               (rate("riskgate_screened_total", "route, reason",
                     '@, action=~"block|would_block"'), "{{route}} {{reason}}"), stack=True),
-        lines("Forms without a verdict", "ops", "Forms that riskgate forwarded without a verdict, "
-              "and why.", (rate("riskgate_screened_total", "route, reason",
-                                '@, action="unscreened"'), "{{route}} {{reason}}")),
+        lines("Forms without a verdict", "ops", "Forms that riskgate could not read, and why. It "
+              'refused them if the route has unscreened = "block".',
+              (f'sum by (route, reason) (\n  rate(riskgate_screened_total{{@, '
+               f'action="unscreened"}}{RATE})\n  or\n  rate(riskgate_screened_total{{@, '
+               f'reason=~"{"|".join(UNREAD)}"}}{RATE}))', "{{route}} {{reason}}")),
         lines("Decisions of rules", "ops", "Sign-ups that a rule of the config decided.",
               (rate("riskgate_rule_decisions_total", "rule, action"), "{{rule}}: {{action}}"),
               stack=True),
@@ -187,8 +198,8 @@ SECTIONS = [
               stack=True),
     ]),
     ("Upstream servers", [
-        states("Unhealthy servers", "Servers that riskgate skips.",
-               ("riskgate_upstream_healthy{@} == bool 0", "{{instance}} → {{server}}")),
+        states("Unhealthy servers", "Servers that riskgate skips. A node that never needed a server "
+               "shows none.", (UNHEALTHY, "{{instance}} → {{server}}")),
         lines("Attempts by outcome", "ops",
               "Attempts to get a response from an upstream server.",
               (rate("riskgate_upstream_requests_total", "outcome"), "{{outcome}}"), stack=True),
@@ -256,8 +267,8 @@ SECTIONS = [
               "Rows of the last good list, and fetches in each interval by outcome.",
               ("max by (feed) (riskgate_feed_rows{@})", "{{feed}} rows"),
               (increase("riskgate_feed_fetches_total", "feed, outcome"), "{{feed}} {{outcome}}")),
-        states("Parts that can't be reloaded, by part",
-               "Each such part serves its last good state.",
+        states("Faulty parts, by part",
+               "Each such part serves its last good state, or is degraded.",
                (gauge("riskgate_reload_failing"), "{{instance}} {{part}}")),
         lines("Reloads", "short", "Reloads in each interval, by part and outcome.",
               (increase("riskgate_reloads_total", "part, outcome"), "{{part}} {{outcome}}")),

@@ -30,6 +30,16 @@ pub enum UnreadCause {
 }
 
 impl UnreadCause {
+    /// All causes.
+    pub const ALL: [UnreadCause; 6] = [
+        UnreadCause::Encoded,
+        UnreadCause::TooLong,
+        UnreadCause::OtherType,
+        UnreadCause::OtherCharset,
+        UnreadCause::Broken,
+        UnreadCause::NoField,
+    ];
+
     /// The name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use riskgate::model::refusal::MANY_INBOXES;
+use riskgate::observe::metrics::OUTCOMES;
+use riskgate::screening::UnreadCause;
 use serde_json::Value;
 
 use crate::child_process::wait_until;
@@ -96,6 +99,35 @@ fn every_metric_and_label_of_rules_and_panels_exists() {
         .collect();
     let hidden: Vec<&String> = metrics.names().filter(|name| !shown.contains(*name)).collect();
     assert!(hidden.is_empty(), "no panel shows {hidden:?}");
+}
+
+#[test]
+fn each_outcome_is_in_a_panel() {
+    let dashboard = dashboard();
+    let shown: BTreeSet<String> = targets(&dashboard)
+        .iter()
+        .filter_map(|(_, query, _)| query.split_once("outcome=~\"")?.1.split('"').next())
+        .flat_map(|outcomes| outcomes.split('|').map(str::to_owned))
+        .collect();
+    let hidden: Vec<_> = OUTCOMES.into_iter().filter(|it| !shown.contains(*it)).collect();
+    assert!(hidden.is_empty(), "no panel shows {hidden:?}");
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_know_each_reason_of_an_unread_form() {
+    let causes = UnreadCause::ALL.map(UnreadCause::as_str);
+    let reasons = [&causes[..], &[MANY_INBOXES]].concat().join("|");
+    let rules = read_project_file("contrib/prometheus/alerts.yml");
+    let alert = |name: &str| {
+        let rest = rules.split_once(&format!("- alert: {name}\n")).unwrap().1;
+        rest.split_once("for:").unwrap().0.to_owned()
+    };
+    let is_matched =
+        |text: &str, operator: &str| text.contains(&format!("reason{operator}\"{reasons}\""));
+    assert!(is_matched(&alert("RiskgateFormsUnscreened"), "=~"), "expected {reasons}");
+    assert!(is_matched(&alert("RiskgateScreeningFlagsMany"), "!~"), "expected {reasons}");
+    let panel = targets(&dashboard()).into_iter().find(|it| it.0 == "Forms without a verdict");
+    assert!(is_matched(&panel.unwrap().1, "=~"), "expected {reasons}");
 }
 
 #[test]

@@ -126,11 +126,20 @@ impl ServerHealthTracker {
         let failure = LastFailure { reason: reason.to_owned(), at: Instant::now() };
         self.last_failures.insert(server, failure);
         let mut problem = self.unhealthy.entry(server).or_insert_with(|| {
-            log::warn!("upstream server {server} is down: {reason}");
+            if let Some(line) = self.describe_failure(server, reason) {
+                log::warn!("{line}");
+            }
             HealthProblem { reason: String::new(), has_failed_check: false, refused_at: None }
         });
         reason.clone_into(&mut problem.reason);
         change(&mut problem);
+    }
+
+    /// Says that a server is down. `None` if nobody has named the server: then the line of the
+    /// outage says enough.
+    fn describe_failure(&self, server: SocketAddr, reason: &str) -> Option<String> {
+        let is_default = self.is_server_default.load(Ordering::Relaxed);
+        (!is_default).then(|| format!("upstream server {server} is down: {reason}"))
     }
 
     /// Records that the server passed a health check, which began at `began_at`.

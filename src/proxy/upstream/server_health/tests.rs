@@ -53,7 +53,9 @@ fn a_server_gets_requests_again_after_its_ejection_but_has_to_prove_its_health()
 fn an_outage_of_a_server_that_nobody_named_is_no_error() {
     let health = ServerHealthTracker::new(HOUR);
     assert_eq!(health.choose_outage_line(true).0, log::Level::Error);
+    assert!(health.describe_failure(server(1), "refused").is_some());
     health.set_server_is_default(true);
+    assert_eq!(health.describe_failure(server(1), "refused"), None);
     let (level, line) = health.choose_outage_line(true);
     assert_eq!(level, log::Level::Info);
     assert!(line.contains("upstream.servers is not set"), "{line}");
