@@ -43,7 +43,9 @@ pub use overrides::{
 };
 pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;
-pub use rotation::{DEFAULT_OVERLAP, PreparedRotation, parse_rotation_times, prepare_rotation};
+pub use rotation::{
+    DEFAULT_OVERLAP, PreparedRotation, check_not_declared, parse_rotation_times, prepare_rotation,
+};
 pub use sign_ups::{SignUpOwner, delete_sign_ups, find_sign_ups};
 pub use stored_overrides::{
     KnownOverrides, TakenOverFile, describe_file_owner, take_over_default_file,

@@ -19,9 +19,9 @@ use super::store_access::{
 use crate::config::Config;
 use crate::keys::Token;
 use crate::management::{
-    DEFAULT_OVERLAP, ImportedKeys, NewKey, check_new_key, describe_unknown_id, import_keys,
-    parse_rotation_times, prepare_key, prepare_rotation, read_declared_keys, read_present_time,
-    revoke_key,
+    DEFAULT_OVERLAP, ImportedKeys, NewKey, check_new_key, check_not_declared, describe_unknown_id,
+    import_keys, parse_rotation_times, prepare_key, prepare_rotation, read_declared_keys,
+    read_present_time, revoke_key,
 };
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::format_rfc3339;
@@ -212,6 +212,7 @@ fn rotate(
     check_no_other_store_is_served(config)?;
     check_served_file_exists(config)?;
     if is_store_missing(config) {
+        check_not_declared(&config.reloadable, id)?;
         return Err(CommandFailure::failed(describe_unknown_id(id, None)));
     }
     let (mut store, author) = (open_existing_store(config)?, find_command_author());

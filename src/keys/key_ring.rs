@@ -184,7 +184,7 @@ impl KeyRing {
 
     /// Adds a key, unless the ring lacks its account.
     pub(super) fn insert_key(&mut self, merged: MergedKey<'_>) {
-        let MergedKey { row, origins, is_origin_restricted: is_restricted, fault } = merged;
+        let MergedKey { row, origins, is_origin_restricted: is_restricted, fault, .. } = merged;
         let Some(account) = self.accounts.get(&row.account) else { return };
         let key = Key {
             id: row.id.clone(),

@@ -21,6 +21,8 @@ pub struct MergedKey<'r> {
     /// Whether the key is restricted to `origins`. If `origins` is empty, a restricted key allows
     /// no origin.
     pub is_origin_restricted: bool,
+    /// Whether the store has the key. If not, only the key file has it.
+    pub is_in_store: bool,
     /// Why riskgate can't serve the key; `None` if it can.
     pub fault: Option<RingFault>,
 }
@@ -44,7 +46,8 @@ pub fn merge_keys<'r>(rows: &'r [KeyRow], declared: &'r [DeclaredKey]) -> Vec<Me
             None => key,
         });
     }
-    keys.extend(declared_by_digest.into_values().map(MergedKey::from_row));
+    let only_declared = declared_by_digest.into_values().map(MergedKey::from_row);
+    keys.extend(only_declared.map(|key| MergedKey { is_in_store: false, ..key }));
     if !duplicate_id_faults.is_empty() {
         for key in &mut keys {
             key.fault = key.fault.take().or_else(|| duplicate_id_faults.remove(&key.row.digest));
@@ -65,7 +68,8 @@ impl<'r> MergedKey<'r> {
         };
         let origins = row.origins.iter().filter_map(&mut parse_pattern).collect();
         let is_origin_restricted = !row.origins.is_empty();
-        MergedKey { row: Cow::Borrowed(row), origins, is_origin_restricted, fault }
+        let row = Cow::Borrowed(row);
+        MergedKey { row, origins, is_origin_restricted, is_in_store: true, fault }
     }
 
     /// Merges this key of the store with its entry in the key file.
@@ -85,6 +89,7 @@ impl<'r> MergedKey<'r> {
             row: Cow::Owned(row),
             origins,
             is_origin_restricted: self.is_origin_restricted || restriction.is_origin_restricted,
+            is_in_store: true,
             fault: self.fault.or(restriction.fault),
         }
     }

@@ -30,6 +30,8 @@ pub struct KeyEntry {
     pub expires_at: Option<i64>,
     /// Unix seconds; `None` unless the key was revoked.
     pub revoked_at: Option<i64>,
+    /// Whether the store has the key, so that riskgate can rotate it.
+    pub is_in_store: bool,
 }
 
 /// Whether a key is in force.
@@ -61,7 +63,7 @@ impl KeyState {
 }
 
 impl KeyEntry {
-    /// Creates the entry of a key from its row. `plan` is the plan of the key's account.
+    /// Creates the entry of a key from its row in the store. `plan` is the plan of its account.
     pub fn from_row(row: &KeyRow, plan: &str) -> KeyEntry {
         KeyEntry {
             id: row.id.clone(),
@@ -74,6 +76,7 @@ impl KeyEntry {
             created_at: row.created_at,
             expires_at: row.expires_at,
             revoked_at: row.revoked_at,
+            is_in_store: true,
         }
     }
 
@@ -99,7 +102,7 @@ impl KeyEntry {
             "require_origin": self.require_origin, "created_at": self.created_at_text(),
             "expires_at": self.expires_at.map(format_rfc3339),
             "revoked_at": self.revoked_at.map(format_rfc3339),
-            "state": self.state_at(unix_now).as_str(),
+            "state": self.state_at(unix_now).as_str(), "in_store": self.is_in_store,
         })
     }
 }
@@ -115,6 +118,7 @@ pub fn list_keys(
         let account = accounts.get(merged.row.account.as_str()).copied().unwrap_or_default();
         let mut entry = KeyEntry::from_row(&merged.row, account.plan());
         entry.is_origin_restricted = merged.is_origin_restricted;
+        entry.is_in_store = merged.is_in_store;
         if merged.fault.is_none() {
             entry.origins = merged.origins.iter().map(ToString::to_string).collect();
         }

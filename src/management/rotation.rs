@@ -1,5 +1,6 @@
 //! Rotates keys: a new key replaces an old key, and the old key works for some time longer.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::expiry::Expiry;
@@ -61,7 +62,7 @@ pub fn parse_rotation_times(
 /// # Errors
 /// Returns a fault in these cases:
 /// - A value is faulty, or the present time is not known.
-/// - The store does not have the key.
+/// - The store does not have the key: only the key file has it, or nobody.
 /// - The key file has ended the key, or leaves it no origin.
 /// - The `Idempotency-Key` of the request belongs to another request or to another admin token.
 /// - The store or the key file can't be read, or the system gives no random bits.
@@ -75,6 +76,7 @@ pub fn prepare_rotation(
 ) -> Result<PreparedRotation, ManagementFault> {
     let (overlap, expires) = parse_rotation_times(overlap, expires)?;
     let Some(old) = find_stored_key(store, config, id)? else {
+        check_not_declared(config, id)?;
         let known = store.find_key_by_digest(&sha256(id.as_bytes()))?.map(|stored| stored.id);
         return Err(ManagementFault::NotFound(describe_unknown_id(id, known.as_deref())));
     };
@@ -208,6 +210,22 @@ fn restrict_by_key_file(
     }
     let origins = merged.origins.iter().map(ToString::to_string).collect();
     Ok(KeyRow { origins, ..merged.row.clone().into_owned() })
+}
+
+/// Checks that the key file has no key with this id, which the store does not have.
+///
+/// # Errors
+/// If the key file has the key, or can't be read.
+pub fn check_not_declared(config: &ReloadableConfig, id: &str) -> Result<(), ManagementFault> {
+    if !read_declared_keys(config)?.iter().any(|declared| declared.key.id == id) {
+        return Ok(());
+    }
+    let file = config.key_file.as_deref().unwrap_or(Path::new("keys.file"));
+    Err(ManagementFault::Conflict(format!(
+        "expected a key of the store, but found {id} in {}, which riskgate does not change: add a \
+         new key to that file, and an `expires` to {id}",
+        file.display()
+    )))
 }
 
 /// Finds the store's row of a key by the key's id. The store may have a key of the key file under

@@ -64,7 +64,8 @@ export function keyTable(ctx, query, caption, hasAccount) {
 function actionsOf(key, onChanged) {
   if (key.state === "revoked") return "–";
   return h("div", { class: "actions" },
-    key.state === "active" && button("Rotate", {
+    // A key that only keys.file has is replaced in that file.
+    key.state === "active" && key.in_store && button("Rotate", {
       write: true, testid: "rotate-key", "aria-label": `Rotate ${key.id}`,
       onclick: () => openRotateDialog(key, onChanged),
     }),

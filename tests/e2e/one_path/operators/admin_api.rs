@@ -486,3 +486,97 @@ fn lists_are_read_in_pages_and_miss_nothing() {
         call_api(&gateway, "GET", "/keys?search=K22&account=a29", &tokens.read, &Value::Null);
     assert_eq!(found.expect(200).json()["items"][0]["id"], "k229");
 }
+
+/// Reads a page of a list, and returns what the items are called, and the parameter of the next
+/// page.
+fn read_page(
+    gateway: &Gateway,
+    tokens: &AdminTokens,
+    list: &str,
+    cursor: &str,
+) -> (Vec<String>, Option<String>) {
+    let path = format!("/{list}limit=2{cursor}");
+    let page = call_api(gateway, "GET", &path, &tokens.read, &Value::Null).expect(200).json();
+    let name = if list.starts_with("overrides") { "domain" } else { "name" };
+    let items = page["items"].as_array().unwrap().iter();
+    let names = items.map(|item| item[name].as_str().unwrap().to_owned()).collect();
+    let next = page["next_cursor"].as_str();
+    (names, next.map(|next| format!("&cursor={}", next.replace(' ', "%20"))))
+}
+
+#[test]
+fn items_that_come_or_go_between_two_pages_move_no_others() {
+    let (gateway, tokens) = start();
+    let domains = ["a", "b", "c", "d", "e"].map(|name| format!("{name}.example.com"));
+    for domain in &domains {
+        let path = format!("/overrides/{domain}");
+        call_api(&gateway, "PUT", &path, &tokens.write, &json!({ "action": "deny" })).expect(200);
+    }
+    let (mut deleted, mut cursor) = (Vec::new(), Some(String::new()));
+    while let Some(of_page) = cursor {
+        let (names, next) = read_page(&gateway, &tokens, "overrides?", &of_page);
+        for name in &names {
+            let path = format!("/overrides/{name}");
+            call_api(&gateway, "DELETE", &path, &tokens.write, &Value::Null).expect(200);
+        }
+        deleted.extend(names);
+        cursor = next;
+    }
+    assert_eq!(deleted, domains);
+
+    for list in ["accounts?", "accounts?sort=use&"] {
+        let first = format!("0-before-{}", list.len());
+        let mut names = vec!["b", "c", "d"];
+        for name in &names {
+            create_key(&gateway, &tokens, json!({ "account": name }));
+        }
+        let (shown, next) = read_page(&gateway, &tokens, &format!("{list}plan=free&"), "");
+        assert_eq!(shown.len(), 2, "{shown:?}");
+        create_key(&gateway, &tokens, json!({ "account": first }));
+        let (rest, _) = read_page(&gateway, &tokens, &format!("{list}plan=free&"), &next.unwrap());
+        names.retain(|name| !shown.iter().any(|it| it == name));
+        assert!(rest.iter().all(|it| !shown.contains(it)), "{list}: {shown:?} {rest:?}");
+        assert_eq!(rest[0], names[0], "{list}");
+    }
+}
+
+#[test]
+fn no_new_name_label_or_note_has_a_key_and_no_new_name_an_address() {
+    let setup = Setup::new();
+    let file = setup.path("keys.toml");
+    let hash = sha256_hex("sv_a_key_of_the_file");
+    let entry = format!("[[key]]\nid = \"k\"\naccount = \"old@a.com\"\nhash = \"sha256:{hash}\"\n");
+    std::fs::write(&file, entry).unwrap();
+    let setup = setup.set_text("keys.file", &file.display().to_string());
+    let (setup, tokens) = AdminTokens::add_to(setup);
+    let gateway = setup.start();
+    let made = create_key(&gateway, &tokens, json!({ "account": "acme" }));
+    let key = made["key"].as_str().unwrap();
+    for (method, path, body) in [
+        ("POST", "/keys", json!({ "account": key })),
+        ("POST", "/keys", json!({ "account": "acme", "label": format!("web ({key})") })),
+        ("POST", "/keys", json!({ "account": "new@a.com" })),
+        ("PATCH", "/accounts/new@a.com", json!({ "limit": 5 })),
+        ("PUT", "/overrides/a.com", json!({ "action": "deny", "note": key })),
+    ] {
+        let answer = call_api(&gateway, method, path, &tokens.write, &body).expect(422).text();
+        assert!(!answer.contains(key) && !answer.contains("new@"), "{path}: {answer}");
+        assert!(answer.contains("write "), "{path}: {answer}");
+    }
+    // An account that exists stays usable.
+    create_key(&gateway, &tokens, json!({ "account": "old@a.com" }));
+    let path = "/accounts/old@a.com";
+    call_api(&gateway, "PATCH", path, &tokens.write, &json!({ "limit": 5 })).expect(200);
+}
+
+#[test]
+fn a_limit_that_no_client_can_read_is_refused() {
+    let (gateway, tokens) = start();
+    let set = |limit: u64| {
+        let body = json!({ "limit": limit });
+        call_api(&gateway, "PATCH", "/accounts/acme", &tokens.write, &body)
+    };
+    let refused = set(9_007_199_254_740_992).expect(422).text();
+    assert!(refused.contains("up to 9,007,199,254,740,991"), "{refused}");
+    set(9_007_199_254_740_991).expect(200);
+}

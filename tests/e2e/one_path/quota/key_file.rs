@@ -1,6 +1,7 @@
 //! The key file: keys that it declares beside those in the store, and how changes take effect.
 
 use crate::harness::{Gateway, Setup, get, wait_until};
+use crate::one_path::operators::admin_api::{AdminTokens, call_api};
 use crate::one_path::quota::keys::{USAGE, is_key_accepted, sha256_hex};
 
 fn start_with_key_file(text: &str) -> Gateway {
@@ -235,4 +236,38 @@ fn a_key_file_with_an_unknown_plan_delays_no_other_key_change() {
     gateway.edit_config(|text| text + "[plans]\nfree = 100\npro = 10000\ngold = 7\n");
     wait_until("no fault is reported", is_healthy);
     assert_eq!(gateway.get(USAGE, gold).json()["monthly_limit"], 7);
+}
+
+#[test]
+fn a_key_that_only_the_file_has_is_rotated_in_the_file() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let file = setup.path("keys.toml");
+    let hash = sha256_hex("sv_a_key_of_the_file");
+    let entry = format!("[[key]]\nid = \"filed\"\naccount = \"a\"\nhash = \"sha256:{hash}\"\n");
+    std::fs::write(&file, entry).unwrap();
+    let setup = setup.set_text("keys.file", &file.display().to_string());
+    let named = format!("found filed in {}", file.display());
+    let refused = setup.cli(&["keys", "rotate", "filed"]).expect(1).stderr;
+    assert!(refused.contains(&named), "without a store: {refused}");
+    let gateway = setup.start();
+    gateway.create_active_key("acme", &[]);
+    let refused = gateway.cli(&["keys", "rotate", "filed"]).expect(1).stderr;
+    assert!(
+        refused.contains(&named) && refused.contains("add a new key to that file"),
+        "{refused}"
+    );
+    let rotate = |id: &str| {
+        let path = format!("/keys/{id}/rotate");
+        call_api(&gateway, "POST", &path, &tokens.write, &serde_json::Value::Null)
+    };
+    assert!(rotate("filed").expect(409).text().contains(&named));
+    let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
+    let of_key = |id: &str| {
+        let keys = listed.as_array().unwrap();
+        keys.iter().find(|key| (key["id"] == "filed") == (id == "filed")).unwrap().clone()
+    };
+    assert_eq!(
+        (&of_key("filed")["in_store"], &of_key("other")["in_store"]),
+        (&false.into(), &true.into())
+    );
 }

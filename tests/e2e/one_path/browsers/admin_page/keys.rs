@@ -86,6 +86,20 @@ fn a_key_of_the_page_works_on_the_gateway_and_is_shown_only_once() {
 }
 
 #[test]
+fn a_key_that_only_the_key_file_has_can_be_revoked_and_not_rotated() {
+    let setup = setup();
+    let file = setup.path("keys.toml");
+    let hash = "ab".repeat(32);
+    let entry = format!("[[key]]\nid = \"filed\"\naccount = \"a\"\nhash = \"sha256:{hash}\"\n");
+    std::fs::write(&file, entry).unwrap();
+    let (_gateway, page) =
+        start_signed_in(setup.set_text("keys.file", &file.display().to_string()));
+    page.go_to("keys", "Keys");
+    page.wait_for_element(&format!("{} {}", row_of("filed"), hook("revoke-key")));
+    page.wait_for_absence(&format!("{} {}", row_of("filed"), hook("rotate-key")));
+}
+
+#[test]
 fn a_rotated_key_ends_after_its_overlap_and_a_revoked_key_gets_a_401() {
     let (gateway, page) = start_signed_in(setup());
     let (old, old_id) = gateway.create_active_key_with_id("acme", &["--label", "old"]);
