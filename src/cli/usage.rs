@@ -1,6 +1,7 @@
 //! `riskgate usage`: the calls of a month by account, or by day, route and key.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -15,6 +16,9 @@ use crate::management::{
 };
 use crate::model::month::Month;
 use crate::store::{DailyUsageRow, Store, UsageRow};
+
+/// A node reports each second. It reports the day of a call no later than so long after its total.
+const MAX_REPORT_DELAY: Duration = Duration::from_millis(2_500);
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -52,14 +56,12 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     };
     let month = args.month.map_or_else(|| find_month_to_show(&mut store), Ok)?;
     if args.daily || args.csv {
-        // The totals come first, so that a call between the two reads does not look lost.
-        let totals = store.read_usage(month, args.account.as_deref())?;
-        let rows = read_daily_usage_of_month(&mut store, month, args.account.as_deref())?;
-        if totals.is_empty() && rows.is_empty() {
+        let usage = MonthUsage::read(&mut store, month, args.account.as_deref())?;
+        if usage.is_empty() {
             check_account_exists(Some(&mut store), &config, args)?;
         }
-        warn_about_calls_without_day(&totals, &rows, month);
-        return print_result(render_daily_usage(&rows, month, args));
+        usage.warn_about_calls_without_day(month);
+        return print_result(render_daily_usage(&usage.rows, month, args));
     }
     read_and_print_totals(&mut store, month, &config, args)
 }
@@ -111,26 +113,75 @@ fn read_and_print_totals(
     }
 }
 
-/// Prints a warning for each account whose total of the month is higher than the sum of its days:
-/// an earlier version counted the missing calls without their day, or the store has lost the days
-/// that a node which has ended had reported.
-fn warn_about_calls_without_day(totals: &[UsageRow], rows: &[DailyUsageRow], month: Month) {
+/// What the store knows of a month.
+struct MonthUsage {
+    totals: Vec<UsageRow>,
+    /// The calls by day, route and key.
+    rows: Vec<DailyUsageRow>,
+    /// The accounts whose totals are higher than the sums of their days, each with its total, and
+    /// how many of these calls have no day.
+    without_day: Vec<(String, u64, u64)>,
+}
+
+impl MonthUsage {
+    /// Reads the usage of a month. A node counts a call in its total a moment before it counts the
+    /// call by day. A report of the node between the two leaves the day to the next report. So if
+    /// calls have no day, this function reads the days once more after that report.
+    fn read(
+        store: &mut Store,
+        month: Month,
+        account: Option<&str>,
+    ) -> Result<MonthUsage, ManagementFault> {
+        // The totals come first, so that a call between the two reads does not look lost.
+        let totals = store.read_usage(month, account)?;
+        let rows = read_daily_usage_of_month(store, month, account)?;
+        let without_day = find_calls_without_day(&totals, &rows);
+        if without_day.is_empty() {
+            return Ok(MonthUsage { totals, rows, without_day });
+        }
+        std::thread::sleep(MAX_REPORT_DELAY);
+        // A refund meanwhile lowers the total and the day.
+        let mut totals = store.read_usage(month, account)?;
+        for total in &mut totals {
+            let before = without_day.iter().find(|(account, ..)| *account == total.account);
+            total.spent = before.map_or(0, |(_, spent, _)| total.spent.min(*spent));
+        }
+        let rows = read_daily_usage_of_month(store, month, account)?;
+        let without_day = find_calls_without_day(&totals, &rows);
+        Ok(MonthUsage { totals, rows, without_day })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.totals.is_empty() && self.rows.is_empty()
+    }
+
+    /// Prints a warning for each account whose total of the month is higher than the sum of its
+    /// days: an earlier version counted the missing calls without their day, or the store has lost
+    /// the days that a node which has ended had reported.
+    fn warn_about_calls_without_day(&self, month: Month) {
+        for (account, spent, missing) in &self.without_day {
+            print_message(format!(
+                "warning: account {account}: {missing} of the {spent} calls of {month} have no \
+                 day: an earlier version of riskgate counted them, or the store has lost their days"
+            ));
+        }
+    }
+}
+
+/// Finds the accounts whose totals are higher than the sums of their days. Returns each with its
+/// total, and how many of these calls have no day.
+fn find_calls_without_day(totals: &[UsageRow], rows: &[DailyUsageRow]) -> Vec<(String, u64, u64)> {
     let mut with_day: HashMap<&str, u64> = HashMap::new();
     for row in rows {
         let sum = with_day.entry(&row.account).or_default();
         *sum = sum.saturating_add(row.calls);
     }
-    for total in totals.iter().filter(|total| !total.is_damaged) {
+    let missing = |total: &UsageRow| {
         let with_day = with_day.get(total.account.as_str()).copied().unwrap_or_default();
-        let missing = total.spent.saturating_sub(with_day);
-        if missing > 0 {
-            print_warning(format!(
-                "account {}: {missing} of the {} calls of {month} have no day: an earlier \
-                 version of riskgate counted them, or the store has lost their days",
-                total.account, total.spent
-            ));
-        }
-    }
+        total.spent.saturating_sub(with_day)
+    };
+    let readable = totals.iter().filter(|total| !total.is_damaged && missing(total) > 0);
+    readable.map(|total| (total.account.clone(), total.spent, missing(total))).collect()
 }
 
 /// Renders usage by day as CSV, as JSON or as a table.

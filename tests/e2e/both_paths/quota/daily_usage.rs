@@ -40,6 +40,28 @@ fn calls_that_an_earlier_version_counted_are_named() {
 }
 
 #[test]
+fn days_that_a_node_reports_after_the_total_are_not_lost() {
+    let gateway = Setup::new().start();
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.get_domain("first.test", &key).expect(200);
+    wait_until("the usage is in the store", || read_total(&gateway) == 1);
+    let store = rusqlite::Connection::open(gateway.path("riskgate.db")).unwrap();
+    let set_aside = "ATTACH ':memory:' AS kept; \
+                     CREATE TABLE kept.daily AS SELECT * FROM main.daily_usage; \
+                     DELETE FROM main.daily_usage;";
+    store.execute_batch(set_aside).unwrap();
+    std::thread::scope(|scope| {
+        let shown = scope.spawn(|| gateway.cli(&["usage", "--csv"]).expect(0));
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let restore = "INSERT INTO main.daily_usage SELECT * FROM kept.daily";
+        store.execute_batch(restore).unwrap();
+        let shown = shown.join().unwrap();
+        assert_eq!(shown.stderr, "");
+        assert!(shown.stdout.trim_end().ends_with(",1"), "{}", shown.stdout);
+    });
+}
+
+#[test]
 fn usage_by_key_and_route_is_exact_on_both_stores() {
     let server = RedisServer::start();
     let upstream = MockUpstream::start();
