@@ -23,7 +23,7 @@ pub use key_file::{
 pub use key_ring::KeyRing;
 pub use limits::{AccountSources, Plans, collect_accounts};
 pub use merge::{MergedKey, merge_keys};
-pub use token::{MIN_KEY_LEN, Token, TokenError, hide_keys, sha256};
+pub use token::{MIN_KEY_LEN, Token, TokenError, has_generated_key, hide_keys, sha256};
 
 #[cfg(test)]
 mod tests;

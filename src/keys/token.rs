@@ -97,6 +97,12 @@ pub fn hide_keys(text: &str) -> String {
     shown.collect()
 }
 
+/// Returns true if a word of the text is a key that riskgate generated, by its checksum.
+pub fn has_generated_key(text: &str) -> bool {
+    let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    text.split(is_end).any(|word| Token::has_valid_checksum(word.as_bytes()))
+}
+
 fn looks_like_key(word: &str) -> bool {
     if Token::has_valid_checksum(word.as_bytes()) {
         return true;

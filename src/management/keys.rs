@@ -12,7 +12,7 @@ use super::repeatable::RepeatableRequest;
 use crate::config::{Config, ReloadableConfig, guess_text};
 use crate::keys::{
     AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, MIN_KEY_LEN, Token, collect_accounts,
-    is_valid_id_or_account, read_key_file, sha256,
+    has_generated_key, is_valid_id_or_account, read_key_file, sha256,
 };
 use crate::model::origin::OriginPattern;
 use crate::model::visible_text::is_control_or_invisible;
@@ -249,7 +249,7 @@ fn check_imported_keys(
 /// Imports the keys of a key file, all or none, and returns their ids.
 ///
 /// # Errors
-/// Returns a fault if the name of a new account begins with `}`, if the key file of the config is
+/// Returns a fault if the name of a new account is not allowed, if the key file of the config is
 /// faulty, or if the store fails or refuses a key. The store refuses a key that exists already, and
 /// a key whose account has another plan than the file names.
 pub fn import_keys(
@@ -313,13 +313,14 @@ pub fn check_account_name(field: &'static str, name: &str) -> Result<(), Managem
     }
 }
 
-/// Checks the name of an account that may be new. The name of a new account must not begin with
-/// `}`. The Redis keys of an account have its name between braces. With such a name, a Redis
-/// cluster would read an empty hash tag, and put these Redis keys on several servers.
+/// Checks the name of an account that may be new. These names are refused for new accounts:
+/// - One that begins with `}`. The Redis keys of an account have its name between braces. With such
+///   a name, a Redis cluster would read an empty hash tag, and put these Redis keys on several
+///   servers.
+/// - One with `@`, or with a key: names stand in logs, metrics of other systems and the audit.
 ///
 /// # Errors
-/// For a name that begins with `}`, returns a fault if the account is new, or if the store or the
-/// key file fails.
+/// For such a name, returns a fault if the account is new, or if the store or the key file fails.
 pub(super) fn check_name_if_new(
     store: &mut Store,
     config: &ReloadableConfig,
@@ -332,11 +333,43 @@ pub(super) fn check_name_if_new(
         };
         Ok(store.find_account(name)?.is_some() || is_declared()?)
     };
-    if !name.starts_with('}') || is_known(store)? {
-        return Ok(());
+    match check_new_account_name("account", name) {
+        Err(_) if is_known(store)? => Ok(()),
+        checked => checked,
     }
-    let expected = "the name of a new account not to begin with }";
-    Err(ManagementFault::invalid("account", expected, format!("{name:?}")))
+}
+
+/// Checks the name of a new account.
+///
+/// # Errors
+/// Returns a fault of the value `field`, without the name if that may be an address or a key.
+pub fn check_new_account_name(field: &'static str, name: &str) -> Result<(), ManagementFault> {
+    check_account_name(field, name)?;
+    let advice = "logs and the audit show names: write a name or number of your own, such as acme";
+    let (expected, found) = if name.starts_with('}') {
+        ("the name of a new account not to begin with }", format!("{name:?}"))
+    } else if name.contains('@') {
+        ("the name of a new account without @", format!("one with @; {advice}"))
+    } else if has_generated_key(name) {
+        ("the name of a new account", format!("a key; {advice}"))
+    } else {
+        return Ok(());
+    };
+    Err(ManagementFault::invalid(field, expected, found))
+}
+
+/// Checks that a text for people has no key.
+///
+/// # Errors
+/// Returns a fault of the value `field` if the text has a key that riskgate generated.
+pub(super) fn check_has_no_key(field: &'static str, text: &str) -> Result<(), ManagementFault> {
+    match has_generated_key(text) {
+        true => {
+            let found = "one; write the id of the key instead";
+            Err(ManagementFault::invalid(field, "a text without a key", found))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Checks that the config has this plan, if a plan is given.
@@ -361,7 +394,7 @@ fn check_label(label: Option<&String>) -> Result<(), ManagementFault> {
         label.chars().count() <= MAX_LABEL_CHARS && !label.chars().any(is_control_or_invisible)
     };
     match label.filter(|label| !is_valid(label)) {
-        None => Ok(()),
+        None => label.map_or(Ok(()), |label| check_has_no_key("label", label)),
         Some(label) => {
             let expected = format!("up to {MAX_LABEL_CHARS} visible characters on one line");
             Err(ManagementFault::invalid("label", expected, format!("{label:?}")))

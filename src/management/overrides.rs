@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
+use super::keys::check_has_no_key;
 use super::override_file::OverrideFile;
 use super::present_time::read_machine_time;
 use super::stored_overrides::{KnownOverrides, default_overrides_path, take_over_default_file};
@@ -177,6 +178,7 @@ fn check_lists_do_not_protect(
 fn check_new_override(new: &NewOverride<'_>, now: Option<i64>) -> Result<(), ManagementFault> {
     new.check()
         .map_err(|found| ManagementFault::invalid(found.field, found.expected, found.found))?;
+    check_has_no_key("note", new.note)?;
     let Some(now) = now else { return Ok(()) };
     // Days such as 2026-12-31 sort as text.
     let today = format_rfc3339(now);

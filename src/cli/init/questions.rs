@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::answers::{Answers, Args, Upstream};
 use super::files::HOST_OF_CONTAINER;
 use crate::cli::failure::CommandFailure;
-use crate::keys::{ID_OR_ACCOUNT_FORMAT, is_valid_id_or_account};
+use crate::management::check_new_account_name;
 use crate::model::path_prefix::{PathPrefix, is_own_target};
 use crate::proxy::upstream::ServerName;
 
@@ -206,9 +206,9 @@ fn is_own_path(path: &str) -> bool {
 }
 
 fn parse_account(text: &str) -> Result<String, String> {
-    match is_valid_id_or_account(text) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("expected {ID_OR_ACCOUNT_FORMAT}, but found {text:?}")),
+    match check_new_account_name("account", text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(fault) => Err(fault.to_string().replacen("account: ", "", 1)),
     }
 }
 
