@@ -471,7 +471,8 @@ impl ReloadState {
         self.certificate_watch.schedule_retry_if(is_transient);
         // A certificate that has expired is loaded all the same, so this reload did not fail.
         let is_good = self.certificate_fault.is_none();
-        self.gate_state.metrics.reloads.record_reload("certificates", is_good);
+        self.gate_state.metrics.reloads.count_reload("certificates", is_good);
+        self.gate_state.metrics.reloads.set_failing("certificates", !is_good);
         self.report_certificates();
         self.certificate_fault.clone()
     }

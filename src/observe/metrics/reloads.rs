@@ -26,7 +26,7 @@ impl ReloadMetrics {
             reload_failing: register_gauge_vec(
                 registry,
                 "riskgate_reload_failing",
-                "1 while a part serves its last good state instead of what is there.",
+                "1 while a part serves its last good state, or is degraded.",
                 &["part"],
             )?,
             certificate_expires_at: GaugesByName::register(
@@ -43,11 +43,14 @@ impl ReloadMetrics {
         })
     }
 
-    /// Counts a reload of a part (`table`, `keys`, `config` or `certificates`), and sets whether
-    /// the part is failing.
-    pub fn record_reload(&self, part: &'static str, is_good: bool) {
+    /// Counts a reload of a part (`table`, `keys`, `config` or `certificates`).
+    pub fn count_reload(&self, part: &'static str, is_good: bool) {
         let outcome = if is_good { "ok" } else { "failed" };
         self.reloads_by_part_and_outcome.with_label_values(&[part, outcome]).inc();
-        self.reload_failing.with_label_values(&[part]).set(i64::from(!is_good));
+    }
+
+    /// Sets whether a part is failing: one that is reloaded, or another that `/readyz` names.
+    pub fn set_failing(&self, part: &'static str, is_failing: bool) {
+        self.reload_failing.with_label_values(&[part]).set(i64::from(is_failing));
     }
 }

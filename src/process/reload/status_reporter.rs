@@ -72,7 +72,9 @@ impl StatusReporter {
     ///
     /// Logs a new problem, and the end of a problem. The problem of the feeds has a line for each
     /// feed: of these lines, logs only new ones and those that have ended. Counts a reload of the
-    /// part if `is_counted` is true, or if the part is `keys` and its problem has changed.
+    /// part if `is_counted` is true, or if the part is `keys` and its problem has changed. The
+    /// metric of failing parts has each part; that of the certificates says only whether they were
+    /// read, because a metric of its own says when they expire.
     pub(super) fn record_part(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
             Some(problem) => self.lock_status().fault_by_part.insert(part, problem.to_owned()),
@@ -80,7 +82,10 @@ impl StatusReporter {
         };
         let is_news = before.as_deref() != problem;
         if is_counted || (is_news && part == "keys") {
-            self.state.metrics.reloads.record_reload(part, problem.is_none());
+            self.state.metrics.reloads.count_reload(part, problem.is_none());
+        }
+        if part != "certificates" {
+            self.state.metrics.reloads.set_failing(part, problem.is_some());
         }
         let state_text = match part {
             "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",

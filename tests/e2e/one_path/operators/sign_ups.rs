@@ -192,6 +192,8 @@ fn while_the_store_is_down_nothing_is_deleted_and_a_node_that_was_cut_off_forget
     nowhere.kill();
     forwarder.switch_to(&nowhere);
     wait_until("the far node is cut off", || far.readyz().text().contains("sign_ups"));
+    let failing = || far.sum_of_samples("riskgate_reload_failing", &["part=\"sign_ups\""]);
+    wait_until("the metric shows the part", || failing() == 1.0);
     // Another address of the inbox, which waits to be written.
     let of_gmail = |node: &Gateway| {
         assess(node, &key, "janedoe@gmail.com", false)["inbox_accounts_30d"].clone()
