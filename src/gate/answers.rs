@@ -10,6 +10,7 @@ use crate::message::request_head::members_of_list;
 use crate::message::response::{Cors, Reply, VerdictFacts};
 use crate::model::domain::Domain;
 use crate::model::month::format_day;
+use crate::model::monthly_limit::MAX_MONTHLY_LIMIT;
 use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 use crate::model::typed_address::AddressOrDomain;
@@ -29,9 +30,6 @@ use super::state::GateState;
 
 /// The start of a verdict's body, before the domain.
 const VERDICT_BODY_START: &str = r#"{"domain":""#;
-/// The highest `monthly_limit` that riskgate reports. An unlimited account has this number, because
-/// clients expect an integer. Above 2^53 - 1, JavaScript can't represent every integer.
-const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
 /// The most names of a preflight's `Access-Control-Request-Headers` that riskgate allows. It drops
 /// the further names.
@@ -225,8 +223,8 @@ pub(super) async fn answer_usage(
     let spent = state.ledger.read_spent_by_all(&account.lease, month).await;
     let spent = spent.map_err(|_| Refusal::Internal)?;
     let limit = match account.limit {
-        MonthlyLimit::Calls(limit) => limit.min(MAX_SAFE_INTEGER),
-        MonthlyLimit::Unlimited => MAX_SAFE_INTEGER,
+        MonthlyLimit::Calls(limit) => limit.min(MAX_MONTHLY_LIMIT),
+        MonthlyLimit::Unlimited => MAX_MONTHLY_LIMIT,
     };
     let (plan, reset_at) = (serde_json::json!(account.plan), month.reset_at());
     Ok(Reply::of_json(Bytes::from(format!(

@@ -6,6 +6,7 @@ use super::fault::ManagementFault;
 use super::keys::{check_account_name, check_name_if_new, check_plan, read_declared_keys};
 use crate::config::{ReloadableConfig, guess_text};
 use crate::keys::{AccountSources, DeclaredKey, Plans, collect_accounts};
+use crate::model::monthly_limit::MAX_MONTHLY_LIMIT;
 use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store, StoreError};
 
 /// An account as lists show it.
@@ -129,17 +130,18 @@ fn with_account_sources<T>(
 /// Parses a limit. `None` means that the limit of the plan applies.
 fn parse_limit(text: &str) -> Result<Option<MonthlyLimit>, ManagementFault> {
     find_limit(text).ok_or_else(|| {
-        let expected = "a whole number, \"unlimited\" or \"plan\"";
+        let expected =
+            "a whole number up to 9,007,199,254,740,991 (2^53 - 1), \"unlimited\" or \"plan\"";
         let meant = guess_text(text, |it| find_limit(it).is_some());
         ManagementFault::invalid("limit", expected, format!("{text:?}")).with_meant(meant)
     })
 }
 
 fn find_limit(text: &str) -> Option<Option<MonthlyLimit>> {
-    match (text, text.parse::<i64>()) {
+    match (text, text.parse::<u64>()) {
         ("unlimited", _) => Some(Some(MonthlyLimit::Unlimited)),
         ("plan", _) => Some(None),
-        (_, Ok(calls @ 0..)) => Some(Some(MonthlyLimit::Calls(calls.cast_unsigned()))),
+        (_, Ok(calls @ 0..=MAX_MONTHLY_LIMIT)) => Some(Some(MonthlyLimit::Calls(calls))),
         _ => None,
     }
 }

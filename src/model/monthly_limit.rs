@@ -1,5 +1,9 @@
 //! How many calls an account may make in a month.
 
+/// The highest limit that riskgate takes and reports. Above 2^53 - 1, JavaScript can't represent
+/// every integer.
+pub const MAX_MONTHLY_LIMIT: u64 = 9_007_199_254_740_991;
+
 /// The limit of an account, as the store keeps it and commands show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MonthlyLimit {
