@@ -24,6 +24,7 @@ use super::store::check_store;
 use crate::config::{Config, ConfigSources, EffectiveSetting, SettingOrigin};
 use crate::process::server::StartupInputs;
 use crate::store::Finding;
+use crate::support::regular_file::decode_text;
 use public_url::PublicUrl;
 
 /// The settings that say where the deployment is. If the config lacks one, its default may lead the
@@ -132,7 +133,8 @@ fn read_token(file: &Path) -> Result<String, CommandFailure> {
         let expected = "expected a token of the admin API";
         CommandFailure::failed(format!("{}: {expected}, but found {found}", file.display()))
     };
-    let text = fs::read_to_string(file).map_err(|error| failure(&error.to_string()))?;
+    let bytes = fs::read(file).map_err(|error| failure(&error.to_string()))?;
+    let text = decode_text(bytes).map_err(|error| failure(&error.to_string()))?;
     match text.trim() {
         "" => Err(failure("nothing")),
         token if token.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(token.to_owned()),

@@ -168,7 +168,8 @@ fn doctor_reads_the_status_only_with_a_token() {
     let expected = "warning  status: hidden, because the config has admin tokens; name a file";
     assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
     let file = gateway.path("token");
-    std::fs::write(&file, "a-token-of-the-operator\n").unwrap();
+    // An editor may have begun the file with a byte order mark, which admin.token_file may have.
+    std::fs::write(&file, "\u{feff}a-token-of-the-operator\n").unwrap();
     let file = file.display().to_string();
     let checked = gateway.cli(&["doctor", "--token-file", &file]);
     assert_eq!(find_problems(&checked), [""; 0]);
