@@ -116,7 +116,9 @@ fn describe_bind_error(setting: &str, address: SocketAddr, error: &std::io::Erro
              with AmbientCapabilities=CAP_NET_BIND_SERVICE"
         }
         ErrorKind::AddrInUse => {
-            "; another program listens there: stop it, or write another port (`ss -ltnp` names it)"
+            "; another program uses that port: stop it, or write another port (`ss -ltnp` names a \
+             program that listens there; `ss -tan` shows connections that hold the port, which \
+             end within a minute if they are in TIME-WAIT)"
         }
         ErrorKind::AddrNotAvailable => {
             "; write an address of this machine, or 0.0.0.0 for all of them"

@@ -8,7 +8,7 @@ fn a_refused_port_names_its_setting_and_what_to_write() {
     let start = "listen.http: expected to listen on 127.0.0.1:80, but found permission denied";
     assert!(refused.starts_with(start), "{refused}");
     assert!(refused.ends_with("AmbientCapabilities=CAP_NET_BIND_SERVICE"), "{refused}");
-    assert!(describe(ErrorKind::AddrInUse).contains("; another program listens there"));
+    assert!(describe(ErrorKind::AddrInUse).contains("; another program uses that port"));
     assert!(describe(ErrorKind::AddrNotAvailable).ends_with("or 0.0.0.0 for all of them"));
     assert!(!describe(ErrorKind::OutOfMemory).contains("write"));
 }
