@@ -125,9 +125,9 @@ fn objects_select_the_pods_of_the_gateway_and_not_the_pod_of_the_job() {
     assert!(has_labels(&admin["metadata"]["labels"], selector));
     assert!(!has_labels(&rendered.object("Service", "")["metadata"]["labels"], selector));
     assert_eq!(monitor["endpoints"][0]["port"], admin["spec"]["ports"][0]["name"]);
-    // The alerts expect this name of the job.
-    let job_label = monitor["jobLabel"].as_str().unwrap();
-    assert_eq!(admin["metadata"]["labels"][job_label], "riskgate");
+    // The alerts expect this name of the job, whatever the name of the chart is.
+    let relabelings = json!([{"targetLabel": "job", "replacement": "riskgate"}]);
+    assert_eq!(monitor["endpoints"][0]["relabelings"], relabelings);
 }
 
 #[test]
