@@ -160,9 +160,9 @@ impl MonthUsage {
     /// the days that a node which has ended had reported.
     fn warn_about_calls_without_day(&self, month: Month) {
         for (account, spent, missing) in &self.without_day {
-            print_message(format!(
-                "warning: account {account}: {missing} of the {spent} calls of {month} have no \
-                 day: an earlier version of riskgate counted them, or the store has lost their days"
+            print_warning(format!(
+                "account {account}: {missing} of the {spent} calls of {month} have no day: an \
+                 earlier version of riskgate counted them, or the store has lost their days"
             ));
         }
     }
