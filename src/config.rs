@@ -78,7 +78,7 @@ pub use admin::{AdminToken, TokenScope};
 pub use decisions::list_deciding_routes;
 pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 pub use fault::ConfigFault;
-pub use file_setting_places::FileSettingPlaces;
+pub use file_setting_places::{FileSettingPlaces, hint_for_unopened};
 pub use hints::{guess_text, nearest_name};
 use listen::ListenAddresses;
 pub use locations::{
@@ -86,8 +86,10 @@ pub use locations::{
     RelativePathBases,
 };
 pub use raw_value::{parse_duration, redact_if_url};
+pub use routes::guess_path;
 use secret::is_unread_secret_beside_store;
 use settings::Settings;
+pub use settings::hint_for_store;
 pub use store::StoreOptions;
 
 /// All settings, complete and checked.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 use super::description::{SettingKind, toml_text};
-use super::raw_value::RawValue;
+use super::raw_value::{RawValue, parse_duration};
 use super::settings::Settings;
 use crate::keys::{is_valid_id_or_account, parse_sha256_field, sha256};
 use crate::model::month::parse_rfc3339;
@@ -145,6 +145,12 @@ impl Settings {
         let is_given = self.values.contains_key(&key);
         let expires_at = self.parse_setting(&key, expected, parse_time);
         if is_given && expires_at.is_none() {
+            let text = self.texts_of(&key).next().filter(|it| parse_duration(it).is_some());
+            if let Some(text) = text {
+                self.replace_last_hint(format!(
+                    "write a date: `riskgate admin-token create --expires {text}` prints one"
+                ));
+            }
             let hint = self.hint_for_time_without_quotes(&key);
             self.hint_last_fault(hint);
             // A token with a faulty expiry must not become one that never expires.
@@ -173,6 +179,9 @@ impl Settings {
         if digest.is_none() {
             // Somebody may have written the token in place of its hash.
             self.report_hidden_fault(key, expected);
+            let text = setting.raw.as_text().unwrap_or_default();
+            let is_hash = parse_sha256_field(&format!("sha256:{text}")).is_some();
+            self.hint_last_fault(is_hash.then(|| "write sha256: before it".to_owned()));
         }
         digest
     }

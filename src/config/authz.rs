@@ -70,6 +70,16 @@ impl Settings {
                 && (has("key") || !has("origin") && !has("quota"));
             is_valid.then(|| names.to_vec())
         });
+        if checks.is_none() {
+            let given: Vec<String> = self.texts_of("authz.check").collect();
+            let in_order =
+                CHECKS.iter().filter(|it| **it == "key" || given.iter().any(|t| t == *it));
+            let with_key: Vec<&str> = in_order.copied().collect();
+            let lacks_key = with_key.len() == given.len() + 1;
+            self.amend_hints_of_list("authz.check", |_, hint| {
+                hint.or_else(|| lacks_key.then(|| format!("write {}", toml_list(&with_key))))
+            });
+        }
         self.note_default(toml_list(&CHECKS));
         match checks {
             Some(checks) => checks,

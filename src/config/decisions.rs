@@ -228,8 +228,13 @@ impl Settings {
         let contradiction = find_contradiction(&conditions).filter(|_| faulty.is_empty());
         if let Some(index) = contradiction {
             let text = conditions[index].as_str().to_owned();
+            let excludes = |other: &&Condition| {
+                find_contradiction(&[(*other).clone(), conditions[index].clone()]).is_some()
+            };
+            let other = conditions[..index].iter().find(excludes);
+            let other = other.map_or("others".to_owned(), |it| toml_text(it.as_str()));
             let problem = format!(
-                "expected conditions that can hold together, but found {} behind another",
+                "expected conditions that can hold together, but found {} behind {other}",
                 toml_text(&text)
             );
             self.report_in_list(key, (index, 0..text.len()), &text, &problem, None);
@@ -287,9 +292,16 @@ impl Settings {
             } else if is_authz_path() {
                 Some(format!("write {} in place of {found}", toml_text(AUTHZ_ROUTE_NAME)))
             } else {
-                let name = name.strip_prefix("/v1/").unwrap_or(name);
-                let near = nearest_name(name, deciding.iter().copied());
-                near.map(|near| format!("did you mean {}?", toml_text(near)))
+                let short = name.strip_prefix("/v1/").unwrap_or(name);
+                match nearest_name(short, deciding.iter().copied()) {
+                    Some(near) => Some(format!("did you mean {}?", toml_text(near))),
+                    None => name.starts_with('/').then(|| {
+                        format!(
+                            "write an [[upstream.route]] with prefix = {found} and a section \
+                             [upstream.route.screen]"
+                        )
+                    }),
+                }
             };
             self.report_in_list(key, (index, 0..name.len()), name, &problem, hint);
         }

@@ -7,6 +7,9 @@ use crate::dns::DnsOptions;
 
 /// The default port of resolvers.
 const DNS_PORT: u16 = 53;
+/// What to write in place of the file with the resolvers of the system.
+const HINT_FOR_RESOLVER_FILE: &str = "remove this line: without it, riskgate asks the resolvers of \
+                                      /etc/resolv.conf";
 
 impl Settings {
     /// Reads `[dns]`.
@@ -32,6 +35,9 @@ impl Settings {
         let resolvers = self.parse_list(key, expected, parse);
         if resolvers.is_none() {
             self.amend_hints_of_list(key, |texts, hint| {
+                if texts.iter().any(|it| it.starts_with('/')) {
+                    return Some(HINT_FOR_RESOLVER_FILE.to_owned());
+                }
                 let has_name = texts.iter().any(|it| is_host_name(it));
                 hint.or_else(|| has_name.then(|| NO_NAME_HERE.to_owned()))
             });

@@ -21,6 +21,8 @@ const FORMER_OVERRIDES_FILE: &str = "conf/overrides.csv";
 const DEFAULT_FEED_DIR: &str = "state/feeds";
 /// The highest value of a feed's `max_bytes`.
 const HIGHEST_FEED_MAX_BYTES: u64 = 64 << 20;
+/// Where a list may be.
+const FEED_LOCATION_FORMAT: &str = "https://…, http://… on this machine, or the path of a file";
 const MAX_FEED_NAME_LEN: usize = 32;
 /// The most files of a folder in which a misspelt name is looked for.
 const MAX_FILES_IN_FOLDER: usize = 1_000;
@@ -146,14 +148,13 @@ impl Settings {
 
     fn read_feed(&mut self, entry_key: &str, earlier_feeds: &[Feed]) -> Option<Feed> {
         let name = self.read_feed_name(entry_key, earlier_feeds);
-        let parse_url = |raw: &RawValue| FeedLocation::parse(raw.as_text()?);
-        let expected = "https://…, http://… on this machine, or the path of a file";
+        let expected = FEED_LOCATION_FORMAT;
         let [url_key, sha256_key] = ["url", "sha256_url"].map(|key| format!("{entry_key}.{key}"));
         let own_url = self.values.contains_key(&url_key);
         let known = KNOWN_FEEDS.iter().find(|it| !own_url && Some(it.name) == name.as_deref());
         let url = match known {
             Some(known) => {
-                self.parse_setting(&url_key, expected, parse_url);
+                self.read_feed_location(&url_key);
                 self.note_default(toml_text(known.url));
                 FeedLocation::parse(known.url)
             }
@@ -163,12 +164,10 @@ impl Settings {
                     let hint = Some(hint_for_missing_url(name.as_deref().unwrap_or_default()));
                     self.report_required_with_hint(&url_key, expected, hint);
                 }
-                self.parse_setting(&url_key, expected, parse_url)
+                self.read_feed_location(&url_key)
             }
         };
-        let sha256_url = self.parse_setting(&sha256_key, expected, parse_url);
-        let url = url.map(|url| self.resolve_location(&url_key, url));
-        let sha256_url = sha256_url.map(|url| self.resolve_location(&sha256_key, url));
+        let sha256_url = self.read_feed_location(&sha256_key);
         self.warn_of_missing_list(&url_key, url.as_ref());
         let key = |raw: &RawValue| {
             raw.as_text().filter(|text| is_minisign_public_key(text)).map(str::to_owned)
@@ -213,10 +212,22 @@ impl Settings {
         })
     }
 
-    fn resolve_location(&self, key: &str, location: FeedLocation) -> FeedLocation {
-        match location {
-            FeedLocation::File(path) => FeedLocation::File(self.resolve_path(key, path)),
-            url => url,
+    fn read_feed_location(&mut self, key: &str) -> Option<FeedLocation> {
+        let parse = |text: &str| FeedLocation::parse(text);
+        let location = self.parse_setting(key, FEED_LOCATION_FORMAT, |raw| parse(raw.as_text()?));
+        let text = self.texts_of(key).next().unwrap_or_default();
+        let with_tls = text.strip_prefix("http://").map(|rest| format!("https://{rest}"));
+        let is_without_tls = location.is_none() && with_tls.is_some_and(|it| parse(&it).is_some());
+        self.hint_fault_of(key, is_without_tls.then(|| "write https in place of http".to_owned()));
+        if text.starts_with("https://github.com/") && text.contains("/blob/") {
+            let problem = "expected the URL of the list itself, but found that of its page";
+            let hint =
+                "write raw.githubusercontent.com in place of github.com, and leave /blob out";
+            self.warn_at_value(key, problem, Some(hint.to_owned()));
+        }
+        match location? {
+            FeedLocation::File(path) => Some(FeedLocation::File(self.resolve_path(key, path))),
+            url => Some(url),
         }
     }
 

@@ -145,7 +145,7 @@ fn hint_for_store_error(error: &StoreError) -> Option<&'static str> {
 /// Says why a file was not opened: names the file or folder that is missing, by its absolute path
 /// because a relative path may start elsewhere than the shell, or the one whose permission is.
 /// `None` if the file can be read.
-pub(super) fn hint_for_unopened(path: &Path) -> Option<String> {
+pub fn hint_for_unopened(path: &Path) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
     if let Some(hint) = hint_for_replaced_part(&path).filter(|_| !path.exists()) {
         return Some(hint);

@@ -441,7 +441,7 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
 }
 
 /// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 40] = [
+const REWRITES: [fn(&str) -> Option<String>; 42] = [
     |text| Some(text.trim().to_owned()),
     // Quotes of a shell, of a text processor, or of JSON.
     |text| Some(text.trim_matches(is_quote).to_owned()),
@@ -526,6 +526,10 @@ const REWRITES: [fn(&str) -> Option<String>; 40] = [
         is_date.then(|| text.replace('/', "-"))
     },
     |text| Some(format!("{text}T00:00:00Z")),
+    // Two dots in a name.
+    |text| text.contains("..").then(|| text.replace("..", ".")),
+    // A number of requests without a time.
+    |text| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{text}/h")),
     // Words behind a value, such as `ssl` and `weight=3` of other servers.
     |text| Some(text.split_once(' ')?.0.to_owned()),
     // A share of a hundred, and a rate of each second.
@@ -675,6 +679,7 @@ fn duration_or_rate(text: &str) -> Option<String> {
         "h" | "hr" | "hour" | "hours" => "h",
         "d" | "day" | "days" => "d",
         "w" | "week" | "weeks" => return to_days(number, 7),
+        "mo" | "month" | "months" if slash.is_empty() => return to_days(number, 30),
         "y" | "year" | "years" => return to_days(number, 365),
         _ => return None,
     };

@@ -29,6 +29,9 @@ const HINTS_FOR_METHODS: [(&[&str], &str); 2] = [
 /// The methods that clients of sign-up pages and APIs send.
 const USUAL_METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
+/// Characters of patterns, which no path has.
+pub(super) const PATTERN_CHARS: [char; 7] = ['*', ':', '{', '^', '$', '(', '\\'];
+
 /// The deadline of a route that sets none.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -85,10 +88,9 @@ impl Settings {
         let counts = self.read_boolean(&format!("{entry_key}.counts"), needs_key);
         if counts && !needs_key {
             let key = format!("{entry_key}.counts");
-            self.report_required(
-                &key,
-                "false where key is false, since there is no account to count for",
-            );
+            let expected = "false where key is false, since there is no account to count for";
+            let hint = "write counts = false, or remove this line".to_owned();
+            self.report_required_with_hint(&key, expected, Some(hint));
         }
         let failure_status = format!("{entry_key}.failure_status");
         let has_gateway_statuses =
@@ -207,7 +209,7 @@ fn expected_prefix(found: Option<&str>) -> &'static str {
              /v1/assess"
         }
         Some(text) if text.contains("://") => "a path such as /v1/signup, without scheme and host",
-        Some(text) if text.contains(['*', ':', '{', '^', '$', '(', '\\']) => {
+        Some(text) if text.contains(PATTERN_CHARS) => {
             "a path such as /v1/signup: all paths below it belong to it, without a pattern"
         }
         Some(text) if !text.starts_with('/') => "a path with a / at its start, such as /v1/signup",
@@ -233,6 +235,17 @@ pub(super) fn meant_path(text: &str) -> Option<String> {
     };
     let start = start.trim_end_matches('/');
     (start.starts_with('/') && start != text).then(|| start.to_owned())
+}
+
+/// Returns the path that a text was meant for, such as `/signup` for `POST /signup/`. `None` if the
+/// text contains no path.
+pub fn guess_path(text: &str) -> Option<String> {
+    let is_method = |word: &str| word.bytes().all(|byte| byte.is_ascii_uppercase());
+    let behind_method = text.split_once(' ').filter(|(word, _)| is_method(word));
+    let text = behind_method.map_or(text, |(_, path)| path);
+    let path = meant_path(text).unwrap_or_else(|| text.to_owned());
+    let path = format!("/{}", path.trim_start_matches('/'));
+    PathPrefix::parse(&path).map(|_| path)
 }
 
 /// Returns true if `path` is `prefix` or a path below it.

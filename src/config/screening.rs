@@ -2,7 +2,7 @@
 
 use super::description::{toml_list, toml_text};
 use super::raw_value::RawValue;
-use super::routes::is_below;
+use super::routes::{PATTERN_CHARS, guess_path, is_below};
 use super::settings::Settings;
 use crate::decide::ScorePolicy;
 use crate::gate::screen_rules::{ScreenMode, ScreenPolicy, ScreenRules};
@@ -12,6 +12,8 @@ use crate::screening::FieldPath;
 
 /// The message of a refusal, unless the config has another.
 const DEFAULT_REFUSAL_MESSAGE: &str = "Please use another e-mail address.";
+/// What to write for a form whose fields are not named.
+const HINT_FOR_MISSING_FIELDS: &str = "write fields = [\"email\"], as the form names it";
 
 impl Settings {
     /// Reads `[upstream.route.screen]`; `None` if the route has no such section.
@@ -26,7 +28,7 @@ impl Settings {
         let key = |name: &str| format!("{section}.{name}");
         let expected = "a list of names such as [\"email\", \"user.email\"]";
         if !self.values.contains_key(&key("fields")) {
-            let hint = Some("write fields = [\"email\"], as the form names it".to_owned());
+            let hint = Some(HINT_FOR_MISSING_FIELDS.to_owned());
             self.report_required_with_hint(&key("fields"), expected, hint);
         }
         let fields = self.parse_list(&key("fields"), expected, |names| {
@@ -37,6 +39,9 @@ impl Settings {
         if fields.is_none() {
             let faulty = self.texts_of(&key("fields")).find(|it| FieldPath::parse(it).is_none());
             self.hint_fault_of(&key("fields"), faulty.and_then(|it| hint_for_field(&it)));
+            if !self.has_value(&key("fields")) {
+                self.replace_last_hint(HINT_FOR_MISSING_FIELDS.to_owned());
+            }
         }
         let redirect = |raw: &RawValue| {
             let target = raw.as_text()?;
@@ -58,6 +63,16 @@ impl Settings {
         let paths = self.parse_list(&key("paths"), &expected, |paths| {
             (!paths.is_empty() && paths.iter().all(is_path)).then(|| paths.to_vec())
         });
+        if paths.is_none() {
+            self.amend_hints_of_list(&key("paths"), |texts, hint| {
+                let wrong = texts.iter().find(|it| !is_path(it));
+                let own = || hint_for_path(wrong?, route.unwrap_or_default(), is_path);
+                let is_pattern = |it: &String| it.contains(PATTERN_CHARS) && !it.contains("://");
+                let more =
+                    if wrong.is_some_and(is_pattern) { ": paths have no patterns" } else { "" };
+                hint.or_else(own).map(|hint| format!("{hint}{more}"))
+            });
+        }
         Some(ScreenRules {
             paths: paths.unwrap_or_default(),
             policy: self.read_screen_policy(section, route.unwrap_or_default()),
@@ -109,6 +124,14 @@ impl Settings {
             block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),
         }
     }
+}
+
+/// Returns what to write in place of a faulty path of the route with the prefix `route`.
+fn hint_for_path(text: &str, route: &str, is_path: impl Fn(&String) -> bool) -> Option<String> {
+    let path = guess_path(text)?;
+    let below = format!("{}{path}", route.trim_end_matches('/'));
+    let meant = [path, below].into_iter().find(is_path)?;
+    Some(format!("write {}", toml_text(&meant)))
 }
 
 /// Returns what to write in place of a faulty name of a field, if its brackets make it faulty.

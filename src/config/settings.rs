@@ -24,7 +24,7 @@ use super::readable_name::ReadableSettingName;
 use super::variables::{ENV_PREFIX, hint_for_credential, hint_for_variable};
 
 use crate::keys::Plans;
-use crate::model::network::Networks;
+use crate::model::network::{Networks, network_around};
 use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl, has_malformed_escape};
 
 /// What the address of an SQLite store begins with.
@@ -516,7 +516,7 @@ impl Settings {
                 None if setting.raw.as_text().is_some_and(|it| WORDS_FOR_DEFAULT.contains(&it)) => {
                     Some("remove this line: without it, the default is in force".to_owned())
                 }
-                None if matches!(&setting.raw, RawValue::Text(text) if text.is_empty()) => {
+                None if !matches!(setting.raw, RawValue::Untyped(_)) && !self.has_value(key) => {
                     Some("write a value, or remove this line".to_owned())
                 }
                 None => suggest_value(&setting.raw, Units::of_setting(key), |guess| {
@@ -899,7 +899,8 @@ impl Settings {
                     false => (other, key),
                 };
                 let problem = format!("expected another address than {other}, but found {address}");
-                self.report_at_value(key, &format!("\"{address}\""), &problem, None);
+                let hint = free_address_for(key, *address, &set);
+                self.report_at_value(key, &format!("\"{address}\""), &problem, hint);
             }
         }
     }
@@ -914,6 +915,13 @@ impl Settings {
             });
         }
         self.note_default("[]");
+        let wide = self.texts_of(key).find_map(|it| network_around(&it).map(|all| (it, all)));
+        if let Some((text, around)) = wide.filter(|_| networks.is_some()) {
+            let address = text.split('/').next().unwrap_or_default();
+            let problem = format!("expected the first address of a network, but found {text:?}");
+            let hint = format!("write \"{around}\", or \"{address}\" for this address alone");
+            self.warn_at_value(key, &problem, Some(hint));
+        }
         networks.unwrap_or_default()
     }
 
@@ -941,7 +949,7 @@ impl Settings {
                 Some(Ok(url)) => Some(url),
                 // The URL may contain a password, so the fault does not show it.
                 Some(Err(error)) if !self.has_value(&format!("{key}_file")) => {
-                    let hint = hint_for_store(&setting);
+                    let hint = setting.raw.as_text().and_then(hint_for_store);
                     self.report_at_value(key, "…", &error.to_string(), hint);
                     None
                 }
@@ -1055,6 +1063,24 @@ fn is_surely_missing(path: &Path) -> bool {
     fs::exists(path).is_ok_and(|exists| !exists)
 }
 
+/// Returns what to write for a listener whose address another one of `listeners` has: the same
+/// address, with a port that none has there.
+fn free_address_for(
+    key: &str,
+    address: SocketAddr,
+    listeners: &[(&str, SocketAddr)],
+) -> Option<String> {
+    let usual = match key {
+        "listen.https" => 8443,
+        "listen.admin" => 9090,
+        _ => 8080,
+    };
+    let mut free = (usual..usual + 10).map(|port| SocketAddr::new(address.ip(), port));
+    let is_free =
+        |it: &SocketAddr| !listeners.iter().any(|(_, other)| do_addresses_conflict(it, other));
+    Some(format!("write {}", toml_text(&free.find(is_free)?.to_string())))
+}
+
 /// Returns what to write for a name in place of the address of a listener.
 fn hint_for_listener(key: &str, text: &str) -> Option<String> {
     let units = Units::of_setting(key);
@@ -1100,8 +1126,7 @@ const HINT_FOR_PASSWORD: &str = "write %2F for /, %23 for #, %3F for ?, %40 for 
 
 /// Returns what to write for what stands in place of a store's URL: the path of a file, or the
 /// address of a server.
-fn hint_for_store(setting: &RawSetting) -> Option<String> {
-    let text = setting.raw.as_text()?;
+pub fn hint_for_store(text: &str) -> Option<String> {
     if text.trim() != text {
         return Some("remove the blanks before and behind the address".to_owned());
     }

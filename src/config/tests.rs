@@ -749,6 +749,63 @@ fn screened_route(line: &str) -> String {
     )
 }
 
+/// Values that look right and break a rule of their setting.
+#[test]
+fn values_that_break_a_rule_get_one_that_keeps_it() {
+    let plain = str::to_owned;
+    let route =
+        |rest: &str| format!("[[upstream.route]]\nprefix = \"/app\"\nkey = false\n{rest}\n");
+    let paths = |path: &str| {
+        route(&format!(
+            "methods = [\"POST\"]\n[upstream.route.screen]\nfields = [\"email\"]\npaths = [{path:?}]"
+        ))
+    };
+    let token = |line: &str| format!("[[admin.token]]\nname = \"a\"\nscope = \"read\"\n{line}\n");
+    let hash = "0123456789abcdef".repeat(4);
+    let feed = |url: &str| format!("[[table.feed]]\nname = \"a\"\nurl = {url:?}\n");
+    assert_hints(&[
+        (plain("[listen]\nhttp = \"127.0.0.1:9090\"\n"), "^ write \"127.0.0.1:8080\""),
+        (
+            plain(
+                "[listen]\nhttp = \"0.0.0.0:8080\"\nhttps = \"0.0.0.0:8080\"\n[[listen.certificate]]\nchain = \"a\"\nkey = \"b\"\n",
+            ),
+            "^ write \"0.0.0.0:8443\"",
+        ),
+        (
+            plain("[listen]\nhttp = \"127.0.0.1:8080\"\nadmin = \"127.0.0.1:8080\"\n"),
+            "^ write \"127.0.0.1:9090\"",
+        ),
+        (plain("[upstream]\nservers = []\n"), "^ write a value, or remove this line"),
+        (plain("[upstream]\nservers = [\"api..a.test:80\"]\n"), "write [\"api.a.test:80\"]"),
+        (screened_route("paths = []"), "^ write a value, or remove this line"),
+        (
+            plain("[upstream]\nresolvers = [\"/etc/resolv.conf\"]\n"),
+            "^ remove this line: without it",
+        ),
+        (paths("/signup"), "^ write \"/app/signup\""),
+        (paths("signup"), "^ write \"/app/signup\""),
+        (paths("https://a.test/app/signup"), "^ write \"/app/signup\""),
+        (paths("POST /app/signup"), "^ write \"/app/signup\""),
+        (paths("/app/signup/*"), "^ write [\"/app/signup\"]: paths have no patterns"),
+        (paths("/app/users/:id"), "^ write \"/app/users\": paths have no patterns"),
+        (route("max_per_client = \"20\""), "^ write \"20/h\""),
+        (route("counts = true"), "^ write counts = false, or remove this line"),
+        (token(&format!("hash = \"{hash}\"")), "^ write sha256: before it"),
+        (
+            token(&format!("hash = \"sha256:{hash}\"\nexpires = \"90d\"")),
+            "^ write a date: `riskgate admin-token create --expires 90d` prints one",
+        ),
+        (feed("http://a.test/list.txt"), "^ write https in place of http"),
+        (
+            plain("[authz]\npath = \"/authz\"\ncheck = [\"quota\"]\n"),
+            "^ write [\"key\", \"quota\"]",
+        ),
+    ]);
+    let fields =
+        "[[upstream.route]]\nprefix = \"/\"\nkey = false\n[upstream.route.screen]\nfields = []\n";
+    assert_hints(&[(plain(fields), "^ write fields = [\"email\"], as the form names it")]);
+}
+
 /// A hint has a value that the setting takes, whatever other servers have in its place.
 #[test]
 fn values_of_other_servers_get_the_right_hint() {
@@ -1246,6 +1303,28 @@ fn one_mistake_in_a_name_is_one_fault() {
 fn settings_that_say_less_than_their_author_thinks_are_told() {
     for (text, place, hint) in [
         (
+            "[upstream]\nservers = [\"a.test:1\", \"b.test:1\", \"a.test:1\"]\n",
+            "2:11: upstream.servers: expected each server once, but found a.test:1 twice",
+            "remove one of both",
+        ),
+        (
+            "[upstream]\nservers = [\"127.0.0.1:8080\"]\n",
+            "2:11: upstream.servers: expected another server than riskgate itself, but found",
+            "write the address of your server; if it listens at this port too, give the server or \
+             listen.http another one",
+        ),
+        (
+            "[listen]\ntrusted_proxies = [\"10.0.0.1/8\"]\n",
+            "2:19: listen.trusted_proxies: expected the first address of a network, but found \
+             \"10.0.0.1/8\"",
+            "write \"10.0.0.0/8\", or \"10.0.0.1\" for this address alone",
+        ),
+        (
+            "[[table.feed]]\nname = \"a\"\nurl = \"https://github.com/x/y/blob/main/list.txt\"\n",
+            "3:7: table.feed \"a\": url: expected the URL of the list itself, but found that of its",
+            "write raw.githubusercontent.com in place of github.com, and leave /blob out",
+        ),
+        (
             "[authz]\npath = \"/authz\"\ncheck = [\"key\"]\nmode = \"block\"\n",
             "4:1: authz.mode: expected \"screen\" in authz.check, because",
             "write \"screen\" into check too, or remove this line",
@@ -1472,9 +1551,12 @@ fn rules_of_other_languages_and_those_that_never_hold_get_the_right_hint() {
         ("\"domain in a.com, b.com\"", "4:32:", "write [a.com, b.com]"),
         ("\"domain in blocklist.txt\"", "4:32:", "rules read no files; [[table.feed]] and"),
         ("\"risk_score >= 0.8\"", "4:36:", "write 80"),
-        ("\"risk_score < 1\"", "4:22:", "conditions that can hold together"),
+        ("\"risk_score < 1\"", "4:22:", "found \"risk_score < 1\" behind \"risk_score > 1\""),
         ("\"is_role == true\", \"is_role == false\"", "4:41:", "that can hold together"),
-        ("\"reason == safe\", \"reason != safe\"", "4:40:", "that can hold together"),
+        ("\"reason == safe\", \"reason != safe\"", "4:40:", "behind \"reason == safe\""),
+        ("\"domain == localhost\"", "4:32:", "write a whole domain: it has a dot"),
+        ("\"inbox_accounts_30d >= 3000\"", "4:44:", "write 1000: a count stops at 1000"),
+        ("\"inbox_accounts_30d > 3000\"", "4:43:", "write 999: a count stops at 1000"),
         ("\"domain == a.com\", \"domain == b.com\"", "4:41:", "that can hold together"),
     ]);
 }
@@ -1580,7 +1662,11 @@ fn a_rule_may_name_only_routes_that_decide() {
     };
     let screening = authz("\"screen\"");
     for (text, expected, hint) in [
-        (rule("\"/sign-up\""), "that decides: assess, but", ""),
+        (
+            rule("\"/sign-up\""),
+            "that decides: assess, but",
+            "write an [[upstream.route]] with prefix = \"/sign-up\" and a section [upstream.route.screen]",
+        ),
         (
             [&routes, &rule("\"/api\"")[..]].concat(),
             "that decides: /signup, assess, but",
@@ -1611,7 +1697,7 @@ fn a_rule_may_name_only_routes_that_decide() {
             "that decides: /signup, assess, but",
             "did you mean \"/signup\"?",
         ),
-        (rule(""), "a list of routes that decide: assess, but", ""),
+        (rule(""), "a list of routes that decide: assess, but", "write a value, or remove this"),
     ] {
         let faults = read_config_text(&text).unwrap_err();
         assert_eq!(faults.len(), 1, "{text}: {faults:#?}");

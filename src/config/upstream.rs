@@ -77,7 +77,13 @@ impl Settings {
             self.amend_hints_of_list("upstream.servers", advise_on_servers);
         }
         self.note_default(toml_list(&[&default.to_string()]));
-        servers.unwrap_or_else(|| vec![default])
+        let servers = servers.unwrap_or_else(|| vec![default]);
+        let repeated = (1..servers.len()).find(|at| servers[..*at].contains(&servers[*at]));
+        if let Some(at) = repeated {
+            let problem = format!("expected each server once, but found {} twice", servers[at]);
+            self.warn_at_value("upstream.servers", &problem, Some("remove one of both".to_owned()));
+        }
+        servers
     }
 
     /// Warns of upstream servers that are riskgate itself.
@@ -91,7 +97,9 @@ impl Settings {
                 "expected another server than riskgate itself, but found {server}, where riskgate \
                  listens: each request would come back to it"
             );
-            self.warn_at_value("upstream.servers", &problem, None);
+            let hint = "write the address of your server; if it listens at this port too, give the \
+                        server or listen.http another one";
+            self.warn_at_value("upstream.servers", &problem, Some(hint.to_owned()));
         }
     }
 

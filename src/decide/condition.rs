@@ -550,7 +550,10 @@ fn parse_number(
         let is_meant = digits.parse().is_ok_and(|number| sensible.contains(&number));
         let percent = literal.text.parse().ok().filter(|it: &f64| (0.0..=1.0).contains(it));
         let percent = percent.filter(|_| *most == 100).map(|it| (it * 100.0).round().to_string());
-        let meant = is_meant.then(|| "only the digits".to_owned()).or(percent);
+        let is_above = literal.text.parse().is_ok_and(|it: u64| it > u64::from(*most));
+        let is_high_count = is_digits && is_above && *most >= MAX_COUNT - 1;
+        let highest = is_high_count.then(|| format!("{most}: a count stops at {MAX_COUNT}"));
+        let meant = is_meant.then(|| "only the digits".to_owned()).or(percent).or(highest);
         ConditionFault { meant, ..fault(literal.at.clone(), expected()) }
     })
 }
@@ -578,13 +581,16 @@ fn parse_domain(literal: &Literal<'_>) -> Result<String, ConditionFault> {
             // An address, a pattern, or the end of a name.
             let domain = literal.text.rsplit('@').next().unwrap_or_default();
             let is_address = literal.text.contains('@') && Domain::parse(domain).is_ok();
-            let is_pattern = literal.text.starts_with(['*', '.']) || !literal.text.contains('.');
+            let is_pattern = literal.text.starts_with(['*', '.']);
+            let is_label = !literal.text.contains('.')
+                && Domain::parse(&format!("{}.com", literal.text)).is_ok();
             let meant = match is_address {
                 true => Some(format!("{domain}: rules know no addresses")),
                 false if is_pattern => {
                     let each = "each domain, as in domain in [example.com, mail.example.com]";
                     Some(format!("{each}: rules have no patterns"))
                 }
+                false if is_label => Some("a whole domain: it has a dot".to_owned()),
                 false => None,
             };
             let fault = fault(literal.at.clone(), "a domain such as example.com");

@@ -36,6 +36,13 @@ impl Networks {
     }
 }
 
+/// Returns the network that is meant by a text with an address inside of the network, such as
+/// `10.0.0.0/8` for `10.0.0.1/8`. `None` for any other text.
+pub fn network_around(text: &str) -> Option<String> {
+    let network = IpNet::from_str(text).ok()?;
+    (network.trunc() != network).then(|| network.trunc().to_string())
+}
+
 fn parse_network(text: &str) -> Option<IpNet> {
     match IpAddr::from_str(text) {
         Ok(address) => Some(IpNet::from(address.to_canonical())),

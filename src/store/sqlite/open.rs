@@ -76,7 +76,18 @@ fn is_unsupported(error: &io::Error) -> bool {
 /// Returns a function that converts an I/O error into the error that no store can be created at
 /// `path`.
 fn store_creation_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
-    move |error| unusable(path, "a directory that we may create and write", error.to_string())
+    move |error| {
+        let folder = path.ancestors().skip(1).find(|it| it.is_dir()).filter(|_| {
+            use ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+            matches!(error.kind(), NotFound | PermissionDenied | ReadOnlyFilesystem)
+        });
+        let advice = folder.map(|it| {
+            let folder = it.display();
+            format!("; let this user write in {folder}, or write another path")
+        });
+        let found = format!("{error}{}", advice.unwrap_or_default());
+        unusable(path, "a directory that we may create and write", found)
+    }
 }
 
 /// Creates a complete store at the path `temporary`. Errors name the final `path`.
