@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::author::find_command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use super::output::{format_columns, print_result, print_result_of_change};
+use super::output::{format_columns, print_message, print_result, print_result_of_change};
 use super::store_access::{open_store, read_ring_rows_of_config};
 use crate::management::{
     AccountEntry, check_account_change, check_account_name, list_accounts, read_declared_keys,
@@ -34,7 +34,7 @@ pub enum AccountsCommand {
         #[arg(long)]
         plan: Option<String>,
         /// Calls per month: a number, "unlimited", or "plan" for the plan's own limit.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
         limit: Option<String>,
         /// Print a JSON array with the account.
         #[arg(long)]
@@ -58,7 +58,13 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
             // A failed command must not leave a new store behind.
             check_account_change(&config.reloadable, &name, plan, limit)?;
             let (mut store, author) = (open_store(&config)?, find_command_author());
+            let declared = read_declared_keys(&config.reloadable).unwrap_or_default();
+            let is_new = store.find_account(&name)?.is_none()
+                && !declared.iter().any(|declared| declared.key.account == name);
             let account = set_account(&mut store, &config.reloadable, &author, &name, plan, limit)?;
+            if is_new {
+                print_message(format!("created the account {name}; it has no key"));
+            }
             let done = format!("account {name} is set");
             print_result_of_change(&done, render_accounts(&[account], json))
         }

@@ -7,7 +7,7 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{describe_stdout_error, print_message, write_secret};
 use super::store_access::{STORE_TIMEOUT, warn_about_clocks};
-use crate::config::TokenScope;
+use crate::config::{TokenScope, nearest_name};
 use crate::keys::{ID_OR_ACCOUNT_FORMAT, Token, format_key_hash, is_valid_id_or_account};
 use crate::management::{Expiry, judge_present_time};
 use crate::model::believed_time::BelievedTime;
@@ -48,7 +48,9 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
     }
     if TokenScope::parse(&scope).is_none() {
         let expected = "--scope: expected read, write or account:NAME";
-        return Err(CommandFailure::usage(format!("{expected}, but found {scope:?}")));
+        let near = nearest_name(&scope, ["read", "write"].into_iter());
+        let hint = near.map(|it| format!("; did you mean {it}?")).unwrap_or_default();
+        return Err(CommandFailure::usage(format!("{expected}, but found {scope:?}{hint}")));
     }
     let expires = expires.as_deref().map(Expiry::parse).transpose()?;
     let expires = match expires {

@@ -1,10 +1,20 @@
 //! The command-line options that name the config file and override settings.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::failure::CommandFailure;
 use super::output::print_warning;
-use crate::config::{Config, ConfigFault, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS};
+use crate::config::{
+    Config, ConfigFault, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, guess_text,
+};
+
+/// Says what to write in place of a text that is no address of a listener. The text is empty if
+/// that is not known.
+pub fn hint_for_address(text: &str) -> String {
+    let is_address = |it: &str| it.parse::<SocketAddr>().is_ok_and(|it| it.port() > 0);
+    guess_text(text, is_address).map(|it| format!("; write {it}")).unwrap_or_default()
+}
 
 /// The option that names the config file.
 #[derive(Clone, Debug, Default, clap::Args)]

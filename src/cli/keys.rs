@@ -16,7 +16,7 @@ use super::store_access::{
     STORE_TIMEOUT, check_no_other_store_is_served, check_served_file_exists, is_store_missing,
     open_existing_store, open_store, warn_about_clock_skew,
 };
-use crate::config::Config;
+use crate::config::{Config, hint_for_unopened};
 use crate::keys::Token;
 use crate::management::{
     DEFAULT_OVERLAP, ImportedKeys, NewKey, check_new_key, check_not_declared, describe_unknown_id,
@@ -244,7 +244,12 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
 
 fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure> {
     // A failed command must not leave a new store behind.
-    let keys = ImportedKeys::read(&config.reloadable, file)?;
+    let keys = ImportedKeys::read(&config.reloadable, file).map_err(|fault| {
+        let mut failure = CommandFailure::from(fault);
+        let hint = hint_for_unopened(file).map(|it| format!("; {it}"));
+        failure.message_lines.iter_mut().for_each(|line| line.extend(hint.as_deref()));
+        failure
+    })?;
     let ids =
         import_keys(&mut open_store(config)?, &config.reloadable, &find_command_author(), keys)?;
     report_change(&format!("{} imported", CountedNoun(ids.len(), "key")), &json!(ids), json)

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use super::config_args::ConfigArgs;
+use super::config_args::{ConfigArgs, hint_for_address};
 use super::failure::CommandFailure;
 use super::http_client::create_http_client;
 use super::output::print_result;
@@ -15,8 +15,14 @@ pub struct Args {
     config: ConfigArgs,
     /// The address of the admin listener. The command then reads no config, so it works while the
     /// config file has a fault and the gateway serves its last good config.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     admin: Option<SocketAddr>,
+}
+
+fn parse_admin(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("expected an address such as 127.0.0.1:9090{}", hint_for_address(text))
+    })
 }
 
 /// Prints the answer of `/readyz` on the admin listener. Fails if the status of the answer is not

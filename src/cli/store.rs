@@ -17,7 +17,7 @@ use super::output::{print_warning, report_change};
 use super::store_access::{
     STORE_TIMEOUT, is_gateway_draining, is_gateway_running, open_existing_store, open_store,
 };
-use crate::config::{Config, guess_text};
+use crate::config::{Config, guess_text, hint_for_store};
 use crate::model::month::Month;
 use crate::store::{MonthRepair, RedisOptions, Store, StoreContents, StoreError, StoreUrl};
 use crate::support::counted::CountedNoun;
@@ -109,10 +109,29 @@ pub enum StoreCommand {
 
 pub fn parse_month(text: &str) -> Result<Month, String> {
     Month::parse(text).ok_or_else(|| {
-        let meant = guess_text(text, |it| Month::parse(it).is_some());
+        let is_month = |it: &str| Month::parse(it).is_some();
+        let meant = guess_text(text, is_month).or_else(|| guess_named_month(text));
         let hint = meant.map(|it| format!("; write {it}")).unwrap_or_default();
         format!("expected a month as in 2026-11{hint}")
     })
+}
+
+/// Returns the month that a text with the name of a month means, such as `2026-11` for `nov 2026`.
+/// Without a year, it is the last such month that has begun.
+fn guess_named_month(text: &str) -> Option<String> {
+    const NAMES: [&str; 12] =
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    let text = text.to_ascii_lowercase();
+    let number = NAMES.iter().position(|name| text.contains(name))? + 1;
+    let year = text.split(|c: char| !c.is_ascii_digit()).find_map(|it| match it.len() {
+        4 => it.parse::<u32>().ok(),
+        _ => None,
+    });
+    let present = Month::containing(machine_unix_now()).to_string();
+    let (present_year, present_number) = present.split_once('-')?;
+    let is_to_come = number > present_number.parse().ok()?;
+    let year = year.or_else(|| Some(present_year.parse::<u32>().ok()? - u32::from(is_to_come)))?;
+    Some(format!("{year:04}-{number:02}"))
 }
 
 pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
@@ -193,7 +212,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
 /// the store after the command.
 fn check_no_gateway_runs(config: &Config) -> Result<(), CommandFailure> {
     let found = match (is_gateway_running(config)?, is_gateway_draining(config)?) {
-        (true, _) => "one",
+        (true, _) => "one; stop it, and repeat the command",
         (false, true) => "one that is about to end; repeat the command once it has ended",
         (false, false) => return Ok(()),
     };
@@ -201,7 +220,10 @@ fn check_no_gateway_runs(config: &Config) -> Result<(), CommandFailure> {
 }
 
 fn parse_url(what: &str, text: &str) -> Result<StoreUrl, CommandFailure> {
-    StoreUrl::parse(text).map_err(|error| CommandFailure::usage(format!("{what}: {error}")))
+    StoreUrl::parse(text).map_err(|error| {
+        let hint = hint_for_store(text).map(|it| format!("; {it}")).unwrap_or_default();
+        CommandFailure::usage(format!("{what}: {error}{hint}"))
+    })
 }
 
 fn restore(config: &ConfigArgs, file: PathBuf, json: bool) -> Result<(), CommandFailure> {

@@ -6,7 +6,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::examples::find_example;
-use crate::config::nearest_name;
+use crate::config::{nearest_name, redact_if_url};
 
 /// Commands of other programs that riskgate does not have, each with a tip.
 const FOREIGN_COMMANDS: [(&[&str], &str); 8] = [
@@ -106,6 +106,10 @@ const OPTION_SYNONYMS: [(&[&str], &str); 9] = [
     (&["output", "format", "o"], "json"),
 ];
 
+/// Commands, each with the option whose value people write without the option.
+const OPTIONS_OF_LONE_VALUES: [(&str, &str); 3] =
+    [("accounts set", "plan"), ("doctor", "url"), ("ready", "admin")];
+
 /// Says what to write in place of an unknown command or argument. `words` are the arguments of the
 /// process. `None` for other errors, and if nothing better than the error's own words is known.
 pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) -> Option<String> {
@@ -117,10 +121,18 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
         let (path, parent) = find_named_command(root, words);
         return Some(find_command_tip(root, &path, parent, name));
     }
+    let (path, command) = find_named_command(root, words);
+    let mut positionals = command.get_positionals();
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        let is_dash = |it: &clap::Arg| {
+            it.get_value_names().is_some_and(|names| names.iter().any(|name| name == "-"))
+        };
+        let reads_address = positionals.any(is_dash);
+        return reads_address.then(|| format!("echo ADDRESS | riskgate {path} -"));
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    let (path, command) = find_named_command(root, words);
     let word = text(ContextKind::InvalidArg)?;
     if word.starts_with('-') {
         return find_option_tip(&path, command, word, error, words);
@@ -140,8 +152,13 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
         let mut arguments = command.get_arguments();
         arguments.find(|it| it.get_long() == Some("account") && !is_given("account"))
     };
-    let meant = required.or_else(of_account).and_then(|it| it.get_long());
-    meant.map(|long| format!("write --{long} {word}"))
+    let of_lone_value = OPTIONS_OF_LONE_VALUES.iter().find(|(command, _)| *command == path);
+    let of_lone_value = match of_lone_value {
+        Some((_, "plan")) if word.parse::<u64>().is_ok() => Some("limit"),
+        other => other.map(|(_, option)| *option),
+    };
+    let meant = required.or_else(of_account).and_then(|it| it.get_long()).or(of_lone_value);
+    meant.map(|long| format!("write --{long} {}", redact_if_url(word)))
 }
 
 /// Returns the tip for a word behind the value of an option: both were meant as one value.
@@ -167,7 +184,8 @@ fn find_tip_for_blank(command: &Command, word: &str, words: &[String]) -> Option
 /// Finds the command that the arguments name. Returns the words that name it, and the command.
 fn find_named_command<'c>(root: &'c Command, words: &[String]) -> (String, &'c Command) {
     let (mut path, mut command) = (String::new(), root);
-    for word in words {
+    // `riskgate help keys create` names a command as `riskgate keys create` does.
+    for word in words.iter().filter(|it| *it != "help") {
         let Some(inner) = command.find_subcommand(word) else { break };
         path = format!("{path} {word}").trim_start().to_owned();
         command = inner;

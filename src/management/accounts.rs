@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
 use super::keys::{check_account_name, check_name_if_new, check_plan, read_declared_keys};
-use crate::config::{ReloadableConfig, guess_text};
+use crate::config::{ReloadableConfig, guess_text, nearest_name};
 use crate::keys::{AccountSources, DeclaredKey, Plans, collect_accounts};
 use crate::model::monthly_limit::MAX_MONTHLY_LIMIT;
 use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store, StoreError};
@@ -132,7 +132,8 @@ fn parse_limit(text: &str) -> Result<Option<MonthlyLimit>, ManagementFault> {
     find_limit(text).ok_or_else(|| {
         let expected =
             "a whole number up to 9,007,199,254,740,991 (2^53 - 1), \"unlimited\" or \"plan\"";
-        let meant = guess_text(text, |it| find_limit(it).is_some());
+        let near = || nearest_name(text, ["unlimited", "plan"].into_iter()).map(str::to_owned);
+        let meant = guess_text(text, |it| find_limit(it).is_some()).or_else(near);
         ManagementFault::invalid("limit", expected, format!("{text:?}")).with_meant(meant)
     })
 }

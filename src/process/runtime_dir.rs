@@ -163,6 +163,13 @@ impl RuntimeDir {
         }
     }
 
+    /// Returns the process that has claimed the directory, if it is another one.
+    pub fn find_serving_pid(&self) -> Option<u32> {
+        let is_of_other = self.pid_file.is_none() && self.is_claimed();
+        let text = is_of_other.then(|| fs::read_to_string(self.pid_file_path()))?.ok()?;
+        text.trim().parse().ok()
+    }
+
     /// Returns true if a process has claimed the directory. Returns false if this can't be found
     /// out.
     pub fn is_claimed(&self) -> bool {

@@ -173,7 +173,8 @@ fn bind_unless_upgrading(
     // riskgate claims the directory before it binds. So a successor that starts at this moment
     // waits for the sockets, and does not bind its own.
     claim_runtime_dir_or_warn(&mut runtime_dir);
-    let sockets = ListenSockets::bind(config, Vec::new())?;
+    let serving_pid = runtime_dir.as_ref().and_then(RuntimeDir::find_serving_pid);
+    let sockets = ListenSockets::bind(config, Vec::new(), serving_pid)?;
     Ok(PreparedStart { runtime_dir, sockets, signal_streams, predecessor: None })
 }
 
@@ -202,7 +203,7 @@ fn take_over_sockets(
         log::warn!("the serving process has ended: starting as without --upgrade");
         claim_runtime_dir_or_warn(&mut prepared_start.runtime_dir);
     }
-    prepared_start.sockets = ListenSockets::bind(config, inherited.unwrap_or_default())?;
+    prepared_start.sockets = ListenSockets::bind(config, inherited.unwrap_or_default(), None)?;
     prepared_start.predecessor = predecessor_stream;
     reloader.catch_up();
     upstreams.catch_up();
@@ -388,10 +389,11 @@ fn log_startup(
     }
     let table = state.table.peek();
     log::info!(
-        "{} on http://{}{}, admin on http://{}, table {} with {}, {}, {}",
+        "{} on http://{}{}{}, admin on http://{}, table {} with {}, {}, {}",
         env!("CARGO_PKG_VERSION"),
         config.startup.http,
         config.startup.https.map(|address| format!(" and https://{address}")).unwrap_or_default(),
+        config.startup.redirect.map(|it| format!(", redirects on http://{it}")).unwrap_or_default(),
         config.startup.admin,
         table.version(),
         CountedNoun(table.row_count(), "row"),

@@ -78,7 +78,7 @@ pub(super) fn render_config(answers: &Answers, listen: SocketAddr) -> String {
             "\n# Forms that are posted to these paths are judged by the address in the field. \
              shadow: only\n# counted, see /screening on the admin listener; annotate: the server \
              gets X-Riskgate-Action;\n# block: a risky form is refused.\n[upstream.route.screen]\n\
-             paths = [{path}]\nfields = [\"email\"]\nmode = \"shadow\"\n"
+             paths = [{path}]\nfields = [\"email\", \"user.email\"]\nmode = \"shadow\"\n"
         );
     }
     text.push_str(FEED_SECTIONS);

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use super::answers::{Answers, Args, Upstream};
 use super::files::HOST_OF_CONTAINER;
+use crate::cli::config_args::hint_for_address;
 use crate::cli::failure::CommandFailure;
+use crate::config::guess_path;
 use crate::management::check_new_account_name;
 use crate::model::path_prefix::{PathPrefix, is_own_target};
 use crate::proxy::upstream::ServerName;
@@ -19,7 +21,7 @@ const DEFAULT_ACCOUNT: &str = "main";
 const UPSTREAM_FAULT: &str = "expected a host and a port such as 127.0.0.1:3000, without a scheme \
                                and a path, or https:// before them if the server speaks TLS";
 const SIGN_UP_PATH_FAULT: &str =
-    "expected a path such as /signup, without a scheme, a host and a query";
+    "expected a path such as /signup, without a scheme, a host, a query and a / at its end";
 
 /// Asks a person, or takes the defaults if no person is at a terminal.
 pub(super) struct Interview {
@@ -123,8 +125,10 @@ fn parse_option<T>(
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let address = text.trim().parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
-    let address = address
-        .ok_or_else(|| format!("expected an address such as 127.0.0.1:8080, but found {text:?}"))?;
+    let address = address.ok_or_else(|| {
+        let hint = hint_for_address(text.trim());
+        format!("expected an address such as 127.0.0.1:8080, but found {text:?}{hint}")
+    })?;
     match address.port() == ADMIN_PORT {
         true => Err(format!(
             "expected another port than {ADMIN_PORT}, at which operators reach riskgate, but found \
@@ -155,6 +159,9 @@ fn parse_upstream(text: &str, listen: Option<SocketAddr>) -> Result<Option<Upstr
         let scheme = if speaks_tls { "https://" } else { "" };
         return Err(match meant {
             Some(server) => format!("{UPSTREAM_FAULT}; write {scheme}{server}"),
+            None if ServerName::parse(&format!("{text}:80")).is_some() => {
+                format!("{UPSTREAM_FAULT}; the port is missing: write {text}:PORT")
+            }
             None => UPSTREAM_FAULT.to_owned(),
         });
     };
@@ -196,7 +203,11 @@ fn parse_sign_up(text: &str) -> Result<Option<String>, String> {
              itself"
         )),
         Some(_) => Ok(Some(text.to_owned())),
-        None => Err(SIGN_UP_PATH_FAULT.to_owned()),
+        None => {
+            let meant = guess_path(text).filter(|it| !is_own_path(it));
+            let hint = meant.map(|it| format!("; write {it}")).unwrap_or_default();
+            Err(format!("{SIGN_UP_PATH_FAULT}{hint}"))
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print_message, print_progress};
 use crate::cli::store_access::{STORE_TIMEOUT, check_no_other_store_is_served};
+use crate::config::hint_for_unopened;
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
 use crate::store::{
@@ -45,8 +46,12 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
         return Err(CommandFailure::failed(format!("{file}: {expected}, but found {found}")));
     }
     let failed = |error: io::Error| {
+        let hint = match parent_dir(file).exists() {
+            true => String::new(),
+            false => hint_for_unopened(file).map(|it| format!("; {it}")).unwrap_or_default(),
+        };
         let file = file.display();
-        CommandFailure::failed(format!("{file}: expected to write it, but found {error}"))
+        CommandFailure::failed(format!("{file}: expected to write it, but found {error}{hint}"))
     };
     // While the older backup is open, no other file gets its inode.
     let older = File::open(file).ok();

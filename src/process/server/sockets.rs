@@ -31,6 +31,7 @@ impl ListenSockets {
     pub fn bind(
         config: &Config,
         inherited: Vec<(String, TcpListener)>,
+        serving_pid: Option<u32>,
     ) -> Result<ListenSockets, StartError> {
         let mut inherited: HashMap<String, TcpListener> = inherited.into_iter().collect();
         let bound = configured_listeners(config).map(|(listener, address)| {
@@ -40,7 +41,8 @@ impl ListenSockets {
                 Some(socket) => Ok(socket),
                 None => listener::bind_listener(address),
             };
-            let failed = |error| StartError::Failed(describe_bind_error(&setting, address, &error));
+            let describe = |error| describe_bind_error(&setting, address, &error, serving_pid);
+            let failed = |error| StartError::Failed(describe(error));
             Ok((name, socket.map_err(failed)?))
         });
         bound.collect::<Result<_, _>>().map(ListenSockets)
@@ -108,9 +110,22 @@ pub(super) fn check_predecessor(
     )))
 }
 
-/// Says why riskgate can't listen on an address.
-fn describe_bind_error(setting: &str, address: SocketAddr, error: &std::io::Error) -> String {
+/// Says why riskgate can't listen on an address. `serving_pid` is the process that serves from the
+/// same runtime directory.
+fn describe_bind_error(
+    setting: &str,
+    address: SocketAddr,
+    error: &std::io::Error,
+    serving_pid: Option<u32>,
+) -> String {
+    let of_gateway = serving_pid.map(|pid| {
+        format!(
+            "; riskgate runs already, as process {pid}, from the same process.runtime_dir: stop \
+             it, or write another port and another process.runtime_dir"
+        )
+    });
     let advice = match error.kind() {
+        ErrorKind::AddrInUse if of_gateway.is_some() => of_gateway.as_deref().unwrap_or_default(),
         ErrorKind::PermissionDenied => {
             "; write a port from 1024 on, or give the service the right to others, in systemd \
              with AmbientCapabilities=CAP_NET_BIND_SERVICE"

@@ -288,7 +288,11 @@ fn assert_month_can_be_repaired(gateway: Gateway, key: &str, store: &str) {
     });
     let words = ["store", "repair-month", "2031-04", "--json"];
     let refused = gateway.cli(&words).expect(1);
-    assert_eq!(refused.stderr, "expected no running gateway, but found one\n", "{store}");
+    assert_eq!(
+        refused.stderr,
+        "expected no running gateway, but found one; stop it, and repeat the command\n",
+        "{store}"
+    );
     let setup = gateway.shut_down();
     for month in ["2031-05", "2031-03", "2027-01"] {
         let refused = setup.cli(&["store", "repair-month", month]).expect(1);

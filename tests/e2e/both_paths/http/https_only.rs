@@ -18,6 +18,8 @@ fn plain_requests_are_sent_to_https() {
     let redirect = free_address();
     let (gateway, _authority) =
         start_with_tls(Setup::new().set_text("listen.redirect", &redirect.to_string()));
+    let named = format!(", redirects on http://{redirect}, admin on http://");
+    assert!(gateway.stderr().contains(&named), "{}", gateway.stderr());
     let port = gateway.https_address().port();
     for (target, host) in [("/v1/public/domain/a.com?x=1", "gate.test:80"), ("/", "127.0.0.1")] {
         for method in ["GET", "POST"] {

@@ -309,6 +309,9 @@ fn a_process_beside_another_one_in_its_directory_says_truly_that_it_cannot_be_up
     let expected = "another process serves from the same process.runtime_dir: this process cannot be \
                     upgraded";
     assert!(second.stderr().contains(expected), "{}", second.stderr());
+    let third = first.cli(&["run"]).expect(1).stderr;
+    let running = "; riskgate runs already, as process ";
+    assert!(third.contains(running) && third.contains(": stop it, or write"), "{third}");
     let successor = second.spawn_successor();
     successor.wait_until_ready();
     second.send_signal("QUIT");

@@ -218,6 +218,43 @@ fn words_of_other_programs_lead_to_the_command() {
     }
 }
 
+#[test]
+fn a_wrong_value_gets_the_right_one() {
+    for (line, hint) in [
+        ("admin-token create --name a --scope admin", "found \"admin\"; did you mean write?\n"),
+        ("accounts set acme pro", "tip: write --plan pro"),
+        ("accounts set acme 500", "tip: write --limit 500"),
+        ("doctor https://a.test", "tip: write --url https://a.test"),
+        ("ready --admin http://127.0.0.1:9090", "127.0.0.1:9090; write 127.0.0.1:9090\n"),
+        ("ready --admin 9090", "; write 127.0.0.1:9090\n"),
+        ("ready 127.0.0.1:9090", "tip: write --admin 127.0.0.1:9090"),
+        ("usage --month 2026-Nov", "; write 2026-11\n"),
+        ("usage --month december2025", "; write 2025-12\n"),
+        ("decide", "tip: echo ADDRESS | riskgate decide -"),
+        ("sign-ups show", "tip: echo ADDRESS | riskgate sign-ups show -"),
+        ("help keys crate", "tip: did you mean `riskgate keys create`?"),
+        (
+            "store copy state/riskgate.db redis://127.0.0.1:1",
+            "; write \"sqlite:state/riskgate.db\"\n",
+        ),
+    ] {
+        let ran = run_command(Command::new(BINARY).args(line.split(' '))).expect(2);
+        assert!(ran.stderr.contains(hint) && !ran.stderr.contains("similar"), "{}", ran.stderr);
+    }
+    let setup = Setup::new();
+    for (line, hint) in [
+        ("keys create --account a --plan=Pro", "found \"Pro\"; write pro\n"),
+        ("accounts set a --limit unlimitd", "found \"unlimitd\"; write unlimited\n"),
+        ("accounts set a --limit -1", "found \"-1\"; write unlimited\n"),
+        ("keys rotate ID --overlap 7", "found \"7\"; write 7d\n"),
+        ("keys create --account a --expires 3months", "found \"3months\"; write 90d\n"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let refused = setup.cli(&words).expect(2).stderr;
+        assert!(refused.contains(hint), "{refused}");
+    }
+}
+
 /// Somebody who has a key and no id gives the key, also where nothing of it belongs.
 #[test]
 fn no_command_shows_a_key_that_stands_in_place_of_something_else() {
@@ -470,6 +507,32 @@ fn a_terminal_shows_colors_unless_the_user_wants_none() {
     assert!(colored.contains("\u{1b}[33mwarning:\u{1b}[0m"), "{colored:?}");
     let plain = check("NO_COLOR=1");
     assert!(plain.contains("warning: ") && !plain.contains('\u{1b}'), "{plain:?}");
+}
+
+#[test]
+fn a_missing_file_or_folder_of_a_command_is_named() {
+    let setup = Setup::new();
+    let (file, folder) = (setup.path("no.toml"), setup.path("no-folder"));
+    let import = setup.cli(&["keys", "import", &file.display().to_string()]).expect(78).stderr;
+    assert!(import.ends_with(&format!("; there is no {}\n", file.display())), "{import}");
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let backup = setup.cli(&["store", "backup", &folder.join("b").display().to_string()]);
+    let backup = backup.expect(1).stderr;
+    assert!(backup.ends_with(&format!("; there is no folder {}\n", folder.display())), "{backup}");
+    let setup = Setup::new().set_text("store.url", "sqlite:/proc/x/riskgate.db");
+    let refused = setup.cli(&["keys", "create", "--account", "acme"]).expect(78).stderr;
+    let advice = "; let this user write in /proc, or write another path\n";
+    assert!(refused.ends_with(advice), "{refused}");
+}
+
+#[test]
+fn accounts_set_says_if_the_account_is_new() {
+    let setup = Setup::new();
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let said = |name: &str| setup.cli(&["accounts", "set", name, "--plan", "pro"]).expect(0).stderr;
+    assert_eq!(said("acme"), "");
+    assert_eq!(said("acm"), "created the account acm; it has no key\n");
+    assert_eq!(said("acm"), "");
 }
 
 #[test]

@@ -35,7 +35,8 @@ fn init_writes_a_config_without_warnings_and_a_key_that_is_in_its_store() {
         assert!(checked.contains("1 key\n") && !checked.contains("table.feed"), "{checked}");
         let config = fs::read_to_string(folder.path().join("riskgate.toml")).unwrap();
         assert!(config.contains("name = \"castle\"") && config.contains("keep = \"90d\""));
-        assert_eq!(config.contains("mode = \"shadow\""), words.contains(&"/signup"));
+        let screened = "fields = [\"email\", \"user.email\"]\nmode = \"shadow\"";
+        assert_eq!(config.contains(screened), words.contains(&"/signup"));
         let has_tls = words.last().unwrap().starts_with("https://");
         assert_eq!(config.contains("\ntls = true\n"), has_tls);
         // The store has the hashes of keys; the config has no secret.
@@ -61,12 +62,16 @@ fn init_overwrites_no_file_and_leaves_none_behind_after_a_failure() {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         fs::remove_file(path(existing)).unwrap();
     }
-    let wrong = ["init", "--upstream", "127.0.0.1:3000", "--sign-up", "signup"];
-    let refused = run_in(folder.path(), &wrong).expect(2).stderr;
-    assert!(refused.starts_with("--sign-up: expected a path such as /signup"), "{refused}");
+    for path in ["signup", "/signup/", "https://a.test/signup"] {
+        let wrong = ["init", "--upstream", "127.0.0.1:3000", "--sign-up", path];
+        let refused = run_in(folder.path(), &wrong).expect(2).stderr;
+        assert!(refused.starts_with("--sign-up: expected a path such as /signup"), "{refused}");
+        assert!(refused.ends_with(" a query and a / at its end; write /signup\n"), "{refused}");
+    }
     for (server, hint) in [
         ("http://127.0.0.1:3000/", "; write 127.0.0.1:3000\n"),
-        ("127.0.0.1", "--upstream: expected a host and a port such as"),
+        ("127.0.0.1", "; the port is missing: write 127.0.0.1:PORT\n"),
+        ("localhost", "; the port is missing: write localhost:PORT\n"),
         ("a.test:99999", "--upstream: expected a host and a port such as"),
         ("a.test:0", "--upstream: expected a port from 1 to 65535"),
         ("https://a.test/x", "; write https://a.test\n"),
@@ -77,12 +82,16 @@ fn init_overwrites_no_file_and_leaves_none_behind_after_a_failure() {
         let refused = run_in(folder.path(), &["init", "--upstream", server]).expect(2).stderr;
         assert!(refused.contains(hint), "{refused}");
     }
-    for address in ["8080", "127.0.0.1:0", "localhost:8080"] {
+    for (address, hint) in [
+        ("8080", "; write 127.0.0.1:8080\n"),
+        (":8080", "; write 0.0.0.0:8080\n"),
+        ("localhost:8080", "; write 127.0.0.1:8080\n"),
+        ("http://0.0.0.0:8080", "; write 0.0.0.0:8080\n"),
+        ("127.0.0.1:0", "\"127.0.0.1:0\"\n"),
+    ] {
         let refused = run_in(folder.path(), &["init", "--listen", address]).expect(2).stderr;
-        assert!(
-            refused.contains("expected an address such as 127.0.0.1:8080, but found"),
-            "{refused}"
-        );
+        let expected = "expected an address such as 127.0.0.1:8080, but found";
+        assert!(refused.contains(expected) && refused.ends_with(hint), "{refused}");
     }
     for path in ["/v1/public", "/V1/check/x", "/healthz"] {
         let words = ["init", "--upstream", "127.0.0.1:3000", "--sign-up", path];

@@ -146,7 +146,7 @@ fn assert_commands_refuse(gateway: &Gateway, expected: &str) {
         assert!(refused.contains(expected), "{words:?} {refused}");
     }
     let refused = gateway.cli(&["store", "repair-month", "2020-01"]).expect(1).stderr;
-    assert!(refused.contains("expected no running gateway, but found one\n"), "{refused}");
+    assert!(refused.contains("expected no running gateway, but found one; stop it"), "{refused}");
     let listed = gateway.cli(&["keys", "list"]).expect(0).stderr;
     assert!(listed.contains(&format!("warning: {}: {expected}", store_of(gateway))), "{listed}");
 }
