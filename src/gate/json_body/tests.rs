@@ -18,16 +18,14 @@ fn a_fault_says_where_it_is_and_repeats_nothing() {
         (r#"{"email":"jane@a.com""#, "JSON that ends too early in line 1, column 21"),
         (r#"{"email":jane@a.com}"#, "a fault in the JSON in line 1, column 10"),
         (r#"{"email":"a"} jane@a.com"#, "a fault in the JSON in line 1, column 15"),
-        (
-            "{\n\"jane@a.com\":1}",
-            "a missing, repeated or other member, or another type, in line 2, column 12",
-        ),
-        (
-            r#"{"email":{"jane@a.com":1}}"#,
-            "a missing, repeated or other member, or another type, in line 1, column 9",
-        ),
+        ("{\n\"jane@a.com\":1}", "a member of another name in line 2, column 12"),
+        (r#"{"email":{"jane@a.com":1}}"#, "another type of email in line 1, column 9"),
+        ("{\n\"email\":5}", "another type of email in line 2, column 9"),
+        ("{}", "no member email in line 1, column 2"),
+        (r#"{"email":"a","email":"b"}"#, "the member email twice in line 1, column 20"),
     ] {
-        let found = parse_json_object::<Question>(body.as_bytes(), "expected X").unwrap_err();
-        assert_eq!(found, format!("expected X, but found {expected}"), "{body}");
+        let members = r#"expected {"email":"…"}"#;
+        let found = parse_json_object::<Question>(body.as_bytes(), members).unwrap_err();
+        assert_eq!(found, format!("{members}, but found {expected}"), "{body}");
     }
 }
