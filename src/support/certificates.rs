@@ -255,6 +255,7 @@ impl Subject {
 }
 
 const EXPECTED_CHAIN: &str = "certificates in PEM form";
+const ENCRYPTED_FIELD: &[u8] = b"Proc-Type: 4,ENCRYPTED";
 
 fn read_certified_key(files: &CertificateFiles) -> Result<ReadCertificate, CertificateFault> {
     const EXPECTED_KEY: &str = "a private key in PEM form";
@@ -269,8 +270,11 @@ fn read_certified_key(files: &CertificateFiles) -> Result<ReadCertificate, Certi
     }
     let chain = chain?;
     // The error must not quote the file: its text may be a secret.
-    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
-        let is_encrypted = contains_pem(&text, "ENCRYPTED");
+    // An older form of PEM has the field inside of the block, before the bytes.
+    let has_field = text.windows(ENCRYPTED_FIELD.len()).any(|part| part == ENCRYPTED_FIELD);
+    let key = PrivateKeyDer::from_pem_slice(&text).ok().filter(|_| !has_field);
+    let key = key.ok_or_else(|| {
+        let is_encrypted = has_field || contains_pem(&text, "ENCRYPTED");
         let found = match contains_pem(&text, "CERTIFICATE") {
             true => "a certificate",
             false if is_encrypted => {

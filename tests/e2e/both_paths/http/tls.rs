@@ -365,6 +365,11 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
     std::fs::write(&der, [0x30, 0x82, 0x01, 0x0a, 0x02, 0x82]).unwrap();
     let block = "ENCRYPTED PRIVATE KEY-----";
     std::fs::write(&locked, format!("-----BEGIN {block}\nMIIB\n-----END {block}\n")).unwrap();
+    let old_form = setup.path("old_form.pem");
+    let block = "RSA PRIVATE KEY-----";
+    let fields = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00";
+    std::fs::write(&old_form, format!("-----BEGIN {block}\n{fields}\n\nMIIB\n-----END {block}\n"))
+        .unwrap();
     let request = setup.path("first.csr");
     let block = "CERTIFICATE REQUEST-----";
     std::fs::write(&request, format!("-----BEGIN {block}\nMIIB\n-----END {block}\n")).unwrap();
@@ -388,6 +393,7 @@ fn check_refuses_a_broken_certificate_and_names_its_file() {
         ((request, key.clone()), "but found a request for a certificate; write the certificate"),
         ((der, key.clone()), "but found DER or PKCS#12; write it as PEM: openssl x509"),
         ((chain.clone(), locked), "a key with a passphrase; write it without: openssl pkey"),
+        ((chain.clone(), old_form), "a key with a passphrase; write it without: openssl pkey"),
         (
             (chain.clone(), other),
             "key: expected the key of the certificate, but found another key than that of",
