@@ -7,6 +7,7 @@ import java.net.http.HttpResponse;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import org.jboss.logging.Logger;
 import org.keycloak.Config;
 import org.keycloak.authentication.FormAction;
 import org.keycloak.authentication.FormActionFactory;
@@ -25,6 +26,7 @@ import org.keycloak.util.JsonSerialization;
 
 public class RiskgateFormAction implements FormAction, FormActionFactory {
     private static final HttpClient CLIENT = HttpClient.newHttpClient();
+    private static final Logger LOG = Logger.getLogger(RiskgateFormAction.class);
 
     /** The action of riskgate, or null without an answer of riskgate: then the user passes. */
     private static Object assess(FormContext context, boolean count) {
@@ -39,9 +41,13 @@ public class RiskgateFormAction implements FormAction, FormActionFactory {
                     .timeout(Duration.ofSeconds(1))
                     .POST(HttpRequest.BodyPublishers.ofString(body))
                     .build();
-            String answer = CLIENT.send(request, HttpResponse.BodyHandlers.ofString()).body();
-            return JsonSerialization.readValue(answer, Map.class).get("action");
+            HttpResponse<String> answer = CLIENT.send(request, HttpResponse.BodyHandlers.ofString());
+            if (answer.statusCode() != 200) {
+                throw new IllegalStateException("status " + answer.statusCode());
+            }
+            return JsonSerialization.readValue(answer.body(), Map.class).get("action");
         } catch (Exception error) {
+            LOG.errorf("riskgate: no decision: %s", error.getMessage());
             return null;
         }
     }

@@ -13,7 +13,13 @@ exports.onExecutePostLogin = async (event, api) => {
     headers: { Authorization: `Bearer ${event.secrets.RISKGATE_KEY}` },
     body: JSON.stringify({ email, ip: event.request.ip, count: true }),
     signal: AbortSignal.timeout(1000),
-  }).then((answer) => answer.ok).catch(() => false);
+  }).then((answer) => {
+    if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+    return true;
+  }).catch((error) => {
+    console.error(`riskgate: a sign-up was not counted: ${error.message}`);
+    return false;
+  });
   // Without an answer, the next login counts the sign-up.
   if (isCounted) api.user.setAppMetadata("sign_up_counted", true);
 };

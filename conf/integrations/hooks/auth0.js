@@ -6,7 +6,13 @@ exports.onExecutePreUserRegistration = async (event, api) => {
     headers: { Authorization: `Bearer ${event.secrets.RISKGATE_KEY}` },
     body: JSON.stringify({ email: event.user.email, ip: event.request.ip, count: true }),
     signal: AbortSignal.timeout(1000),
-  }).then((answer) => answer.json()).catch(() => ({}));
+  }).then((answer) => {
+    if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+    return answer.json();
+  }).catch((error) => {
+    console.error(`riskgate: no decision: ${error.message}`);
+    return {};
+  });
   // Without an answer of riskgate there is no action, and the user passes.
   if (decision.action === "block") {
     api.access.deny(decision.rule ?? "score", "Please use another e-mail address.");

@@ -18,7 +18,13 @@ app.post("/hooks/clerk", express.raw({ type: "application/json" }), async (reque
     headers: { Authorization: `Bearer ${process.env.RISKGATE_KEY}` },
     body: JSON.stringify({ email, ip, count: true }),
     signal: AbortSignal.timeout(1000),
-  }).then((answer) => answer.json()).catch(() => ({}));
+  }).then((answer) => {
+    if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+    return answer.json();
+  }).catch((error) => {
+    console.error(`riskgate: no decision: ${error.message}`);
+    return {};
+  });
   // Without an answer of riskgate there is no action, and the account stays.
   if (decision.action === "block") await clerkClient.users.banUser(id);
   if (decision.action === "review") {

@@ -10,6 +10,8 @@ exports.handler = async (event) => {
     headers: { Authorization: `Bearer ${process.env.RISKGATE_KEY}` },
     body: JSON.stringify({ email: event.request.userAttributes.email, count: true }),
     signal: AbortSignal.timeout(1000),
-  }).catch(() => {});
+  }).then((answer) => {
+    if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+  }).catch((error) => console.error(`riskgate: a sign-up was not counted: ${error.message}`));
   return event;
 };

@@ -9,7 +9,13 @@ exports.assessSignUp = beforeUserCreated({ secrets: ["RISKGATE_KEY"] }, async (e
     headers: { Authorization: `Bearer ${process.env.RISKGATE_KEY}` },
     body: JSON.stringify({ email: event.data.email, ip: event.ipAddress, count: true }),
     signal: AbortSignal.timeout(1000),
-  }).then((answer) => answer.json()).catch(() => ({}));
+  }).then((answer) => {
+    if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+    return answer.json();
+  }).catch((error) => {
+    console.error(`riskgate: no decision: ${error.message}`);
+    return {};
+  });
   // Without an answer of riskgate there is no action, and the user passes.
   if (decision.action === "block") {
     throw new HttpsError("permission-denied", "Please use another e-mail address.");

@@ -12,7 +12,13 @@ Deno.serve(async (request) => {
     headers: { Authorization: `Bearer ${Deno.env.get("RISKGATE_KEY")}` },
     body: JSON.stringify({ email: user.email, ip: metadata.ip_address, count: true }),
     signal: AbortSignal.timeout(1000),
-  }).then((answer) => answer.json()).catch(() => ({}));
+  }).then((answer) => {
+    if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+    return answer.json();
+  }).catch((error) => {
+    console.error(`riskgate: no decision: ${error.message}`);
+    return {};
+  });
   // Without an answer of riskgate there is no action, and the user passes. Supabase reads the
   // error only if the status is 200.
   const error = { http_code: 422, message: "Please use another e-mail address." };
