@@ -21,7 +21,6 @@ mod known_time;
 mod lease;
 mod lease_report;
 mod ledger;
-mod month_usage;
 mod node;
 mod packed_lease;
 mod shared;
@@ -34,9 +33,8 @@ mod worker;
 pub use charge::{Allowance, Charge, Denial, FailurePolicy};
 pub use key_usage::{KeyUsage, UsageDay};
 pub use lease::Lease;
-pub use ledger::{Ledger, LedgerOptions, LedgerStatus};
-pub use month_usage::AccountUsage;
-pub use time_of_command::{BelievedTimeReport, find_believed_time};
+pub use ledger::{AccountUsage, Ledger, LedgerOptions, LedgerStatus};
+pub use time_of_command::{BelievedTimeReport, find_believed_time, find_machine_time};
 
 #[cfg(test)]
 mod tests;

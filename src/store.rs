@@ -7,7 +7,6 @@
 //! admitted. It knows no HTTP and no config.
 
 mod audit;
-mod cluster_url;
 mod contents;
 mod error;
 mod finding;
@@ -21,10 +20,9 @@ mod quota_events;
 mod redis;
 mod reply_check;
 mod rows;
-mod sentinel_url;
+mod server_list_url;
 mod sign_ups;
 mod sqlite;
-mod told_time;
 mod url;
 
 #[cfg(test)]

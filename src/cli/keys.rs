@@ -216,13 +216,23 @@ fn rotate(
         return Err(CommandFailure::failed(describe_unknown_id(id, None)));
     }
     let (mut store, author) = (open_existing_store(config)?, find_command_author());
-    let rotation =
+    let prepared =
         prepare_rotation(&mut store, &config.reloadable, id, Some(overlap), expires, None)?;
     warn_about_clock_skew(&mut store)?;
-    let rotated = rotation.commit(&mut store, &author);
-    let undo = |store: &mut Store| rotation.undo(store, &author);
-    print_key_or_undo(&mut store, rotated, &rotation.new_key, &rotation.token, json, undo)?;
-    print_message(format!("key {id} works until {}", format_rfc3339(rotation.old_expires_at)));
+    let rotated = prepared.commit(&mut store, &author);
+    let undo = |store: &mut Store| prepared.undo(store, &author);
+    print_key_or_undo(
+        &mut store,
+        rotated,
+        &prepared.rotation.new_key,
+        &prepared.token,
+        json,
+        undo,
+    )?;
+    print_message(format!(
+        "key {id} works until {}",
+        format_rfc3339(prepared.rotation.old_expires_at)
+    ));
     Ok(())
 }
 

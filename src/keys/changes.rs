@@ -45,14 +45,7 @@ impl KeyRing {
         let merged = merge_keys(keys, &declared_changed);
         let effective_limits = self.resolve_affected_limits(changes, declared, plans);
 
-        let mut next = KeyRing {
-            keys_by_digest_prefix: self.keys_by_digest_prefix.clone(),
-            accounts: self.accounts.clone(),
-            allowed_origins: self.allowed_origins.clone(),
-            key_faults: self.key_faults.clone(),
-            digests_of_unreadable_rows: HashSet::new(),
-            ring_version: ring_version.clone(),
-        };
+        let mut next = KeyRing { ring_version: ring_version.clone(), ..self.clone() };
         next.add_or_replace_accounts(effective_limits, ledger);
         let mut changed_patterns: HashSet<OriginPattern> =
             merged.iter().flat_map(|key| key.origins.iter().cloned()).collect();
@@ -130,19 +123,11 @@ impl Key {
     /// Copies the key, and lets the copy point to a new version of its account.
     fn with_account(&self, account: &Arc<Account>) -> Key {
         Key {
-            id: self.id.clone(),
             account: Arc::clone(account),
             lease: Arc::clone(&account.lease),
-            usage: self.usage.clone(),
             limit: account.limit,
-            require_origin: self.require_origin,
-            digest: self.digest,
-            origins: self.origins.clone(),
-            is_origin_restricted: self.is_origin_restricted,
-            expires_at: self.expires_at,
-            is_revoked: self.is_revoked,
-            has_own_fault: self.has_own_fault,
             is_faulty: self.has_own_fault || account.fault.is_some(),
+            ..self.clone()
         }
     }
 }

@@ -24,6 +24,7 @@ pub struct Account {
 
 /// A key, without its text. The fields that every call reads come first, so that a call reads as
 /// few cache lines as possible.
+#[derive(Clone)]
 #[repr(C)]
 pub struct Key {
     /// The SHA-256 of the key's text.

@@ -113,12 +113,8 @@ pub struct KeyFileError {
 }
 
 impl KeyFileError {
-    fn in_content(at: String, message: String) -> KeyFileError {
+    fn new(at: String, message: String) -> KeyFileError {
         KeyFileError { at, message, is_transient: false, hint: None, excerpt: None }
-    }
-
-    fn of_reading(at: String, message: String, is_transient: bool) -> KeyFileError {
-        KeyFileError { at, message, is_transient, hint: None, excerpt: None }
     }
 
     /// Renders the fault for a terminal, with the line of the file if that is known.
@@ -164,19 +160,12 @@ pub fn read_key_file(
     env_var: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<DeclaredKey>, Vec<KeyFileError>> {
     let name = path.display().to_string();
-    let text = read_regular_text(path, MAX_KEY_FILE_BYTES).map_err(|found: ReadError| {
-        let message = format!("expected a key file, but found {found}");
-        vec![KeyFileError::of_reading(name.clone(), message, found.is_transient())]
-    })?;
-    memory::check_available(MEMORY_BYTES_PER_FILE_BYTE * text.len() as u64).map_err(|found| {
-        let message = found.to_string();
-        vec![KeyFileError::of_reading(name.clone(), message, true)]
-    })?;
+    let text = read_text(path).map_err(|fault| vec![fault])?;
     // An empty file was probably truncated, or a program is about to write it. An operator who
     // wants a file without keys can write a comment into the file.
     if text.trim_ascii().is_empty() {
         let message = "expected keys, but found an empty file".to_owned();
-        return Err(vec![KeyFileError::in_content(name, message)]);
+        return Err(vec![KeyFileError::new(name, message)]);
     }
     let lines = LineIndex::new(&text);
     let reader = KeyFileReader { path_text: &name, text: &text, lines, env_var };
@@ -200,12 +189,22 @@ pub fn read_key_file(
     if faults.is_empty() { Ok(keys) } else { Err(faults) }
 }
 
+fn read_text(path: &Path) -> Result<String, KeyFileError> {
+    let fault = |message: String, is_transient: bool| {
+        let at = path.display().to_string();
+        KeyFileError { is_transient, ..KeyFileError::new(at, message) }
+    };
+    let text = read_regular_text(path, MAX_KEY_FILE_BYTES).map_err(|found: ReadError| {
+        fault(format!("expected a key file, but found {found}"), found.is_transient())
+    })?;
+    memory::check_available(MEMORY_BYTES_PER_FILE_BYTE * text.len() as u64)
+        .map_err(|found| fault(found.to_string(), true))?;
+    Ok(text)
+}
+
 /// Finds the plans in a faulty key file that are none of `known`, each with its place.
 pub fn find_unknown_plans(path: &Path, known: &[String]) -> Vec<KeyFileError> {
-    let text = read_regular_text(path, MAX_KEY_FILE_BYTES).unwrap_or_default();
-    if memory::check_available(MEMORY_BYTES_PER_FILE_BYTE * text.len() as u64).is_err() {
-        return Vec::new();
-    }
+    let text = read_text(path).unwrap_or_default();
     let keys = toml::from_str::<RawKeyFile>(&text).map_or(Vec::new(), |raw| raw.key);
     let mut unknown: BTreeMap<String, String> = BTreeMap::new();
     for key in keys.into_iter().map(Spanned::into_inner) {
@@ -235,8 +234,7 @@ pub fn locate_plan_fault(path: &Path, error: &RingError) -> Option<KeyFileError>
         }
         _ => return None,
     };
-    let text = read_regular_text(path, MAX_KEY_FILE_BYTES).ok()?;
-    memory::check_available(MEMORY_BYTES_PER_FILE_BYTE * text.len() as u64).ok()?;
+    let text = read_text(path).ok()?;
     let raw: RawKeyFile = toml::from_str(&text).ok()?;
     let keys = raw.key.iter().map(Spanned::get_ref);
     let mut plans =
@@ -284,22 +282,18 @@ impl KeyFileReader<'_> {
         let is_of_plain_line = before
             .split_once('=')
             .is_some_and(|(name, list)| name.trim() == field && list.split('"').all(can_be_shown));
-        if whole.starts_with(shown) && is_of_plain_line {
-            let start = before.chars().count();
-            let marked = start..start + shown.chars().count();
-            let line = format!("{before}{shown}").replace('\t', " ");
-            let excerpt = Some(Box::new(Excerpt::new(line_number, line, marked)));
-            let at = self.format_location(offset);
-            return KeyFileError { excerpt, ..KeyFileError::in_content(at, message) };
-        }
-        // The excerpt leaves out what stands before the value, because it may be a key.
         let name = before.split('=').next().unwrap_or_default().trim_end();
-        let name = if name.trim() == field { name } else { field };
-        let before = format!("{name} = ");
+        let before = match (whole.starts_with(shown) && is_of_plain_line, name.trim() == field) {
+            (true, _) => before.to_owned(),
+            // The excerpt leaves out what stands before the value, because it may be a key.
+            (false, true) => format!("{name} = "),
+            (false, false) => format!("{field} = "),
+        };
         let start = before.chars().count();
         let marked = start..start + shown.chars().count();
-        let excerpt = Some(Box::new(Excerpt::new(line_number, format!("{before}{shown}"), marked)));
-        KeyFileError { excerpt, ..KeyFileError::in_content(self.format_location(offset), message) }
+        let line = format!("{before}{shown}").replace('\t', " ");
+        let excerpt = Some(Box::new(Excerpt::new(line_number, line, marked)));
+        KeyFileError { excerpt, ..KeyFileError::new(self.format_location(offset), message) }
     }
 
     /// Makes the fault of a line that the parser refuses. Of this line, shows only a short header,
@@ -364,11 +358,7 @@ impl KeyFileReader<'_> {
             }
             false => reword_message(name, &message),
         };
-        KeyFileError {
-            hint,
-            excerpt,
-            ..KeyFileError::in_content(self.format_location(offset), message)
-        }
+        KeyFileError { hint, excerpt, ..KeyFileError::new(self.format_location(offset), message) }
     }
 
     fn field_fault(&self, field: &str, value: &Spanned<String>, expected: &str) -> KeyFileError {
@@ -446,7 +436,7 @@ impl KeyFileReader<'_> {
             _ => {
                 let id = quote_unless_key(key.id.get_ref());
                 let message = format!("key {}: expected either hash or env", id.trim_matches('"'));
-                Err(KeyFileError::in_content(self.format_location(start), message))
+                Err(KeyFileError::new(self.format_location(start), message))
             }
         }
     }
@@ -485,15 +475,12 @@ impl KeyFileReader<'_> {
         value: Option<&Spanned<String>>,
     ) -> Result<Option<i64>, KeyFileError> {
         let Some(value) = value else { return Ok(None) };
-        match parse_rfc3339(value.get_ref()) {
-            Some(time) => Ok(Some(time)),
-            None => {
-                let found = quote_unless_key(value.get_ref());
-                let expected = format!("a time such as 2027-01-01T00:00:00Z, but found {found}");
-                let hint = hint_for_time(value.get_ref());
-                Err(KeyFileError { hint, ..self.field_fault(field, value, &expected) })
-            }
-        }
+        parse_rfc3339(value.get_ref()).map(Some).ok_or_else(|| {
+            let found = quote_unless_key(value.get_ref());
+            let expected = format!("a time such as 2027-01-01T00:00:00Z, but found {found}");
+            let hint = hint_for_time(value.get_ref());
+            KeyFileError { hint, ..self.field_fault(field, value, &expected) }
+        })
     }
 
     /// Returns the key, whose section begins at the byte `start`, and adds it to `found`.
@@ -516,7 +503,7 @@ impl KeyFileReader<'_> {
         };
         let line = self.lines.line_and_text_before(first).0;
         let message = format!("key {id}: expected {what} once, but line {line} has it already");
-        let fault = KeyFileError::in_content(self.format_location(start), message);
+        let fault = KeyFileError::new(self.format_location(start), message);
         Err(KeyFileError { hint: Some(hint.to_owned()), ..fault })
     }
 }

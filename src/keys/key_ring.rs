@@ -9,7 +9,7 @@ use super::allowed_origins::AllowedOrigins;
 use super::fault::{RingError, RingFault};
 use super::key::{Account, Key};
 use super::key_file::DeclaredKey;
-use super::limits::{Plans, find_plan_faults, resolve_effective_limits};
+use super::limits::{EffectiveLimit, Plans, find_plan_faults, resolve_effective_limits};
 use super::merge::{MergedKey, merge_keys};
 use super::token::sha256;
 use crate::model::origin::Origin;
@@ -17,6 +17,7 @@ use crate::quota::Ledger;
 use crate::store::{RingRows, RingVersion};
 
 /// All keys and accounts. A ring never changes; each request uses one ring from start to end.
+#[derive(Clone)]
 pub struct KeyRing {
     pub(super) keys_by_digest_prefix: HashMap<[u8; 16], Arc<Key>>,
     pub(super) accounts: HashMap<String, Arc<Account>>,
@@ -40,13 +41,7 @@ impl KeyRing {
         plans: &Plans,
         ledger: &Ledger,
     ) -> KeyRing {
-        let effective_limits = resolve_effective_limits(
-            &rows.accounts,
-            &rows.damaged.account_names,
-            &rows.keys,
-            declared,
-            plans,
-        );
+        let effective_limits = resolve_limits_of_rows(rows, declared, plans);
         let mut ring = KeyRing {
             keys_by_digest_prefix: HashMap::with_capacity(rows.keys.len() + declared.len()),
             accounts: effective_limits
@@ -83,19 +78,13 @@ impl KeyRing {
         declared: &[DeclaredKey],
         plans: &Plans,
     ) -> Result<(), Vec<RingError>> {
-        let damaged = &rows.damaged.account_names;
-        let faults = find_plan_faults(
-            resolve_effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans),
-            declared,
-        );
+        let faults = find_plan_faults(resolve_limits_of_rows(rows, declared, plans), declared);
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
     /// Finds the faults that a ring built from these rows would have, without building the ring.
     pub fn find_faults(rows: &RingRows, declared: &[DeclaredKey], plans: &Plans) -> Vec<RingFault> {
-        let damaged = &rows.damaged.account_names;
-        let effective_limits =
-            resolve_effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans);
+        let effective_limits = resolve_limits_of_rows(rows, declared, plans);
         let account_faults = effective_limits.into_iter().filter_map(|effective| effective.fault);
         let key_faults = merge_keys(&rows.keys, declared).into_iter().filter_map(|key| key.fault);
         account_faults
@@ -204,6 +193,15 @@ impl KeyRing {
         self.keys_by_digest_prefix.insert(digest_prefix(&row.digest), Arc::new(key));
         self.key_faults.extend(fault.map(|fault| (row.id.clone(), fault)));
     }
+}
+
+fn resolve_limits_of_rows(
+    rows: &RingRows,
+    declared: &[DeclaredKey],
+    plans: &Plans,
+) -> Vec<EffectiveLimit> {
+    let damaged = &rows.damaged.account_names;
+    resolve_effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans)
 }
 
 /// The first half of a digest, by which the ring looks keys up.

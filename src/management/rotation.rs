@@ -21,17 +21,12 @@ pub const DEFAULT_OVERLAP: &str = "7d";
 
 /// A rotation that is ready to be committed.
 pub struct PreparedRotation {
-    /// The row of the new key.
-    pub new_key: KeyRow,
+    /// The old key in the store, and the new key.
+    pub rotation: Rotation,
     /// The text of the new key.
     pub token: Token,
-    /// The id of the old key in the store.
-    pub old_id: String,
-    /// When the old key ends, in Unix seconds.
-    pub old_expires_at: i64,
     /// The expiry of the old key before the rotation.
     former_expires_at: Option<i64>,
-    unix_now: i64,
     /// What the store is to remember of the request, if the request can be repeated.
     request: Option<RepeatableRequestRow>,
     /// Whether an earlier request has rotated the key.
@@ -114,28 +109,11 @@ pub fn prepare_rotation(
             (row, token, record)
         }
     };
-    Ok(PreparedRotation {
-        new_key,
-        token,
-        old_id,
-        old_expires_at,
-        former_expires_at,
-        unix_now,
-        request,
-        is_in_store,
-    })
+    let rotation = Rotation { old_id, new_key, old_expires_at, unix_now };
+    Ok(PreparedRotation { rotation, token, former_expires_at, request, is_in_store })
 }
 
 impl PreparedRotation {
-    fn as_rotation(&self) -> Rotation<'_> {
-        Rotation {
-            old_id: &self.old_id,
-            new_key: &self.new_key,
-            old_expires_at: self.old_expires_at,
-            unix_now: self.unix_now,
-        }
-    }
-
     /// Rotates the key in the store, unless an earlier request has done so.
     ///
     /// # Errors
@@ -145,7 +123,7 @@ impl PreparedRotation {
         if self.is_in_store {
             return Ok(());
         }
-        store.rotate_key(author, &self.as_rotation(), self.request.as_ref())
+        store.rotate_key(author, &self.rotation, self.request.as_ref())
     }
 
     /// Undoes the rotation: for a caller that could not show the new key to anybody.
@@ -153,7 +131,7 @@ impl PreparedRotation {
     /// # Errors
     /// If the store fails, or has no such rotation.
     pub fn undo(&self, store: &mut Store, author: &ChangeAuthor) -> Result<(), StoreError> {
-        store.undo_rotation(author, &self.as_rotation(), self.former_expires_at)
+        store.undo_rotation(author, &self.rotation, self.former_expires_at)
     }
 }
 

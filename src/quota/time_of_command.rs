@@ -17,17 +17,12 @@ pub struct BelievedTimeReport {
     pub problem: Option<String>,
 }
 
-/// Judges the clocks by what the store knows, as a gateway does at its start. Without a store, only
-/// this machine's clock counts.
+/// Judges the clocks by what the store knows, as a gateway does at its start.
 ///
 /// # Errors
 /// If the store fails.
-pub fn find_believed_time(store: Option<&mut Store>) -> Result<BelievedTimeReport, StoreError> {
+pub fn find_believed_time(store: &mut Store) -> Result<BelievedTimeReport, StoreError> {
     let (boottime, machine_now) = (BootClock::new().seconds(), machine_unix_now());
-    let Some(store) = store else {
-        let calendar = Calendar::without_log(KnownTime::default(), machine_now, boottime);
-        return Ok(report_believed_time(&calendar, boottime));
-    };
     let mut known = read_known_time(store)?;
     if known.is_empty() {
         // No gateway has used the store yet. The time of the latest audit record has passed.
@@ -38,6 +33,13 @@ pub fn find_believed_time(store: Option<&mut Store>) -> Result<BelievedTimeRepor
         calendar.observe_store_clock(server_now, machine_now, boottime);
     }
     Ok(report_believed_time(&calendar, boottime))
+}
+
+/// Judges the clock of this machine without a store.
+pub fn find_machine_time() -> BelievedTimeReport {
+    let boottime = BootClock::new().seconds();
+    let calendar = Calendar::without_log(KnownTime::default(), machine_unix_now(), boottime);
+    report_believed_time(&calendar, boottime)
 }
 
 fn report_believed_time(calendar: &Calendar, boottime: i64) -> BelievedTimeReport {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::new_key_plan::NewKeyPlan;
@@ -26,7 +27,8 @@ const MAX_LISTED_SOURCE_ENTRIES: usize = 200;
 const MAX_LISTED_KEYS: usize = 2_000;
 
 /// The surface through which a change was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ChangeSurface {
     /// The command line.
     Cli,
@@ -41,14 +43,6 @@ pub enum ChangeSurface {
 }
 
 impl ChangeSurface {
-    const ALL: [ChangeSurface; 5] = [
-        ChangeSurface::Cli,
-        ChangeSurface::Api,
-        ChangeSurface::Page,
-        ChangeSurface::File,
-        ChangeSurface::Riskgate,
-    ];
-
     /// The surface in records.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,14 +53,10 @@ impl ChangeSurface {
             ChangeSurface::Riskgate => "riskgate",
         }
     }
-
-    pub(super) fn parse(text: &str) -> Option<ChangeSurface> {
-        ChangeSurface::ALL.into_iter().find(|surface| surface.as_str() == text)
-    }
 }
 
 /// Who made a change, and from where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeAuthor {
     /// The name of a user of the machine or of an admin token, or `riskgate`.
     pub actor: String,
@@ -88,16 +78,12 @@ impl ChangeAuthor {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({ "actor": self.actor, "via": self.via.as_str(), "from": self.from })
+        json!(self)
     }
 
     /// Parses what [`ChangeAuthor::to_json`] returned.
     pub(super) fn from_json(value: &Value) -> Option<ChangeAuthor> {
-        Some(ChangeAuthor {
-            actor: value["actor"].as_str()?.to_owned(),
-            via: ChangeSurface::parse(value["via"].as_str()?)?,
-            from: value["from"].as_str()?.to_owned(),
-        })
+        ChangeAuthor::deserialize(value).ok()
     }
 }
 
@@ -285,9 +271,7 @@ impl SourceState {
         let digest = hex::encode(sha2::Sha256::digest(text.as_bytes()));
         json!({ "number of entries": self.entries.len().to_string(), "sha256": digest }).to_string()
     }
-}
 
-impl SourceState {
     /// The names of the entries that differ from a text of [`SourceState::to_stored_text`].
     pub fn list_changed_entries(&self, before: &str) -> Vec<String> {
         let (before, after) = diff_source_states(before, &self.to_stored_text());

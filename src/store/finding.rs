@@ -62,8 +62,7 @@ impl Finding {
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> Finding {
-        let (subject, level) = (subject.into(), FindingLevel::Warning);
-        Finding { subject, level, found: found.into(), advice: Some(advice.into()) }
+        Finding { level: FindingLevel::Warning, ..Finding::fault(subject, found, advice) }
     }
 
     /// Something does not work, but a gateway runs with it.
@@ -81,7 +80,7 @@ impl Finding {
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> Finding {
-        let (subject, level) = (subject.into(), FindingLevel::Fault);
-        Finding { subject, level, found: found.into(), advice: Some(advice.into()) }
+        let (level, advice) = (FindingLevel::Fault, Some(advice.into()));
+        Finding { level, advice, ..Finding::good(subject, found) }
     }
 }

@@ -197,8 +197,9 @@ impl LostRows {
         });
         let keys = keys.into_iter().map(LostKey::describe_loss);
         let accounts = self.missing_accounts.values().map(|row| {
-            let (name, flags) = (&row.name, account_flags(row, row.plan.is_some(), true).join(" "));
-            format!("account {name}; or run `riskgate accounts set {name} {flags}`")
+            let (name, (plan, limit)) = (&row.name, flag_values(row));
+            let plan = row.plan.as_ref().map_or(String::new(), |_| format!("--plan {plan} "));
+            format!("account {name}; or run `riskgate accounts set {name} {plan}--limit {limit}`")
         });
         let lines = keep_first_losses(keys.chain(accounts)).map(|lost| {
             let notice =
@@ -264,32 +265,28 @@ pub fn keep_first_losses(lines: impl Iterator<Item = String>) -> impl Iterator<I
     shown.into_iter()
 }
 
-/// An account's plan and limit as flags of `riskgate accounts set`.
-fn account_flags(row: &AccountRow, with_plan: bool, with_limit: bool) -> Vec<String> {
-    let plan = with_plan.then(|| format!("--plan {}", plan_flag_value(row)));
-    let limit = with_limit.then(|| format!("--limit {}", limit_flag_value(row)));
-    plan.into_iter().chain(limit).collect()
-}
-
-fn plan_flag_value(row: &AccountRow) -> &str {
-    row.plan.as_deref().unwrap_or("free")
-}
-
-fn limit_flag_value(row: &AccountRow) -> String {
-    match row.own_limit {
+/// An account's plan and limit, as flags of `riskgate accounts set` have them.
+fn flag_values(row: &AccountRow) -> (&str, String) {
+    let limit = match row.own_limit {
         Some(MonthlyLimit::Calls(calls)) => calls.to_string(),
         Some(MonthlyLimit::Unlimited) => "unlimited".to_owned(),
         None => "plan".to_owned(),
-    }
+    };
+    (row.plan.as_deref().unwrap_or("free"), limit)
 }
 
 fn describe_lost_settings([before, now]: &[AccountRow; 2]) -> String {
-    let is_changed = (before.plan != now.plan, before.own_limit != now.own_limit);
-    let plan = is_changed.0.then(|| format!("the plan {}", plan_flag_value(before)));
-    let limit = is_changed.1.then(|| format!("the limit {}", limit_flag_value(before)));
-    let lost: Vec<String> = plan.into_iter().chain(limit).collect();
-    let flags = account_flags(before, is_changed.0, is_changed.1).join(" ");
-    let (name, lost) = (&before.name, lost.join(" and "));
+    let (plan, limit) = flag_values(before);
+    let (mut lost, mut flags) = (Vec::new(), Vec::new());
+    if before.plan != now.plan {
+        lost.push(format!("the plan {plan}"));
+        flags.push(format!("--plan {plan}"));
+    }
+    if before.own_limit != now.own_limit {
+        lost.push(format!("the limit {limit}"));
+        flags.push(format!("--limit {limit}"));
+    }
+    let (name, lost, flags) = (&before.name, lost.join(" and "), flags.join(" "));
     format!(
         "account {name}: the store lost {lost}, and its present setting is in force; run \
          `riskgate accounts set {name} {flags}`, or set the right one"

@@ -18,7 +18,7 @@
 pub(super) mod contents;
 pub(super) mod open;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState};
 use super::contents::{RingSnapshot, StoreContents};
@@ -39,8 +39,7 @@ use super::rows::{
     UsageRow,
 };
 use super::sign_ups::{NumberedEntry, SignUpCursor, SignUpDeletion};
-use super::told_time::ToldTime;
-use crate::model::believed_time::TimeAnchor;
+use crate::model::believed_time::{BelievedTime, TimeAnchor};
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::model::sign_up::SignUp;
@@ -200,7 +199,7 @@ pub trait RotationBackend {
     fn rotate_key(
         &mut self,
         author: &ChangeAuthor,
-        rotation: &Rotation<'_>,
+        rotation: &Rotation,
         request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError>;
 
@@ -211,7 +210,7 @@ pub trait RotationBackend {
     fn undo_rotation(
         &mut self,
         author: &ChangeAuthor,
-        rotation: &Rotation<'_>,
+        rotation: &Rotation,
         former_expires_at: Option<i64>,
     ) -> Result<(), StoreError>;
 }
@@ -273,6 +272,26 @@ pub trait AuditBackend {
         after_id: Option<&str>,
         count: usize,
     ) -> Result<Vec<AuditRecord>, StoreError>;
+
+    /// Reads the records up to the record with this parsed id, a page at a time, so that no page
+    /// takes long.
+    fn read_audit_up_to(&mut self, last_id: (u64, u64)) -> Result<Vec<AuditRecord>, StoreError> {
+        const RECORDS_PER_PAGE: usize = 5_000;
+        let mut records: Vec<AuditRecord> = Vec::new();
+        loop {
+            let after_id = records.last().map(|record| record.id.clone());
+            let page = self.read_audit_after(after_id.as_deref(), RECORDS_PER_PAGE)?;
+            let is_full = page.len() == RECORDS_PER_PAGE;
+            let read_before = records.len() + page.len();
+            let is_wanted = |record: &AuditRecord| {
+                AuditRecord::parse_id(&record.id).is_some_and(|id| id <= last_id)
+            };
+            records.extend(page.into_iter().take_while(is_wanted));
+            if !is_full || records.len() < read_before {
+                return Ok(records);
+            }
+        }
+    }
 
     /// Reads the remembered state of a source, as [`SourceState::to_stored_text`] renders it.
     ///
@@ -589,4 +608,27 @@ pub trait ExpiredRowBackend {
     ///
     /// Deletes in pages, and a bounded number of rows. A later call deletes the others.
     fn delete_expired_rows(&mut self, latest_useless_dns_expiry: i64) -> Result<(), StoreError>;
+}
+
+/// The believed time as the caller last told it, and when the caller told it: a store reads no
+/// clock.
+pub struct ToldTime {
+    told: BelievedTime,
+    told_at: Instant,
+}
+
+impl ToldTime {
+    /// The time of a connection that was not told any. Such a connection deletes nothing by age.
+    pub(super) fn unknown() -> ToldTime {
+        ToldTime { told: BelievedTime::UNKNOWN, told_at: Instant::now() }
+    }
+
+    pub(super) fn set(&mut self, time: BelievedTime) {
+        *self = ToldTime { told: time, told_at: Instant::now() };
+    }
+
+    pub(super) fn now(&self) -> BelievedTime {
+        let passed = i64::try_from(self.told_at.elapsed().as_secs()).unwrap_or(i64::MAX);
+        BelievedTime { unix_now: self.told.unix_now.saturating_add(passed), ..self.told }
+    }
 }

@@ -6,7 +6,6 @@
 //! server, it touches Redis keys of many hash tags.
 
 mod audit;
-mod client;
 mod cluster;
 pub(super) mod connection;
 mod connector;
@@ -16,7 +15,6 @@ mod exchange;
 mod expired_rows;
 mod fill;
 mod foreign;
-mod foreign_scan;
 mod import;
 mod inbox_secret;
 mod incarnation;

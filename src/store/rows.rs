@@ -227,11 +227,11 @@ impl RingChanges {
 
 /// The replacement of a key by a new one.
 #[derive(Clone, Debug)]
-pub struct Rotation<'k> {
-    /// The id of the old key.
-    pub old_id: &'k str,
+pub struct Rotation {
+    /// The id of the old key in the store.
+    pub old_id: String,
     /// The new key.
-    pub new_key: &'k KeyRow,
+    pub new_key: KeyRow,
     /// The expiry of the old key in Unix seconds, unless it expires earlier.
     pub old_expires_at: i64,
     /// The current time in Unix seconds.

@@ -137,13 +137,8 @@ pub(crate) fn tester() -> ChangeAuthor {
 
 pub(super) static TESTER: LazyLock<ChangeAuthor> = LazyLock::new(tester);
 
-fn rotation<'k>(
-    old_id: &'k str,
-    new_key: &'k KeyRow,
-    old_expires_at: i64,
-    unix_now: i64,
-) -> Rotation<'k> {
-    Rotation { old_id, new_key, old_expires_at, unix_now }
+fn rotation(old_id: &str, new_key: &KeyRow, old_expires_at: i64, unix_now: i64) -> Rotation {
+    Rotation { old_id: old_id.to_owned(), new_key: new_key.clone(), old_expires_at, unix_now }
 }
 
 fn account(name: &str, plan: Option<&str>) -> AccountRow {

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use siphasher::sip::SipHasher13;
 
-use super::cluster_url::ClusterUrl;
 use super::error::StoreError;
-use super::sentinel_url::{SentinelUrl, is_name_byte, is_valid_for_redis_crate, split_user_info};
+use super::server_list_url::{
+    ClusterUrl, SentinelUrl, is_name_byte, is_valid_for_redis_crate, split_user_info,
+};
 
 /// The schemes of `store.url`. `expected_form` has the details of the forms.
 pub const STORE_URL_SYNTAX: &str = "sqlite:PATH, redis://…, redis+sentinel://… or \

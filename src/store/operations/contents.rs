@@ -35,7 +35,8 @@ impl Store {
         let Some(snapshot) = self.ring_snapshot()? else { return Ok(None) };
         let RingSnapshot { mut ring, last_record_id, overrides, source_states } = snapshot;
         ring.keys.sort_unstable_by(KeyRow::compare_age);
-        let audit = self.read_audit_up_to(last_record_id.as_deref())?;
+        let last_record_id = last_record_id.as_deref().and_then(AuditRecord::parse_id);
+        let audit = last_record_id.map(|id| self.read_audit_up_to(id)).transpose()?;
         // The month is read from the store, because a wrong clock of this machine would move the
         // other store to a wrong month.
         let mut usage_month = self.latest_month()?.unwrap_or(Month::FIRST);
@@ -62,7 +63,7 @@ impl Store {
             quota_events,
             overrides: overrides.rows,
             damaged_overrides: overrides.damaged,
-            audit,
+            audit: audit.unwrap_or_default(),
             source_states,
             daily_usage,
             inbox_secret: self.read_inbox_secret()?,
@@ -88,27 +89,6 @@ impl Store {
                 sign_ups.retain(|it| !deleted.contains(&it.inbox));
             }
             sign_ups.extend(later);
-        }
-    }
-
-    /// Reads the records of the audit up to the record `last_id`, a page at a time, so that no page
-    /// takes long.
-    fn read_audit_up_to(&mut self, last_id: Option<&str>) -> Result<Vec<AuditRecord>, StoreError> {
-        const RECORDS_PER_PAGE: usize = 5_000;
-        let mut records: Vec<AuditRecord> = Vec::new();
-        let Some(last_id) = last_id.and_then(AuditRecord::parse_id) else { return Ok(records) };
-        loop {
-            let after_id = records.last().map(|record| record.id.clone());
-            let page = self.read_audit_after(after_id.as_deref(), RECORDS_PER_PAGE)?;
-            let is_full = page.len() == RECORDS_PER_PAGE;
-            let read_before = records.len() + page.len();
-            let is_wanted = |record: &AuditRecord| {
-                AuditRecord::parse_id(&record.id).is_some_and(|id| id <= last_id)
-            };
-            records.extend(page.into_iter().take_while(is_wanted));
-            if !is_full || records.len() < read_before {
-                return Ok(records);
-            }
         }
     }
 

@@ -55,15 +55,9 @@ pub struct Store {
     backend: Box<dyn Backend>,
 }
 
-impl From<Sqlite> for Store {
-    fn from(store: Sqlite) -> Store {
-        Store { backend: Box::new(store) }
-    }
-}
-
-impl From<Redis> for Store {
-    fn from(store: Redis) -> Store {
-        Store { backend: Box::new(store) }
+impl<B: Backend + 'static> From<B> for Store {
+    fn from(backend: B) -> Store {
+        Store { backend: Box::new(backend) }
     }
 }
 

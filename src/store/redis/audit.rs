@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use super::connection::{CHUNK_ROWS, Redis};
-use super::fill::{OnExistingKey, STAGED_TTL_SECONDS, Staging};
+use super::fill::{STAGED_TTL_SECONDS, Staging};
 use super::key_names::{AUDIT, REPEATABLE_REQUESTS, SOURCE_STATES};
 use super::rows::{parse_account, parse_key};
 use super::scripts::Script;
@@ -175,15 +175,6 @@ impl Redis {
         Ok(self.read_audit_before(None, 1)?.pop().map(|record| record.id))
     }
 
-    /// Stages the states of sources of another store.
-    pub(super) fn stage_source_states(
-        &mut self,
-        staging: &mut Staging,
-        states: &[(String, String)],
-    ) -> Result<(), StoreError> {
-        self.stage_hash(staging, SOURCE_STATES, OnExistingKey::MergeHash, states)
-    }
-
     /// Stages the records of another store together with the records of this store, in the order of
     /// their times. Returns the id of this store's last record.
     pub(super) fn stage_audit(
@@ -191,7 +182,7 @@ impl Redis {
         staging: &mut Staging,
         contents: &StoreContents,
     ) -> Result<Option<String>, StoreError> {
-        let own = self.read_all_records()?;
+        let own = self.read_audit_up_to((u64::MAX, u64::MAX))?;
         let last_own = own.last().map(|record| record.id.clone());
         let mut latest = 0;
         let copied = contents.audit.iter().map(|record| {
@@ -221,19 +212,6 @@ impl Redis {
         }
         Ok(last_own)
     }
-
-    fn read_all_records(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
-        let mut records: Vec<AuditRecord> = Vec::new();
-        loop {
-            let after_id = records.last().map(|record| record.id.clone());
-            let page = self.read_audit_after(after_id.as_deref(), CHUNK_ROWS)?;
-            let is_last = page.len() < CHUNK_ROWS;
-            records.extend(page);
-            if is_last {
-                return Ok(records);
-            }
-        }
-    }
 }
 
 /// Formats the id of a request and what the store remembers of it; empty without a request.
@@ -243,7 +221,8 @@ pub(super) fn format_request(request: Option<&RepeatableRequestRow>) -> String {
     })
 }
 
-fn format_change(author: &ChangeAuthor, change: &Change) -> [String; 5] {
+/// The author, the operation, the target, and the states before and after.
+pub(super) fn format_change(author: &ChangeAuthor, change: &Change) -> [String; 5] {
     let Change { operation, target, before, after } = change;
     let (author, operation) = (author.to_json().to_string(), operation.as_str().to_owned());
     [author, operation, target.clone(), before.to_string(), after.to_string()]

@@ -16,17 +16,16 @@ local hash, row, member, before
 if operation == 'set_key_end' then
     local known = redis.call('HGET', keys, name)
     if not known then return 0 end
-    local row_import, expires, revoked, rest = string.match(known, '^(%S+) (%S+) (%S+) (.*)$')
-    local status = row_import and import_status(imports, row_import) or 'damaged'
+    local key, status = read_live_key(imports, known)
     if status == 'damaged' then
         return redis.error_reply('DAMAGED key ' .. name .. ': it admits no request')
     end
-    if status ~= 'live' then return 0 end
-    if end_or_plan ~= '' and (expires == '-' or tonumber(end_or_plan) < tonumber(expires)) then
-        expires = end_or_plan
+    if not key then return 0 end
+    if end_or_plan ~= '' and (key[2] == '-' or tonumber(end_or_plan) < tonumber(key[2])) then
+        key[2] = end_or_plan
     end
-    if revoked_or_limit ~= '' and revoked == '-' then revoked = revoked_or_limit end
-    row = table.concat({row_import, expires, revoked, rest}, ' ')
+    if revoked_or_limit ~= '' and key[3] == '-' then key[3] = revoked_or_limit end
+    row = table.concat(key, ' ')
     hash, member, before = keys, 'key:' .. name, without_import(known)
 elseif operation == 'set_account' then
     local stored = redis.call('HGET', accounts, name)

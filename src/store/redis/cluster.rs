@@ -16,10 +16,9 @@ use std::time::{Duration, Instant};
 use redis::cluster_routing::Slot;
 use redis::{Connection, ConnectionLike, Pipeline, TlsCertificates, Value};
 
-use super::client::connect_to_member;
-use super::exchange::{Exchange, describe_error};
+use super::exchange::{Exchange, connect_to_member, describe_error};
 use super::key_names::RING_META_KEY;
-use crate::store::cluster_url::ClusterUrl;
+use crate::store::server_list_url::ClusterUrl;
 use topology::{Topology, read_topology};
 use unit::{Redirection, Target, Unit};
 

@@ -17,8 +17,7 @@ use super::ring_store::RingStore;
 use super::scripts::Script;
 use super::sentinels::NamedServer;
 use crate::store::error::StoreError;
-use crate::store::operations::ConnectionBackend;
-use crate::store::told_time::ToldTime;
+use crate::store::operations::{ConnectionBackend, ToldTime};
 use crate::store::url::RedisUrl;
 
 /// The timeout for connecting, with TLS and authentication, unless the timeout of operations is
@@ -261,15 +260,6 @@ impl Redis {
     pub(super) fn query_with_retry(
         &mut self,
         operation: &'static str,
-        commands: &Pipeline,
-    ) -> Result<Vec<Value>, StoreError> {
-        self.query_with_retry_within(operation, self.timeout, commands)
-    }
-
-    /// Like [`Redis::query_with_retry`], with another timeout.
-    pub(super) fn query_with_retry_within(
-        &mut self,
-        operation: &'static str,
         timeout: Duration,
         commands: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
@@ -355,7 +345,7 @@ impl Redis {
     ) -> Result<T, StoreError> {
         let mut commands = Pipeline::new();
         commands.cmd(command).arg(arguments);
-        let mut replies = self.query_with_retry_within(operation, timeout, &commands)?;
+        let mut replies = self.query_with_retry(operation, timeout, &commands)?;
         self.parse_last_reply(operation, &mut replies)
     }
 

@@ -1,7 +1,7 @@
 //! Connects to the server that an address names, or that the Sentinels of the address name, or to
 //! the primaries of a Cluster.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,16 @@ use redis::{Client, ClientTlsConfig, Connection, ErrorKind, IntoConnectionInfo, 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::client::open_client;
 use super::cluster::ClusterLink;
-use super::exchange::describe_error;
+use super::exchange::{describe_error, open_client};
 use super::link::Link;
-use super::options::RedisOptions;
+use super::options::{ClientCertificatePaths, RedisOptions};
 use super::protocol_probe::{MIN_TIMEOUT_FOR_PROBE, find_other_protocol};
 use super::reply::info_field;
 use super::sentinels::{NamedServer, Sentinels};
-use crate::store::cluster_url::ClusterUrl;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
-use crate::store::sentinel_url::SentinelUrl;
+use crate::store::server_list_url::{ClusterUrl, SentinelUrl};
 use crate::store::url::{RedisUrl, RedisUrlParts};
 use crate::support::regular_file::read_credential_file;
 
@@ -91,18 +89,15 @@ impl Connector {
             }
             RedisUrlParts::Sentinels(sentinel_url) => sentinel_url,
         };
-        let password = match &options.sentinel_password_file {
-            Some(path) => Some(read_password(&location, path)?),
-            None => None,
-        };
-        let credentials = (options.sentinel_user.as_deref(), password.as_deref());
+        let password_file = options.sentinel_password_file.as_ref();
+        let password = password_file.map(|path| read_password(&location, path)).transpose()?;
         let clients = sentinel_url.hosts().iter().map(|host| {
             let mut info = sentinel_url.sentinel_url(host).into_connection_info()?;
             let mut settings = info.redis_settings().clone();
-            if let Some(user) = credentials.0 {
+            if let Some(user) = &options.sentinel_user {
                 settings = settings.set_username(user);
             }
-            if let Some(password) = credentials.1 {
+            if let Some(password) = &password {
                 settings = settings.set_password(password);
             }
             info = info.set_redis_settings(settings);
@@ -253,21 +248,17 @@ fn read_certificates(
     options: &RedisOptions,
 ) -> Result<Option<TlsCertificates>, StoreError> {
     // The redis crate accepts a file without certificates, and would then trust no server.
-    let read = |path: &Path, expected| read_pem(location, path, expected);
-    let root_cert = match &options.tls_ca {
-        Some(path) => Some(read(path, "store.tls_ca to be a file of certificates in PEM form")?),
-        None => None,
+    let read_root = |path: &PathBuf| {
+        read_pem(location, path, "store.tls_ca to be a file of certificates in PEM form")
     };
-    let client_tls = match &options.client_certificate {
-        Some(paths) => Some(ClientTlsConfig {
-            client_cert: read(
-                &paths.certificate,
-                "store.tls_certificate to be a file of certificates in PEM form",
-            )?,
-            client_key: read_file(location, &paths.key, "store.tls_key to be a key in PEM form")?,
-        }),
-        None => None,
+    let read_client = |paths: &ClientCertificatePaths| {
+        let expected = "store.tls_certificate to be a file of certificates in PEM form";
+        let client_cert = read_pem(location, &paths.certificate, expected)?;
+        let client_key = read_file(location, &paths.key, "store.tls_key to be a key in PEM form")?;
+        Ok::<_, StoreError>(ClientTlsConfig { client_cert, client_key })
     };
+    let root_cert = options.tls_ca.as_ref().map(read_root).transpose()?;
+    let client_tls = options.client_certificate.as_ref().map(read_client).transpose()?;
     let is_any = root_cert.is_some() || client_tls.is_some();
     Ok(is_any.then_some(TlsCertificates { client_tls, root_cert }))
 }

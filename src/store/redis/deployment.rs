@@ -31,44 +31,20 @@ const PROBE_KEY: &str = "riskgate:{check}:probe";
 const PROBE_SCRIPT_DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 
 /// The commands of each use, as docs/redis.md lists them. `KEY` stands for [`PROBE_KEY`]. The value
-/// of that Redis key is a text, so commands for other types fail and change nothing.
-const COMMANDS_BY_USE: [(&str, &[&[&str]]); 5] = [
+/// of that Redis key is a text, so commands for other types fail and change nothing. `SOURCE`
+/// stands for the script `return 1`, and `DIGEST` for its SHA-1 digest.
+const COMMANDS_BY_USE: [(&str, &str); 5] = [
     (
         "rights of a gateway",
-        &[
-            &["SET", "KEY", "1", "EX", "10"],
-            &["INFO", "server"],
-            &["TIME"],
-            &["SCRIPT", "LOAD", "return 1"],
-            &["EVALSHA", PROBE_SCRIPT_DIGEST, "0"],
-            &["MULTI"],
-            &["EXEC"],
-            &["SCAN", "0", "COUNT", "1"],
-            &["PTTL", "KEY"],
-            &["EXPIRE", "KEY", "10"],
-            &["HGET", "KEY", "f"],
-            &["HMGET", "KEY", "f"],
-            &["HSET", "KEY", "f", "v"],
-            &["HDEL", "KEY", "f"],
-            &["HGETALL", "KEY"],
-            &["HLEN", "KEY"],
-            &["HSCAN", "KEY", "0"],
-            &["SADD", "KEY", "m"],
-            &["SSCAN", "KEY", "0"],
-            &["ZCARD", "KEY"],
-            &["ZRANGEBYSCORE", "KEY", "0", "1"],
-            &["XADD", "KEY", "*", "f", "v"],
-            &["XRANGE", "KEY", "-", "+"],
-            &["XREVRANGE", "KEY", "+", "-"],
-        ],
+        "SET KEY 1 EX 10, INFO server, TIME, SCRIPT LOAD SOURCE, EVALSHA DIGEST 0, MULTI, EXEC, \
+         SCAN 0 COUNT 1, PTTL KEY, EXPIRE KEY 10, HGET KEY f, HMGET KEY f, HSET KEY f v, \
+         HDEL KEY f, HGETALL KEY, HLEN KEY, HSCAN KEY 0, SADD KEY m, SSCAN KEY 0, ZCARD KEY, \
+         ZRANGEBYSCORE KEY 0 1, XADD KEY * f v, XRANGE KEY - +, XREVRANGE KEY + -",
     ),
-    (
-        "rights to change keys",
-        &[&["HINCRBY", "KEY", "f", "1"], &["HSETNX", "KEY", "f", "v"], &["ZADD", "KEY", "1", "m"]],
-    ),
-    ("rights of dns.learn and webhook.url", &[&["ZADD", "KEY", "1", "m"], &["ZREM", "KEY", "m"]]),
-    ("rights to count sign-ups", &[&["XDEL", "KEY", "0-1"], &["XINFO", "STREAM", "KEY"]]),
-    ("rights of store.wait_replicas", &[&["WAIT", "0", "1"]]),
+    ("rights to change keys", "HINCRBY KEY f 1, HSETNX KEY f v, ZADD KEY 1 m"),
+    ("rights of dns.learn and webhook.url", "ZADD KEY 1 m, ZREM KEY m"),
+    ("rights to count sign-ups", "XDEL KEY 0-1, XINFO STREAM KEY"),
+    ("rights of store.wait_replicas", "WAIT 0 1"),
 ];
 
 /// A Redis key of each kind that every gateway needs. None of them exists.
@@ -92,10 +68,8 @@ const FURTHER_KEYS: [&str; 7] = [
 ];
 
 /// Like [`COMMANDS_BY_USE`], for a gateway whose store is a Cluster.
-const COMMANDS_ON_A_CLUSTER: (&str, &[&[&str]]) = (
-    "rights on a Cluster",
-    &[&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"], &["ASKING"], &["GET", "KEY"]],
-);
+const COMMANDS_ON_A_CLUSTER: (&str, &str) =
+    ("rights on a Cluster", "CLUSTER INFO, CLUSTER SLOTS, ASKING, GET KEY");
 
 impl DeploymentBackend for Redis {
     fn check_deployment(&mut self, deadline: Duration) -> Result<Vec<Finding>, StoreError> {
@@ -231,13 +205,20 @@ impl Redis {
         server: usize,
         probe_key: &str,
         subject: &'static str,
-        commands: &[&[&str]],
+        commands: &str,
     ) -> Result<Finding, StoreError> {
+        let commands: Vec<Vec<&str>> =
+            commands.split(", ").map(|command| command.split(' ').collect()).collect();
         let mut send = Pipeline::new();
-        for command in commands {
+        for command in &commands {
             send.cmd(command[0]);
             for word in &command[1..] {
-                send.arg(if *word == "KEY" { probe_key } else { word });
+                send.arg(match *word {
+                    "KEY" => probe_key,
+                    "SOURCE" => "return 1",
+                    "DIGEST" => PROBE_SCRIPT_DIGEST,
+                    word => word,
+                });
             }
         }
         // A replica that refused a write has cost the connection.
@@ -246,7 +227,7 @@ impl Redis {
         // `check_key_rights` tells of a user who may not access the Redis key.
         let is_refused = |reply: &Value| is_unpermitted(reply) && !is_key_unpermitted(reply);
         let refused = commands.iter().zip(&replies).filter(|(_, reply)| is_refused(reply));
-        let name = |command: &&[&str]| match command {
+        let name = |command: &[&str]| match command {
             ["SCRIPT", "LOAD", ..] => "script|load".to_owned(),
             ["CLUSTER", subcommand, ..] => format!("cluster|{}", subcommand.to_ascii_lowercase()),
             command => command[0].to_ascii_lowercase(),

@@ -1,8 +1,36 @@
-//! Sends commands over a connection, and reads their replies, by a deadline.
+//! Opens connections to single servers, sends commands over them, and reads their replies, by a
+//! deadline.
 
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, Connection, Pipeline, RedisError, RedisResult, Value};
+use redis::{
+    Client, Cmd, Connection, IntoConnectionInfo, Pipeline, RedisError, RedisResult,
+    TlsCertificates, Value,
+};
+
+/// Prepares connections to a server. Fails if the certificates can't be read.
+pub(super) fn open_client(
+    address: impl IntoConnectionInfo,
+    tls: &Option<TlsCertificates>,
+) -> RedisResult<Client> {
+    match tls {
+        Some(tls) => Client::build_with_tls(address, tls.clone()),
+        None => Client::open(address),
+    }
+}
+
+/// Connects to a server of a Cluster. Does not tell the server the name of the redis crate: the
+/// crate waits for the replies, each within the timeout, so a server that hangs takes thrice as
+/// long.
+pub(super) fn connect_to_member(
+    url: &str,
+    tls: &Option<TlsCertificates>,
+    timeout: Duration,
+) -> RedisResult<Connection> {
+    let info = url.into_connection_info()?;
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    open_client(info.set_redis_settings(settings), tls)?.get_connection_with_timeout(timeout)
+}
 
 /// Says why an exchange failed. For a timeout, the text of the system says nothing useful, and for
 /// an answer of another protocol, that of the redis crate.

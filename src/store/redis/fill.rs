@@ -14,7 +14,7 @@ use redis::{Pipeline, Value};
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{
     ACCOUNTS, API_KEYS, AUDIT, CHANGES, DIGESTS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, OVERRIDES,
-    RING_PREFIX, RING_REDIS_KEYS, TOP_ROWS_KEY, ledger_key,
+    RING_PREFIX, RING_REDIS_KEYS, SOURCE_STATES, TOP_ROWS_KEY, ledger_key,
 };
 use super::link::Link;
 use super::reply::reply_number_or_zero;
@@ -61,20 +61,11 @@ pub(super) struct Staging {
     /// The name of a hash: the staged Redis keys, each with what the last step does with it. See
     /// `fill_ring.lua`.
     moves_key: String,
-    /// The entries of that hash that are still to write: staged Redis keys, and what the last step
-    /// does with each.
-    moves: Vec<(String, String)>,
-    move_count: usize,
-    /// On a Cluster: the staged Redis keys outside the slot of the keys.
-    moves_of_other_slots: Option<OtherSlots>,
-}
-
-/// Staged Redis keys outside the slot of the keys and accounts.
-#[derive(Default)]
-struct OtherSlots {
+    is_cluster: bool,
     moves: Vec<StagedMove>,
-    /// How many of `moves` expire unless the last step comes first.
-    expiring: usize,
+    /// How many of `moves` expire unless the last step comes first, and stand in the hash unless
+    /// they are of other slots.
+    written: usize,
 }
 
 /// A staged Redis key, and what the last step does with it.
@@ -83,13 +74,14 @@ struct StagedMove {
     final_name: String,
     on_existing: OnExistingKey,
     ttl_seconds: i64,
+    /// On a Cluster: the Redis key is outside the slot of the keys and accounts.
+    is_of_other_slot: bool,
 }
 
 impl Staging {
     fn new(id: String, is_cluster: bool) -> Staging {
         let moves_key = format!("riskgate:{{ring}}:staged:{id}:moves");
-        let moves_of_other_slots = is_cluster.then(OtherSlots::default);
-        Staging { id, moves_key, moves: Vec::new(), move_count: 0, moves_of_other_slots }
+        Staging { id, moves_key, is_cluster, moves: Vec::new(), written: 0 }
     }
 
     /// Returns the temporary name of a Redis key. The temporary and the final name are in the same
@@ -108,37 +100,28 @@ impl Staging {
         ttl_seconds: Option<i64>,
     ) -> String {
         let staged = self.staged_name(final_name);
-        let ttl_seconds = ttl_seconds.unwrap_or(0);
-        if let Some(others) = &mut self.moves_of_other_slots
-            && !final_name.starts_with(RING_PREFIX)
-        {
-            others.moves.push(StagedMove {
-                staged: staged.clone(),
-                final_name: final_name.to_owned(),
-                on_existing,
-                ttl_seconds,
-            });
-            return staged;
-        }
-        let step = format!("{} {ttl_seconds} {final_name}", on_existing.name());
-        self.moves.push((staged.clone(), step));
-        self.move_count += 1;
+        self.moves.push(StagedMove {
+            staged: staged.clone(),
+            final_name: final_name.to_owned(),
+            on_existing,
+            ttl_seconds: ttl_seconds.unwrap_or(0),
+            is_of_other_slot: self.is_cluster && !final_name.starts_with(RING_PREFIX),
+        });
         staged
     }
 
     /// Lets the staged Redis keys expire, unless the last step comes first, and writes the entries
     /// of `moves_key`.
     fn push_expiry_and_moves(&mut self, staging: &mut Pipeline) {
-        if let Some(others) = &mut self.moves_of_other_slots {
-            for others_move in &others.moves[others.expiring..] {
-                staging.cmd("EXPIRE").arg(&others_move.staged).arg(STAGED_TTL_SECONDS);
+        for new in &self.moves[self.written..] {
+            let StagedMove { staged, final_name, on_existing, ttl_seconds, .. } = new;
+            staging.cmd("EXPIRE").arg(staged).arg(STAGED_TTL_SECONDS);
+            if !new.is_of_other_slot {
+                let step = format!("{} {ttl_seconds} {final_name}", on_existing.name());
+                staging.cmd("HSET").arg(&self.moves_key).arg(staged).arg(step);
             }
-            others.expiring = others.moves.len();
         }
-        for (staged, step) in self.moves.drain(..) {
-            staging.cmd("EXPIRE").arg(&staged).arg(STAGED_TTL_SECONDS);
-            staging.cmd("HSET").arg(&self.moves_key).arg(staged).arg(step);
-        }
+        self.written = self.moves.len();
         staging.cmd("EXPIRE").arg(&self.moves_key).arg(STAGED_TTL_SECONDS);
     }
 }
@@ -173,12 +156,14 @@ impl FillBackend for Redis {
         self.stage_daily_usage(&mut staging, contents)?;
         self.stage_quota_events(&mut staging, &contents.quota_events)?;
         self.stage_overrides(&mut staging, &contents.overrides)?;
-        self.stage_source_states(&mut staging, &contents.source_states)?;
+        let states = &contents.source_states;
+        self.stage_hash(&mut staging, SOURCE_STATES, OnExistingKey::MergeHash, states)?;
         self.stage_inbox_secret(&mut staging, contents.inbox_secret.as_ref())?;
         self.stage_sign_ups(&mut staging, &contents.sign_ups)?;
         self.stage_ring(&mut staging, contents)?;
         let last_own_record = self.stage_audit(&mut staging, contents)?;
-        let others = staging.moves_of_other_slots.take().unwrap_or_default().moves;
+        let others = staging.moves.extract_if(.., |it| it.is_of_other_slot);
+        let others: Vec<StagedMove> = others.collect();
         let mut moved = Vec::with_capacity(others.len());
         let is_moved = self.move_to_final_names(&others, &mut moved);
         let version = match is_moved {
@@ -207,7 +192,7 @@ impl Redis {
         let mut count = redis::pipe();
         count.cmd("EXISTS").arg(&[API_KEYS, ACCOUNTS, CHANGES]);
         count.cmd("EXISTS").arg(OVERRIDES);
-        let counts = self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &count)?;
+        let counts = self.query_with_retry(OPERATION, BULK_TIMEOUT, &count)?;
         let [rows, overrides] = counts.try_into().unwrap_or_default();
         let has_sign_ups = self.has_sign_ups(OPERATION)?;
         let leftovers = self.find_leftover_ledger_keys()?;
@@ -240,7 +225,7 @@ impl Redis {
         let (replicas, wait_ms) = (self.wait_replicas, BULK_TIMEOUT.as_millis() as u64 / 2);
         for chunk in moves.chunks(CHUNK_ROWS) {
             let mut run = redis::pipe();
-            for StagedMove { staged, final_name, on_existing, ttl_seconds } in chunk {
+            for StagedMove { staged, final_name, on_existing, ttl_seconds, .. } in chunk {
                 Script::MoveStaged.push_call(&mut run, &self.script_digests, &[staged, final_name]);
                 run.arg(on_existing.name()).arg(*ttl_seconds);
             }
@@ -286,7 +271,7 @@ impl Redis {
         for key in redis_keys {
             delete.cmd(command).arg(key);
         }
-        self.query_with_retry_within(operation, BULK_TIMEOUT, &delete).map(drop)
+        self.query_with_retry(operation, BULK_TIMEOUT, &delete).map(drop)
     }
 
     /// Sends a chunk of a copy, and lets the Redis keys that it staged expire.
@@ -296,7 +281,7 @@ impl Redis {
         mut commands: Pipeline,
     ) -> Result<(), StoreError> {
         staging.push_expiry_and_moves(&mut commands);
-        self.query_with_retry_within(OPERATION, BULK_TIMEOUT, &commands).map(drop)
+        self.query_with_retry(OPERATION, BULK_TIMEOUT, &commands).map(drop)
     }
 
     /// Finds the totals that an interrupted copy of an earlier riskgate left behind: earlier
@@ -437,7 +422,7 @@ impl Redis {
             author.to_json().to_string(),
             contents.usage_month.number().to_string(),
             (keys + accounts).to_string(),
-            staging.move_count.to_string(),
+            staging.moves.len().to_string(),
             change_of_filled_store(contents).after.to_string(),
             last_own_record.unwrap_or_default(),
             contents.overrides.len().to_string(),

@@ -20,8 +20,8 @@ pub(super) type EntryCounts = [u64; 4];
 #[derive(Default)]
 pub(super) struct ForeignEntries {
     pub(super) collections_and_names: BTreeSet<(&'static str, Vec<u8>)>,
-    /// Imports whose entries can't be read.
-    unreadable_imports: BTreeSet<Vec<u8>>,
+    /// Imports whose entries can't be read, as the latest read found them.
+    pub(super) unreadable_imports: BTreeSet<Vec<u8>>,
     /// The counts of keys, digests, accounts and changes, if they disagree with each other even
     /// without the foreign entries: rows were then lost. While the counts stay the same, there is
     /// no further scan.
@@ -49,12 +49,6 @@ impl ForeignEntries {
     pub(super) fn contains(&self, collection: &'static str, name: &[u8]) -> bool {
         !self.collections_and_names.is_empty()
             && self.collections_and_names.contains(&(collection, name.to_owned()))
-    }
-
-    /// Replaces the unreadable imports, which [`ForeignEntries::describe_entries`] lists beside the
-    /// foreign entries.
-    pub(super) fn set_unreadable_imports(&mut self, imports: BTreeSet<Vec<u8>>) {
-        self.unreadable_imports = imports;
     }
 
     pub(super) fn describe_entries(&self) -> Vec<String> {

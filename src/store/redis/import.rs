@@ -6,7 +6,7 @@
 //! names of its keys and accounts for up to ten more seconds. After that, the next process that
 //! writes one of these names clears the import.
 
-use super::audit::format_request;
+use super::audit::{format_change, format_request};
 use super::connection::{CHUNK_ROWS, Redis};
 use super::key_names::{REPEATABLE_REQUESTS, RING_REDIS_KEYS};
 use super::rows::{format_key, format_plan_or_empty};
@@ -71,33 +71,20 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let KeyPage { author, change, import_id, is_first, request } = page;
         let mut arguments = Vec::with_capacity(11 + 6 * keys_with_plans.len());
-        arguments.extend([self.random_id()?, author.to_json().to_string()]);
+        let [author, record @ ..] = format_change(author, change);
+        arguments.extend([self.random_id()?, author]);
         arguments.extend([(*import_id).to_owned(), u8::from(*is_first).to_string()]);
         arguments.extend([IMPORT_RESERVATION_SECONDS.to_string(), format_request(*request)]);
         // The record of an import is written when the import is committed.
-        let Change { operation, target, before, after } = change;
-        let record = match *import_id {
-            "-" => [
-                operation.as_str().to_owned(),
-                target.clone(),
-                before.to_string(),
-                after.to_string(),
-            ],
-            _ => Default::default(),
-        };
+        let record = if *import_id == "-" { record } else { Default::default() };
         arguments.extend(record);
         arguments.extend([format_plan_or_empty(Some(DEFAULT_PLAN))]);
         for (key, plan) in keys_with_plans {
             arguments.extend([key.id.clone(), hex::encode(key.digest), format_key(key)]);
-            let (named, by_key_file) = match plan {
-                Some(NewKeyPlan { plan, by_key_file }) => {
-                    (Some(plan.as_str()), by_key_file.as_deref())
-                }
-                None => (None, None),
-            };
-            let (named, by_key_file) =
-                (format_plan_or_empty(named), format_plan_or_empty(by_key_file));
-            arguments.extend([key.account.clone(), named, by_key_file]);
+            let named = plan.as_ref().map(|it| it.plan.as_str());
+            let by_key_file = plan.as_ref().and_then(|it| it.by_key_file.as_deref());
+            arguments.push(key.account.clone());
+            arguments.extend([named, by_key_file].map(format_plan_or_empty));
         }
         let names = [&RING_REDIS_KEYS[..], &[REPEATABLE_REQUESTS]].concat();
         self.run_write_script_after_imports(ADD_KEYS_OPERATION, Script::AddKeys, &names, &arguments)

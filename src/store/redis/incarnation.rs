@@ -156,7 +156,7 @@ impl Redis {
         for mark in MARKS.iter() {
             read.cmd("GET").arg(mark);
         }
-        let found = self.query_with_retry(operation, &read)?;
+        let found = self.query_with_retry(operation, self.timeout, &read)?;
         let is_missing = |reply: &&Value| matches!(reply, Value::Nil);
         if found.iter().find(is_missing).is_none() {
             return Ok(found.into_iter().map(reply_text_or_empty).collect());
@@ -166,8 +166,8 @@ impl Redis {
         for (mark, _) in MARKS.iter().zip(&found).filter(|it| is_missing(&it.1)) {
             set.cmd("SET").arg(mark).arg(new_mark).arg("NX");
         }
-        self.query_with_retry(operation, &set)?;
-        let found = self.query_with_retry(operation, &read)?;
+        self.query_with_retry(operation, self.timeout, &set)?;
+        let found = self.query_with_retry(operation, self.timeout, &read)?;
         Ok(found.into_iter().map(reply_text_or_empty).collect())
     }
 }

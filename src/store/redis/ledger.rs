@@ -50,7 +50,9 @@ impl LedgerBackend for Redis {
                 arguments.arg(latest_begun_month.number()).arg(recovery_ms).arg(&expected_store);
             })?;
         if !store_id.is_empty() && !expected_store.is_empty() && store_id != expected_store {
-            return Err(self.note_other_store(OPERATION, &expected_store, &store_id));
+            // All connections of this process are opened again.
+            self.ring_store.count_probe_of_other();
+            return Err(self.other_store_error(OPERATION, &expected_store, &store_id));
         }
         if self.link_number != states.link_number {
             let found = "another connection than at the beginning of the probe";

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::audit::format_change;
 use super::connection::Redis;
 use super::fill::{OnExistingKey, Staging};
 use super::key_names::{AUDIT, OVERRIDES, RING_META_KEY, SOURCE_STATES};
 use super::scripts::Script;
-use crate::store::audit::{Change, ChangeAuthor};
+use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::operations::OverrideBackend;
 use crate::store::overrides::{
@@ -83,17 +84,11 @@ impl OverrideBackend for Redis {
             };
             of_fields.extend([field.into_bytes(), stored.unwrap_or_default(), new.into_bytes()]);
         }
-        let Change { operation, target, before, after } = update.to_change(removes_damaged_rows);
-        let of_change = [
-            self.random_id()?,
-            author.to_json().to_string(),
-            operation.as_str().to_owned(),
-            target,
-            before.to_string(),
-            after.to_string(),
-            MAX_STORED_OVERRIDES.to_string(),
-        ];
-        let arguments = [of_change.map(String::into_bytes).to_vec(), of_fields].concat();
+        let mut arguments = vec![self.random_id()?];
+        arguments.extend(format_change(author, &update.to_change(removes_damaged_rows)));
+        arguments.push(MAX_STORED_OVERRIDES.to_string());
+        let arguments: Vec<Vec<u8>> = arguments.into_iter().map(String::into_bytes).collect();
+        let arguments = [arguments, of_fields].concat();
         let names = [RING_META_KEY, OVERRIDES, AUDIT];
         let script = Script::UpdateOverrides;
         match self.run_write_script::<i64>(WRITE_OPERATION, script, &names, &arguments)? {
@@ -107,11 +102,11 @@ impl OverrideBackend for Redis {
         author: &ChangeAuthor,
         take_over: &OverrideTakeOver<'_>,
     ) -> Result<Option<usize>, StoreError> {
-        let Change { operation, target, after, .. } = take_over.to_change();
+        let [author, operation, target, _, after] = format_change(author, &take_over.to_change());
         let [content, file] = take_over.subjects.clone();
-        let mut arguments = vec![self.random_id()?, author.to_json().to_string(), target];
-        arguments.extend([after.to_string(), MAX_STORED_OVERRIDES.to_string(), content, file]);
-        arguments.extend([take_over.remembered_state(), operation.as_str().to_owned()]);
+        let most = MAX_STORED_OVERRIDES.to_string();
+        let mut arguments = vec![self.random_id()?, author, target, after, most, content, file];
+        arguments.extend([take_over.remembered_state(), operation]);
         if take_over.rows.len() > MAX_STORED_OVERRIDES {
             return Err(too_many_overrides_error());
         }
@@ -140,7 +135,7 @@ impl Redis {
         read.cmd("HMGET").arg(RING_META_KEY).arg("store_id").arg("overrides");
         read.cmd("HLEN").arg(OVERRIDES);
         read.cmd("EXEC");
-        let mut replies = self.query_with_retry(READ_OPERATION, &read)?;
+        let mut replies = self.query_with_retry(READ_OPERATION, self.timeout, &read)?;
         let ((store_id, text), found): (MetaFields, u64) =
             self.parse_last_reply(READ_OPERATION, &mut replies)?;
         let Some(store_id) = store_id else { return Ok(None) };

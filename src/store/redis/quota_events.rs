@@ -141,7 +141,7 @@ impl Redis {
             delete.cmd("HDEL").arg(EVENTS_KEY).arg(chunk);
             delete.cmd("ZREM").arg(DUE_KEY).arg(chunk);
             delete.cmd("ZREM").arg(FINISHED_KEY).arg(chunk);
-            self.query_with_retry_within(operation, BULK_TIMEOUT, &delete)?;
+            self.query_with_retry(operation, BULK_TIMEOUT, &delete)?;
         }
         Ok(())
     }

@@ -67,8 +67,10 @@ impl Redis {
         // it has its first copy. The scripts write nothing if the store has all rows.
         wait.cmd("SET").arg(REPLICATED_KEY).arg(1).arg("EX").arg(REPLICATED_SECONDS);
         wait.cmd("WAIT").arg(self.wait_replicas).arg(self.replica_wait_ms());
-        let reached =
-            self.query_with_retry(OPERATION, &wait)?.pop().map_or(0, reply_number_or_zero);
+        let reached = self
+            .query_with_retry(OPERATION, self.timeout, &wait)?
+            .pop()
+            .map_or(0, reply_number_or_zero);
         Ok(self.wait_replicas.saturating_sub(usize::try_from(reached).unwrap_or(usize::MAX)))
     }
 }

@@ -12,14 +12,13 @@ local imports, first_account = KEYS[6], 4 + 3 * tonumber(ARGV[3])
 -- Returns the stored row with the earlier of both ends. Returns nil if the stored row would stay
 -- the same, belongs to another key, or is not in effect.
 local function merge_end(known, hex, row)
-    local row_import, expires, revoked, rest = string.match(known, '^(%S+) (%S+) (%S+) (.*)$')
-    if not row_import or import_status(imports, row_import) ~= 'live' then return end
-    if string.match(rest, '^%x+') ~= hex then return end
+    local key = read_live_key(imports, known)
+    if not key or string.match(key[4], '^%x+') ~= hex then return end
     local expires_too, revoked_too = string.match(row, '^(%S+) (%S+)')
-    local later = expires == '-' or (tonumber(expires) or 0) > (tonumber(expires_too) or 0)
-    if expires_too ~= '-' and later then expires = expires_too end
-    if revoked == '-' then revoked = revoked_too end
-    local now = table.concat({row_import, expires, revoked, rest}, ' ')
+    local later = key[2] == '-' or (tonumber(key[2]) or 0) > (tonumber(expires_too) or 0)
+    if expires_too ~= '-' and later then key[2] = expires_too end
+    if key[3] == '-' then key[3] = revoked_too end
+    local now = table.concat(key, ' ')
     if now ~= known then return now end
 end
 

@@ -265,12 +265,7 @@ impl Redis {
             texts.into_iter().filter(|(name, _)| !self.foreign_entries.contains(hash_key, name));
         for (name, text) in own_rows {
             let name = String::from_utf8_lossy(&name).into_owned();
-            let row = match state.classify_row(&text) {
-                ClassifiedRow::Committed(text) => parse_row(&name, text),
-                ClassifiedRow::Damaged => None,
-                ClassifiedRow::Uncommitted => continue,
-            };
-            read.add(name, row);
+            read.add(state, name, &text, &parse_row);
         }
         Ok(read)
     }
@@ -290,12 +285,7 @@ impl Redis {
                 self.query(READ_RING_OPERATION, "HMGET", (hash_key, chunk))?;
             for (name, text) in chunk.iter().zip(texts) {
                 let text = text.ok_or_else(|| self.lost_rows_error(name))?;
-                let row = match state.classify_row(&text) {
-                    ClassifiedRow::Committed(text) => parse_row(name, text),
-                    ClassifiedRow::Damaged => None,
-                    ClassifiedRow::Uncommitted => continue,
-                };
-                read.add((*name).to_owned(), row);
+                read.add(state, (*name).to_owned(), &text, &parse_row);
             }
         }
         Ok(read)
@@ -346,8 +336,19 @@ impl<R> ParsedRows<R> {
         ParsedRows { rows: Vec::with_capacity(rows), damaged_names: Vec::new() }
     }
 
-    /// Adds a row, or the name of a row that can't be read.
-    fn add(&mut self, name: String, row: Option<R>) {
+    /// Adds a row, or the name of a row that can't be read. Leaves out an uncommitted row.
+    fn add(
+        &mut self,
+        state: &RingState,
+        name: String,
+        text: &[u8],
+        parse_row: impl Fn(&str, &str) -> Option<R>,
+    ) {
+        let row = match state.classify_row(text) {
+            ClassifiedRow::Committed(text) => parse_row(&name, text),
+            ClassifiedRow::Damaged => None,
+            ClassifiedRow::Uncommitted => return,
+        };
         match row {
             Some(row) => self.rows.push(row),
             None => self.damaged_names.push(name),

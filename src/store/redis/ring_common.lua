@@ -80,6 +80,14 @@ local function record_change(audit, author, operation, target, form, before, aft
     end
 end
 
+-- Splits the row of a key into its import, expiry, revocation and rest. Returns nil unless the row is in
+-- effect; the second value is the status of the row.
+local function read_live_key(imports, row)
+    local row_import, expires, revoked, rest = string.match(row or '', '^(%S+) (%S+) (%S+) (.*)$')
+    local status = row_import and import_status(imports, row_import) or 'damaged'
+    return status == 'live' and {row_import, expires, revoked, rest} or nil, status
+end
+
 -- Returns the text of a row without its import.
 local function without_import(row)
     return string.match(row, '^%S+ (.*)$') or ''

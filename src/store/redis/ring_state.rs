@@ -1,12 +1,16 @@
 //! Reads the state of the ring on a server at one moment: the version, the committed imports, and
-//! how many rows there are. Detects that rows were lost.
+//! how many rows there are. Detects that rows were lost, and finds entries that riskgate did not
+//! write.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use super::connection::{BULK_TIMEOUT, Redis};
 use super::foreign::EntryCounts;
-use super::key_names::{ACCOUNTS, API_KEYS, CHANGES, DIGESTS, IMPORTS, RING_META_KEY};
+use super::key_names::{
+    ACCOUNTS, API_KEYS, CHANGES, DIGESTS, IMPORTS, READ_RING_OPERATION, RING_META_KEY,
+};
+use super::rows::{parse_account, parse_digest, parse_key};
 use crate::store::error::StoreError;
 use crate::store::rows::RingVersion;
 
@@ -37,7 +41,7 @@ impl Redis {
             true => state,
             false => self.rescan_and_read_ring_state(after_version, &state.entry_counts)?,
         };
-        self.foreign_entries.set_unreadable_imports(state.unreadable_imports.clone());
+        self.foreign_entries.unreadable_imports.clone_from(&state.unreadable_imports);
         Ok(Some(state))
     }
 
@@ -59,10 +63,46 @@ impl Redis {
         match self.foreign_entries.are_counts_consistent(&now.entry_counts) {
             true => Ok(now),
             false => {
-                self.record_inconsistent_counts(inconsistent_counts, &now.entry_counts);
+                // If the counts changed during the scan, the next read scans again.
+                self.foreign_entries.inconsistent_counts =
+                    (*inconsistent_counts == now.entry_counts).then_some(now.entry_counts);
                 Err(lost)
             }
         }
+    }
+
+    /// Scans the collections for foreign entries, and records them. Called if the entry counts
+    /// disagree. Returns false without a scan if the counts are those that the last scan could not
+    /// explain.
+    fn scan_foreign_entries(&mut self, counts: &EntryCounts) -> Result<bool, StoreError> {
+        if self.foreign_entries.inconsistent_counts.as_ref() == Some(counts) {
+            return Ok(false);
+        }
+        let mut rows = Vec::new();
+        // Rows are read before changes, so that the change of every row that was read is read too.
+        for hash in [API_KEYS, DIGESTS, ACCOUNTS] {
+            self.scan_hash_fields(READ_RING_OPERATION, hash, |name, value| {
+                rows.push((hash, name, value))
+            })?;
+        }
+        let members: HashSet<Vec<u8>> =
+            self.query(READ_RING_OPERATION, "ZRANGEBYSCORE", (CHANGES, "-inf", "+inf"))?;
+        let others = members.iter().filter(|member| !is_change_member(member));
+        let mut entries: BTreeSet<_> = others.map(|member| (CHANGES, member.clone())).collect();
+        for (hash, name, value) in rows {
+            // A row that can't be read but has a change may be a damaged row of riskgate.
+            let has_change = |prefix: &str| members.contains(&[prefix.as_bytes(), &name].concat());
+            let is_ours = match hash {
+                API_KEYS => has_change("key:") || is_readable_row(&name, &value, parse_key),
+                ACCOUNTS => has_change("account:") || is_readable_row(&name, &value, parse_account),
+                _ => std::str::from_utf8(&name).is_ok_and(|hex| parse_digest(hex).is_some()),
+            };
+            if !is_ours {
+                entries.insert((hash, name));
+            }
+        }
+        self.foreign_entries.collections_and_names = entries;
+        Ok(true)
     }
 
     fn read_ring_state(
@@ -82,7 +122,7 @@ impl Redis {
         read.cmd("HLEN").arg(API_KEYS).cmd("HLEN").arg(DIGESTS).cmd("HLEN").arg(ACCOUNTS);
         read.cmd("ZCARD").arg(CHANGES).cmd("HGETALL").arg(IMPORTS);
         read.cmd("EXEC");
-        let mut replies = self.query_with_retry_within(OPERATION, timeout, &read)?;
+        let mut replies = self.query_with_retry(OPERATION, timeout, &read)?;
         let (meta, keys, digests, accounts, changed, imports): RingStateReply =
             self.parse_last_reply(OPERATION, &mut replies)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -164,4 +204,20 @@ fn parse_import_entry(import: &[u8], entry: &[u8]) -> Option<(String, (u64, u64)
     let mut fields = std::str::from_utf8(entry).ok()?.split(' ').map(str::parse::<u64>);
     let (number, _, version) = (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);
     fields.next().is_none().then(|| (import.to_owned(), (number, version)))
+}
+
+fn is_change_member(member: &[u8]) -> bool {
+    let text = std::str::from_utf8(member).unwrap_or_default();
+    text.starts_with("key:") || text.starts_with("account:")
+}
+
+fn is_readable_row<R>(
+    name: &[u8],
+    row: &[u8],
+    parse_row: impl Fn(&str, &str) -> Option<R>,
+) -> bool {
+    let (Ok(name), Ok(row)) = (std::str::from_utf8(name), std::str::from_utf8(row)) else {
+        return false;
+    };
+    row.split_once(' ').is_some_and(|(_, row)| parse_row(name, row).is_some())
 }

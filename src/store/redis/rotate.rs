@@ -14,10 +14,10 @@ impl RotationBackend for Redis {
     fn rotate_key(
         &mut self,
         author: &ChangeAuthor,
-        rotation: &Rotation<'_>,
+        rotation: &Rotation,
         request: Option<&RepeatableRequestRow>,
     ) -> Result<(), StoreError> {
-        let (digest, row) = (hex::encode(rotation.new_key.digest), format_key(rotation.new_key));
+        let (digest, row) = (hex::encode(rotation.new_key.digest), format_key(&rotation.new_key));
         let last = [digest, row, format_request(request)];
         self.run_rotate_key_script("rotating a key", "rotate", author, rotation, last)
     }
@@ -25,7 +25,7 @@ impl RotationBackend for Redis {
     fn undo_rotation(
         &mut self,
         author: &ChangeAuthor,
-        rotation: &Rotation<'_>,
+        rotation: &Rotation,
         former_expires_at: Option<i64>,
     ) -> Result<(), StoreError> {
         let before = former_expires_at.map_or("-".to_owned(), |time| time.to_string());
@@ -39,21 +39,17 @@ impl Redis {
         operation: &'static str,
         step: &str,
         author: &ChangeAuthor,
-        rotation: &Rotation<'_>,
+        rotation: &Rotation,
         last_arguments: [String; N],
     ) -> Result<(), StoreError> {
-        let &Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;
+        let Rotation { old_id, new_key, old_expires_at, unix_now } = rotation;
         let mut arguments = vec![self.random_id()?, author.to_json().to_string(), step.to_owned()];
-        arguments.extend([old_id.to_owned(), new_key.id.clone()]);
+        arguments.extend([old_id.clone(), new_key.id.clone()]);
         arguments.extend([old_expires_at.to_string(), unix_now.to_string()]);
         arguments.extend(last_arguments);
         let names = [&RING_REDIS_KEYS[..], &[REPEATABLE_REQUESTS]].concat();
-        match self.run_write_script_after_imports(
-            operation,
-            Script::RotateKey,
-            &names,
-            &arguments,
-        )? {
+        let script = Script::RotateKey;
+        match self.run_write_script_after_imports(operation, script, &names, &arguments)? {
             0 => Err(error::unknown_key_error(old_id)),
             _ => Ok(()),
         }

@@ -14,11 +14,7 @@ local audit, author, requests, is_rotation = KEYS[7], ARGV[2], KEYS[8], ARGV[3] 
 local old, new, old_expires_at, now = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
 local function read_row(id)
-    local row = redis.call('HGET', keys, id)
-    if not row then return nil end
-    local row_import, expires, revoked, rest = string.match(row, '^(%S+) (%S+) (%S+) (.*)$')
-    if not row_import or import_status(imports, row_import) ~= 'live' then return nil end
-    return {row_import, expires, revoked, rest}
+    return (read_live_key(imports, redis.call('HGET', keys, id)))
 end
 
 -- All reads and checks come before the first write: a script that fails is not rolled back.

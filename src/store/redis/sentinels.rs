@@ -17,7 +17,7 @@ use super::exchange::describe_error;
 use super::options::RedisOptions;
 use super::reply::plain_error_text;
 use crate::store::finding::Finding;
-use crate::store::sentinel_url::SentinelUrl;
+use crate::store::server_list_url::SentinelUrl;
 use crate::store::url::RedisUrl;
 
 /// How often riskgate asks the Sentinels.

@@ -35,19 +35,7 @@ impl Redis {
         }
     }
 
-    /// The error of a probe that has found another store. All connections of this process are
-    /// opened again.
-    pub(super) fn note_other_store(
-        &mut self,
-        operation: &'static str,
-        expected: &str,
-        found: &str,
-    ) -> StoreError {
-        self.ring_store.count_probe_of_other();
-        self.other_store_error(operation, expected, found)
-    }
-
-    fn other_store_error(
+    pub(super) fn other_store_error(
         &mut self,
         operation: &'static str,
         expected: &str,

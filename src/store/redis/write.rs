@@ -21,24 +21,6 @@ const IMPORT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// The operation in errors about adding keys.
 pub(super) const ADD_KEYS_OPERATION: &str = "adding keys";
 
-/// The reply of a script that writes to the ring.
-enum WriteReply {
-    /// The version of the ring after the script. Each script says what 0 means.
-    Version(u64),
-    /// The new key `id` exists already, under the id `existing_id`.
-    Taken { id: String, existing_id: String },
-    /// The account has the plan `present`, and the new key names the plan `found`.
-    OtherPlan { account: String, present: String, found: String },
-    /// The key to rotate is revoked or has expired.
-    Ended,
-    /// An import that may still be running reserves one of the names.
-    Busy,
-    /// An import that was abandoned reserves one of the names, and must be cleared.
-    Abandoned { import: String },
-    /// The store knows the request already.
-    Repeated,
-}
-
 /// How an import ends.
 pub(super) enum ImportEnd<'c> {
     /// The rows of the import take effect, with this record.
@@ -57,7 +39,7 @@ impl Redis {
         redis_keys: &[&str],
         arguments: &[impl ToRedisArgs],
     ) -> Result<T, StoreError> {
-        let (replicas, timeout) = (self.wait_replicas, self.write_script_timeout());
+        let (replicas, timeout) = (self.wait_replicas, self.timeout.max(BULK_TIMEOUT));
         let time_arguments = self.time_arguments();
         let mut replies = self.run_scripts(operation, timeout, |scripts| {
             let mut pipeline = Pipeline::new();
@@ -104,11 +86,6 @@ impl Redis {
         [now.unix_now.to_string(), trust.to_owned()]
     }
 
-    /// How long this process waits for the reply to a script that writes.
-    pub(super) fn write_script_timeout(&self) -> Duration {
-        self.timeout.max(BULK_TIMEOUT)
-    }
-
     /// 128 random bits in hexadecimal.
     pub(super) fn random_id(&self) -> Result<String, StoreError> {
         let mut bytes = [0u8; 16];
@@ -129,52 +106,31 @@ impl Redis {
     ) -> Result<u64, StoreError> {
         let started = Instant::now();
         loop {
-            let reply = self.run_write_script(operation, script, redis_keys, arguments)?;
-            match self.parse_write_reply(operation, reply)? {
-                WriteReply::Version(version) => return Ok(version),
-                WriteReply::Taken { id, existing_id } => {
-                    return Err(error::key_exists_error(&id, &existing_id));
-                }
-                WriteReply::OtherPlan { account, present, found } => {
+            let reply: Value = self.run_write_script(operation, script, redis_keys, arguments)?;
+            if !matches!(reply, Value::Array(_)) {
+                return self.parse_reply(operation, reply);
+            }
+            let mut parts = self.parse_reply::<Vec<String>>(operation, reply)?.into_iter();
+            let mut next = || parts.next().unwrap_or_default();
+            match next().as_str() {
+                "taken" => return Err(error::key_exists_error(&next(), &next())),
+                "other_plan" => {
+                    let (account, plans) = (next(), [next(), next()]);
+                    let [present, found] = plans.map(parse_plan);
                     return Err(StoreError::OtherPlan { account, present, found });
                 }
-                WriteReply::Ended => return Err(error::key_ended_error()),
-                WriteReply::Repeated => return Err(error::repeated_request_error()),
+                "ended" => return Err(error::key_ended_error()),
+                "repeated" => return Err(error::repeated_request_error()),
                 _ if started.elapsed() > MAX_IMPORT_WAIT => {
-                    return Err(self.unavailable_error(
-                        operation,
-                        "another import of the same keys that has not ended",
-                    ));
+                    let found = "another import of the same keys that has not ended";
+                    return Err(self.unavailable_error(operation, found));
                 }
-                WriteReply::Busy => {}
-                WriteReply::Abandoned { import } => self.clear_uncommitted_import(&import)?,
+                "abandoned" => self.clear_uncommitted_import(&next())?,
+                // An import that may still be running reserves one of the names.
+                _ => {}
             }
             std::thread::sleep(IMPORT_RETRY_INTERVAL);
         }
-    }
-
-    fn parse_write_reply(
-        &mut self,
-        operation: &'static str,
-        reply: Value,
-    ) -> Result<WriteReply, StoreError> {
-        if !matches!(reply, Value::Array(_)) {
-            return self.parse_reply(operation, reply).map(WriteReply::Version);
-        }
-        let mut parts = self.parse_reply::<Vec<String>>(operation, reply)?.into_iter();
-        let mut next = || parts.next().unwrap_or_default();
-        Ok(match next().as_str() {
-            "taken" => WriteReply::Taken { id: next(), existing_id: next() },
-            "other_plan" => WriteReply::OtherPlan {
-                account: next(),
-                present: parse_plan(next()),
-                found: parse_plan(next()),
-            },
-            "ended" => WriteReply::Ended,
-            "repeated" => WriteReply::Repeated,
-            "abandoned" => WriteReply::Abandoned { import: next() },
-            _ => WriteReply::Busy,
-        })
     }
 
     /// Deletes the rows of an import that was not committed, in pages. A committed import stays.

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
-use super::columns::column_text;
+use super::columns::{column_text, fail_if_unreadable, parse_rows};
 use super::connection::{Sqlite, WriteError};
 use crate::model::believed_time::BelievedTime;
 use crate::store::audit::{
@@ -11,7 +11,7 @@ use crate::store::audit::{
     diff_source_states,
 };
 use crate::store::contents::StoreContents;
-use crate::store::error::{self, StoreError, unreadable_row_error};
+use crate::store::error::{self, StoreError};
 use crate::store::operations::AuditBackend;
 use crate::store::rows::{RepeatableRequestRow, latest_forgotten_request_time};
 
@@ -94,17 +94,12 @@ impl Sqlite {
     pub(in crate::store) fn read_source_states(
         &mut self,
     ) -> Result<Vec<(String, String)>, StoreError> {
-        let parse = |row: &Row<'_>| {
-            let state = row.get(0).and_then(|subject| Ok((subject, row.get(1)?)));
-            Ok(state.map_err(|_| column_text(row, 0)))
-        };
-        let states = self.read(READ_OPERATION, |connection| {
+        let (states, damaged) = self.read(READ_OPERATION, |connection| {
             let mut select = connection.prepare("SELECT subject, entries FROM source_state")?;
-            select.query_map([], parse)?.collect::<rusqlite::Result<Vec<_>>>()
+            parse_rows(select.query([])?, |row| Ok((row.get(0)?, row.get(1)?)))
         })?;
-        let unreadable =
-            |subject| unreadable_row_error(&format!("the state of the source {subject}"));
-        states.into_iter().map(|state| state.map_err(unreadable)).collect()
+        let unreadable = |subject| format!("the state of the source {subject}");
+        fail_if_unreadable(damaged, unreadable).map(|()| states)
     }
 
     /// Reads up to `count` records that a condition on the id `id` selects.

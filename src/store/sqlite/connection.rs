@@ -10,8 +10,7 @@ use super::files::{OpenedFiles, unusable};
 use super::open;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
-use crate::store::operations::{ConnectionBackend, DeploymentBackend};
-use crate::store::told_time::ToldTime;
+use crate::store::operations::{ConnectionBackend, DeploymentBackend, ToldTime};
 
 /// An open SQLite store, with one connection.
 pub struct Sqlite {

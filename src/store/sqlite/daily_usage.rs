@@ -2,11 +2,10 @@
 
 use rusqlite::{Row, Transaction, params};
 
-use super::columns::{column_text, column_u64};
+use super::columns::{column_text, column_u64, fail_if_unreadable, to_i64_saturating};
 use super::connection::Sqlite;
-use super::rows::to_i64_saturating;
 use crate::model::month::Month;
-use crate::store::error::{StoreError, unreadable_row_error};
+use crate::store::error::StoreError;
 use crate::store::ledger::UsageCount;
 use crate::store::operations::DailyUsageBackend;
 use crate::store::rows::{DailyUsageCursor, DailyUsageRow};
@@ -24,8 +23,8 @@ impl DailyUsageBackend for Sqlite {
 
     fn daily_usage_to_copy(&mut self, month: Month) -> Result<Vec<DailyUsageRow>, StoreError> {
         let (rows, damaged) = self.read_daily_usage_page(month, None, None, usize::MAX)?;
-        let error = |account| unreadable_row_error(&format!("the usage of {account} by day"));
-        damaged.first().map_or(Ok(rows), |account| Err(error(account)))
+        let unreadable = |account| format!("the usage of {account} by day");
+        fail_if_unreadable(damaged, unreadable).map(|()| rows)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Deletes rows that are past their time from SQLite, in pages.
 
+use super::columns::to_i64_saturating;
 use super::connection::Sqlite;
-use super::rows::to_i64_saturating;
 use crate::model::month::SECONDS_PER_DAY;
 use crate::store::error::StoreError;
 use crate::store::operations::ExpiredRowBackend;

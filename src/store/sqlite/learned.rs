@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
+use super::columns::{to_i64_saturating, to_u64_or_zero};
 use super::connection::Sqlite;
 use super::meta::{read_meta_value, write_meta_value};
-use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::store::error::StoreError;
 use crate::store::operations::DnsFactBackend;
 use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, EXPIRED_ROWS_PER_PAGE, MAX_DNS_FACTS};

@@ -2,11 +2,10 @@
 
 use rusqlite::{Row, Transaction, params};
 
-use super::columns::{column_text, column_u64};
+use super::columns::{column_text, column_u64, to_i64_saturating};
 use super::connection::Sqlite;
 use super::daily_usage::write_usage_counts;
 use super::files::unusable;
-use super::rows::to_i64_saturating;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome};

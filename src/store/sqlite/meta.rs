@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 
-use super::rows::to_u64_or_zero;
+use super::columns::to_u64_or_zero;
 use crate::store::rows::RingVersion;
 
 /// Reads the store id and the version. `None` if the store has lost its id.

@@ -1,9 +1,9 @@
 //! The latest month, and the believed time of a gateway.
 
 use super::audit::append_record;
+use super::columns::to_u64_or_zero;
 use super::connection::Sqlite;
 use super::meta::{read_meta_value, write_meta_value};
-use super::rows::to_u64_or_zero;
 use crate::model::believed_time::TimeAnchor;
 use crate::model::month::Month;
 use crate::store::audit::{ChangeAuthor, change_of_repaired_month};

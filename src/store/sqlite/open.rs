@@ -13,9 +13,9 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::files::{self, unusable, with_suffix};
-use super::override_table;
 use super::schema::{
     MIGRATION_FROM_1, QUOTA_EVENT_SCHEMA, SCHEMA, SCHEMA_VERSION, TABLES_OF_VERSION_3,
+    add_override_table,
 };
 use crate::store::audit::AuditOperation;
 use crate::store::error::{CORRUPTION_ADVICE, StoreError};
@@ -212,7 +212,7 @@ pub(super) fn check_migrate_and_configure(
     if read_checked_schema_version(connection, path)? < SCHEMA_VERSION {
         migrate_schema(connection).map_err(failed)?;
     }
-    override_table::add_table(connection).map_err(failed)?;
+    add_override_table(connection).map_err(failed)?;
     enable_wal(connection).map_err(failed)?;
     // SQLite overwrites what is deleted. Every connection needs this setting, also one that only
     // adds rows: SQLite then moves other rows to new pages, and would leave copies in the old
@@ -292,7 +292,7 @@ pub(super) fn copy_into_memory(
     }
     drop(backup);
     migrate_schema(&mut copy).map_err(failed)?;
-    override_table::add_table(&copy).map_err(failed)?;
+    add_override_table(&copy).map_err(failed)?;
     Ok(copy)
 }
 
@@ -439,7 +439,7 @@ fn create_schema(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(SCHEMA)?;
     transaction.execute_batch(TABLES_OF_VERSION_3)?;
     transaction.execute_batch(QUOTA_EVENT_SCHEMA)?;
-    override_table::add_table(transaction)?;
+    add_override_table(transaction)?;
     transaction.execute(
         "INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16)))), ('ring_version', 1)",
         [],

@@ -3,10 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::audit::{append_record, select_source_state, set_source_state};
-use super::columns::column_text;
+use super::columns::{parse_rows, to_u64_or_zero};
 use super::connection::Sqlite;
 use super::meta::{read_meta_value, write_meta_value};
-use super::rows::to_u64_or_zero;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
 use crate::store::operations::OverrideBackend;
@@ -174,15 +173,7 @@ fn select_rows(
     let select =
         format!("SELECT domain, scope, text, author, created_at FROM domain_override {condition}");
     let mut statement = connection.prepare_cached(&select)?;
-    let mut found = statement.query(values)?;
-    let (mut rows, mut damaged) = (Vec::new(), Vec::new());
-    while let Some(row) = found.next()? {
-        match parse_row(row) {
-            Some(row) => rows.push(row),
-            None => damaged.push(column_text(row, 0)),
-        }
-    }
-    Ok((rows, damaged))
+    parse_rows(statement.query(values)?, |row| parse_row(row).ok_or(rusqlite::Error::InvalidQuery))
 }
 
 /// Returns `None` if riskgate did not write the row.

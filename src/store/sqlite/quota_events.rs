@@ -2,11 +2,10 @@
 
 use rusqlite::{Connection, Row, Transaction, params};
 
-use super::columns::column_text;
+use super::columns::{fail_if_unreadable, parse_rows, to_u64_or_zero};
 use super::connection::Sqlite;
-use super::rows::to_u64_or_zero;
 use crate::model::month::Month;
-use crate::store::error::{StoreError, unreadable_row_error};
+use crate::store::error::StoreError;
 use crate::store::operations::QuotaEventBackend;
 use crate::store::quota_events::{
     ClaimTimes, ClaimedQuotaEvent, MAX_PENDING_QUOTA_EVENTS, NewQuotaEvent, QuotaEventOutcome,
@@ -80,13 +79,10 @@ impl QuotaEventBackend for Sqlite {
     fn quota_events_to_copy(&mut self, month: Month) -> Result<Vec<QuotaEventRow>, StoreError> {
         let select = "SELECT key, account, month, body, created_at, attempts, finished_at,
              delivered FROM quota_event WHERE due_at IS NOT NULL OR month >= ?1 ORDER BY key";
-        let rows = self.read(READ_OPERATION, |connection| {
-            let parse = |row: &Row<'_>| Ok(parse_row(row).map_err(|_| column_text(row, 0)));
-            let mut statement = connection.prepare(select)?;
-            statement.query_map([month.number()], parse)?.collect::<rusqlite::Result<Vec<_>>>()
+        let (rows, damaged) = self.read(READ_OPERATION, |connection| {
+            parse_rows(connection.prepare(select)?.query([month.number()])?, parse_row)
         })?;
-        let unreadable = |key| unreadable_row_error(&format!("the quota event {key}"));
-        rows.into_iter().map(|row| row.map_err(unreadable)).collect()
+        fail_if_unreadable(damaged, |key| format!("the quota event {key}")).map(|()| rows)
     }
 }
 

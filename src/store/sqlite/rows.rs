@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::{Value, json};
 
 use super::audit::append_record;
-use super::columns::{column_text, column_u64};
+use super::columns::{column_text, column_u64, parse_rows, to_i64_saturating};
 use super::connection::WriteError;
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;
@@ -92,14 +92,9 @@ pub(super) fn read_changed_accounts(
 ) -> rusqlite::Result<Vec<AccountRow>> {
     let mut statement = connection
         .prepare_cached("SELECT name, plan, calls, unlimited FROM account WHERE version > ?1")?;
-    let mut rows = statement.query([to_i64_saturating(after_version)])?;
-    let mut accounts = Vec::new();
-    while let Some(row) = rows.next()? {
-        match parse_account(row) {
-            Ok(account) => accounts.push(account),
-            Err(_) => drop(damaged.account_names.insert(column_text(row, 0))),
-        }
-    }
+    let rows = statement.query([to_i64_saturating(after_version)])?;
+    let (accounts, unreadable) = parse_rows(rows, parse_account)?;
+    damaged.account_names.extend(unreadable);
     Ok(accounts)
 }
 
@@ -322,16 +317,6 @@ pub(super) fn limit_to_columns(limit: Option<MonthlyLimit>) -> (Option<i64>, boo
         Some(MonthlyLimit::Unlimited) => (None, true),
         None => (None, false),
     }
-}
-
-/// Converts a count for SQLite, which has only signed integers. A number above 2^63 - 1 becomes
-/// 2^63 - 1.
-pub(super) fn to_i64_saturating(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-pub(super) fn to_u64_or_zero(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
 }
 
 #[cfg(test)]

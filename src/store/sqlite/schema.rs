@@ -1,5 +1,7 @@
 //! The tables of a store's file, and how older versions get them.
 
+use rusqlite::Connection;
+
 pub(super) const SCHEMA_VERSION: i64 = 3;
 pub(super) const SCHEMA: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -65,3 +67,23 @@ ALTER TABLE api_key ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
 CREATE INDEX account_version ON account (version);
 CREATE INDEX api_key_version ON api_key (version);
 ";
+
+/// The table of overrides, which stores of earlier versions get when they are opened. The schema
+/// version of the store stays the same with this table, so that an earlier riskgate can
+/// still open the store.
+const OVERRIDE_SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS domain_override (
+    domain TEXT NOT NULL, scope TEXT NOT NULL, text TEXT NOT NULL, author TEXT NOT NULL,
+    created_at INTEGER NOT NULL, PRIMARY KEY (domain, scope)
+) WITHOUT ROWID;
+";
+
+/// Adds the table of overrides, unless the store has it.
+pub(super) fn add_override_table(connection: &Connection) -> rusqlite::Result<()> {
+    let select = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'domain_override'";
+    // `CREATE TABLE IF NOT EXISTS` waits for a lock even if the table exists.
+    match connection.prepare(select)?.exists([])? {
+        true => Ok(()),
+        false => connection.execute_batch(OVERRIDE_SCHEMA),
+    }
+}

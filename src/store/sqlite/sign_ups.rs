@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use rusqlite::{Connection, Transaction, params};
 
 use super::audit::append_record;
+use super::columns::{to_i64_saturating, to_u64_or_zero};
 use super::connection::Sqlite;
-use super::rows::{to_i64_saturating, to_u64_or_zero};
 use crate::model::believed_time::BelievedTime;
 use crate::model::sign_up::{Pseudonym, SignUp, times_of_kept_sign_ups};
 use crate::store::audit::ChangeAuthor;
@@ -15,8 +15,8 @@ use crate::store::operations::ConnectionBackend as _;
 use crate::store::operations::SignUpBackend;
 use crate::store::sign_ups::{
     MAX_ENTRIES_DELETED_PER_STEP, MAX_SIGN_UPS, NumberedEntry, OLDEST_SIGN_UPS_PER_WRITE,
-    SIGN_UPS_PER_WRITE, SignUpCursor, SignUpDeletion, change_of_deleted_sign_ups, encode_deletion,
-    encode_sign_up, leave_out_deleted,
+    SIGN_UP_BYTES, SIGN_UPS_PER_WRITE, SignUpCursor, SignUpDeletion, change_of_deleted_sign_ups,
+    encode_deletion, encode_sign_up, leave_out_deleted,
 };
 
 /// With AUTOINCREMENT, a number is never used again.
@@ -25,8 +25,6 @@ CREATE TABLE IF NOT EXISTS sign_up (
     number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, pseudonyms BLOB NOT NULL
 );
 ";
-
-const INSERT_ENTRY: &str = "INSERT INTO sign_up (at, pseudonyms) VALUES (?1, ?2)";
 
 impl SignUpBackend for Sqlite {
     fn append_sign_ups(
@@ -77,7 +75,8 @@ impl SignUpBackend for Sqlite {
             found.add_page(&written_since, &deleted);
             let (_, last) = found.split_numbers_to_delete();
             delete_entries_by_number(transaction, last)?;
-            append_deletions(transaction, deletion.inboxes, now.unix_now)?;
+            let deletions = deletion.inboxes.iter().map(|it| (now.unix_now, encode_deletion(*it)));
+            append_entries(transaction, deletions)?;
             let change = change_of_deleted_sign_ups(found.count);
             Ok(append_record(transaction, now, author, &change)?)
         })?;
@@ -98,27 +97,18 @@ pub(super) fn write_sign_ups(
     transaction: &Transaction<'_>,
     sign_ups: &[SignUp],
 ) -> rusqlite::Result<()> {
-    if sign_ups.is_empty() {
-        return Ok(());
-    }
-    transaction.execute_batch(SIGN_UP_SCHEMA)?;
-    let mut insert = transaction.prepare_cached(INSERT_ENTRY)?;
-    for sign_up in sign_ups {
-        insert.execute(params![sign_up.at, encode_sign_up(sign_up)])?;
-    }
-    Ok(())
+    let entries = sign_ups.iter().map(|sign_up| (sign_up.at, encode_sign_up(sign_up)));
+    if sign_ups.is_empty() { Ok(()) } else { append_entries(transaction, entries) }
 }
 
-fn append_deletions(
+fn append_entries(
     transaction: &Transaction<'_>,
-    inboxes: &[Pseudonym],
-    at: i64,
+    mut entries: impl Iterator<Item = (i64, [u8; SIGN_UP_BYTES])>,
 ) -> rusqlite::Result<()> {
     transaction.execute_batch(SIGN_UP_SCHEMA)?;
-    let mut insert = transaction.prepare_cached(INSERT_ENTRY)?;
-    inboxes
-        .iter()
-        .try_for_each(|inbox| insert.execute(params![at, encode_deletion(*inbox)]).map(drop))
+    let insert = "INSERT INTO sign_up (at, pseudonyms) VALUES (?1, ?2)";
+    let mut insert = transaction.prepare_cached(insert)?;
+    entries.try_for_each(|(at, bytes)| insert.execute(params![at, bytes]).map(drop))
 }
 
 fn delete_entries_by_number(

@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::columns::column_text;
+use super::columns::{fail_if_unreadable, parse_rows};
 use super::connection::Sqlite;
-use crate::store::error::{StoreError, unreadable_row_error};
+use crate::store::error::StoreError;
 use crate::store::operations::TopListBackend;
 use crate::store::rows::{TopCredit, TopRow};
 
@@ -17,10 +17,8 @@ impl TopListBackend for Sqlite {
     }
 
     fn top_rows_to_copy(&mut self) -> Result<Vec<TopRow>, StoreError> {
-        match self.read(READ_OPERATION, read_top_rows)? {
-            (rows, damaged) if damaged.is_empty() => Ok(rows),
-            (_, damaged) => Err(unreadable_row_error(&format!("the top count {:?}", damaged[0]))),
-        }
+        let (rows, damaged) = self.read(READ_OPERATION, read_top_rows)?;
+        fail_if_unreadable(damaged, |domain| format!("the top count {domain:?}")).map(|()| rows)
     }
 
     fn top_rows_and_dedup_hashes(
@@ -79,15 +77,7 @@ impl TopListBackend for Sqlite {
 /// Reads the rows of the top list, and the domains of the rows that can't be read.
 fn read_top_rows(connection: &Connection) -> rusqlite::Result<(Vec<TopRow>, Vec<String>)> {
     let mut counts = connection.prepare("SELECT domain, count, at, accounts FROM top_count")?;
-    let mut rows = counts.query([])?;
-    let (mut readable, mut damaged) = (Vec::new(), Vec::new());
-    while let Some(row) = rows.next()? {
-        match parse_top_row(row) {
-            Ok(top_row) => readable.push(top_row),
-            Err(_) => damaged.push(column_text(row, 0)),
-        }
-    }
-    Ok((readable, damaged))
+    parse_rows(counts.query([])?, parse_top_row)
 }
 
 fn parse_top_row(row: &Row<'_>) -> rusqlite::Result<TopRow> {

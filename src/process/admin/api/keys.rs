@@ -98,18 +98,18 @@ impl AdminApi {
         let (overlap, expires) = (body.overlap.as_deref(), body.expires.as_deref());
         let repeatable = read_repeatable_request(request, permit)?;
         let config = self.config();
-        let (rotation, plan) = self.change_store_and_wait(|store| {
-            let rotation =
+        let (prepared, plan) = self.change_store_and_wait(|store| {
+            let prepared =
                 prepare_rotation(store, &config, id, overlap, expires, repeatable.as_ref())?;
-            rotation.commit(store, &permit.author)?;
-            let plan = read_plan_of_account(store, &config, &rotation.new_key.account)?;
-            Ok::<_, ManagementFault>((rotation, plan))
+            prepared.commit(store, &permit.author)?;
+            let plan = read_plan_of_account(store, &config, &prepared.rotation.new_key.account)?;
+            Ok::<_, ManagementFault>((prepared, plan))
         })?;
         let now = self.state.ledger.believed_now();
-        let mut object = describe_new_key(&rotation.new_key, &plan, &rotation.token, now);
+        let mut object = describe_new_key(&prepared.rotation.new_key, &plan, &prepared.token, now);
         object["replaces"] = json!(id);
-        object["replaced_expires_at"] = json!(format_rfc3339(rotation.old_expires_at));
-        Ok(new_key_response(&rotation.new_key, &object))
+        object["replaced_expires_at"] = json!(format_rfc3339(prepared.rotation.old_expires_at));
+        Ok(new_key_response(&prepared.rotation.new_key, &object))
     }
 
     pub(super) fn revoke_key(
