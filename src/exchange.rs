@@ -10,7 +10,7 @@ pub mod forwarding;
 mod forwarding_headers;
 mod response;
 
-pub use attempts::{Attempts, FailedEnd, Failure, MAX_ATTEMPTS};
+pub use attempts::{Attempts, FailedEnd, Failure, MAX_EXCHANGE_ATTEMPTS};
 pub use body_fault::BodyFault;
 pub use response::{
     BodyFraming, InformationalResponseCounter, MalformedResponse, ResponseFraming, StatusKind,

@@ -5,7 +5,7 @@ use super::failure::CommandFailure;
 use super::findings::describe_finding;
 use super::output::{print_message, print_warning};
 use super::store_access::{
-    STORE_TIMEOUT, find_difference_from_served, is_unsafe_to_open, read_ring_rows,
+    COMMAND_STORE_TIMEOUT, find_difference_from_served, is_unsafe_to_open, read_ring_rows,
 };
 use crate::config::Config;
 use crate::keys::{KeyRing, RingError, locate_plan_fault};
@@ -26,7 +26,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let (rows, other) = read_rows_and_find_difference(&inputs.config)?;
     let is_store_missing = rows.is_none();
     let rows = rows.unwrap_or_default();
-    let now = read_present_time(options, STORE_TIMEOUT);
+    let now = read_present_time(options, COMMAND_STORE_TIMEOUT);
     let (declared, plans) = (&inputs.declared_keys, &inputs.config.reloadable.plans);
     KeyRing::check_key_file(&rows, declared, plans).map_err(|faults| {
         let file = inputs.config.reloadable.key_file.as_ref();
@@ -90,7 +90,7 @@ fn read_rows_and_find_difference(
     }
     let store_failure = |error| store_failure(config, error);
     // A check writes nothing, so it does not create a missing SQLite file as `run` would.
-    let opened = Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT);
+    let opened = Store::open_to_check(&options.url, &options.redis, COMMAND_STORE_TIMEOUT);
     let Some(mut store) = opened.map_err(store_failure)? else { return Ok((None, other)) };
     // If the server does not answer, each further operation would wait for as long.
     if let Err(error @ StoreError::Unavailable { .. }) = store.server_unix_now() {

@@ -13,8 +13,8 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{describe_stdout_error, print_message, report_change, write_secret};
 use super::store_access::{
-    STORE_TIMEOUT, check_no_other_store_is_served, check_served_file_exists, is_store_missing,
-    open_existing_store, open_store, warn_about_clock_skew,
+    COMMAND_STORE_TIMEOUT, check_no_other_store_is_served, check_served_file_exists,
+    is_store_missing, open_existing_store, open_store, warn_about_clock_skew,
 };
 use crate::config::{Config, hint_for_unopened};
 use crate::keys::Token;
@@ -138,7 +138,7 @@ pub(super) fn create_key(config: &Config, new: &NewKey, json: bool) -> Result<()
     // A failed command must not leave a new store behind.
     let expiry = check_new_key(&config.reloadable, new)?;
     if let Some(expiry) = expiry.filter(|_| is_store_missing(config)) {
-        let unix_now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+        let unix_now = read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT);
         expiry.to_unix_seconds(BelievedTime { unix_now, trust: TimeTrust::Known })?;
     }
     let (mut store, author) = (open_store(config)?, find_command_author());

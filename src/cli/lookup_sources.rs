@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::output::print_message;
-use super::store_access::{STORE_TIMEOUT, read_table_inputs};
+use super::store_access::{COMMAND_STORE_TIMEOUT, read_table_inputs};
 use crate::config::{Config, StoreOptions};
 use crate::management::{ExplainedDomain, explain_domain, read_present_time};
 use crate::model::domain::Domain;
@@ -33,7 +33,7 @@ impl LookupSources {
             inputs: read_table_inputs(config),
             unknown_score: config.reloadable.unknown_score,
             store: open_store_with_dns_facts(config),
-            unix_now: read_present_time(&config.startup.store, STORE_TIMEOUT),
+            unix_now: read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT),
         }
     }
 
@@ -74,7 +74,7 @@ fn open_store_with_dns_facts(config: &Config) -> Option<Store> {
     if !config.reloadable.dns.is_learning_enabled {
         return None;
     }
-    let opened = Store::open_to_read(url, redis, STORE_TIMEOUT).and_then(|mut store| {
+    let opened = Store::open_to_read(url, redis, COMMAND_STORE_TIMEOUT).and_then(|mut store| {
         store.find_dns_fact("a.test")?;
         Ok(store)
     });

@@ -15,7 +15,7 @@ use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{print_warning, report_change};
 use super::store_access::{
-    STORE_TIMEOUT, is_gateway_draining, is_gateway_running, open_existing_store, open_store,
+    COMMAND_STORE_TIMEOUT, is_gateway_draining, is_gateway_running, open_existing_store, open_store,
 };
 use crate::config::{Config, guess_text, hint_for_store};
 use crate::model::month::Month;

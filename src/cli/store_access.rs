@@ -19,12 +19,12 @@ use crate::support::machine_clock::machine_unix_now;
 use crate::table::TableInputs;
 
 /// How long a command waits for the store, for example while a gateway has locked it.
-pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+pub const COMMAND_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A larger difference between the clocks of this machine and of the server gets a warning.
 const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// Opens the config's store for a change. The operations on the store wait up to [`STORE_TIMEOUT`]
+/// Opens the config's store for a change. The operations on the store wait up to [`COMMAND_STORE_TIMEOUT`]
 /// for the lock of a gateway.
 ///
 /// If the store is a file that does not exist, creates the file and prints its path: the command
@@ -116,7 +116,7 @@ fn find_other_place(config: &Config) -> Result<Option<DifferentStore>, CommandFa
 fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
     check_served_file_exists(config)?;
     let new_file = find_missing_store_file(config);
-    let mut store = config.startup.store.open(STORE_TIMEOUT)?;
+    let mut store = config.startup.store.open(COMMAND_STORE_TIMEOUT)?;
     prepare(&mut store)?;
     if let Some(path) = new_file {
         let shown = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -160,7 +160,7 @@ pub fn warn_about_clocks(problem: Option<String>, time: BelievedTime) {
 /// if the store is a file that does not exist.
 pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
     check_no_other_store_is_served(config)?;
-    let mut store = config.startup.store.open_existing(STORE_TIMEOUT)?;
+    let mut store = config.startup.store.open_existing(COMMAND_STORE_TIMEOUT)?;
     prepare(&mut store)?;
     store.check_still_safe()?;
     check_no_other_store_id_is_served(config, &mut store)?;
@@ -206,7 +206,7 @@ fn open_store_and_find_difference(
         return Ok((None, other));
     }
     let StoreOptions { url, redis, .. } = &config.startup.store;
-    let mut store = Store::open_to_read(url, redis, STORE_TIMEOUT)?;
+    let mut store = Store::open_to_read(url, redis, COMMAND_STORE_TIMEOUT)?;
     prepare(&mut store)?;
     if !is_told {
         other = find_difference_from_served(config, Some(&mut store));
@@ -221,7 +221,7 @@ fn open_store_and_find_difference(
 /// the store. If the store fails, prints a warning and returns the inputs of the config alone.
 pub fn read_table_inputs(config: &Config) -> TableInputs {
     let inputs = &config.reloadable.table;
-    match KnownOverrides::read_of_config(&config.startup.store, STORE_TIMEOUT, inputs) {
+    match KnownOverrides::read_of_config(&config.startup.store, COMMAND_STORE_TIMEOUT, inputs) {
         Ok(known) => known.add_to_copy_of(inputs),
         Err(error) => {
             print_warning(format!("expected the overrides of the store, but found {error}"));

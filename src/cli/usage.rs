@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_result, print_warning};
-use super::store_access::{STORE_TIMEOUT, open_store_to_read};
+use super::store_access::{COMMAND_STORE_TIMEOUT, open_store_to_read};
 use crate::config::Config;
 use crate::management::{
     ManagementFault, find_month_to_show, read_daily_usage_of_month, read_declared_keys,
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let Some(mut store) = open_store_to_read(&config)? else {
         check_account_exists(None, &config, args)?;
         let month = args.month.unwrap_or_else(|| {
-            Month::containing(read_present_time(&config.startup.store, STORE_TIMEOUT))
+            Month::containing(read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT))
         });
         return match args.daily || args.csv {
             true => print_result(render_daily_usage(&[], month, args)),

@@ -34,7 +34,7 @@ const MAX_SET_MEMBERS: u32 = MAX_COUNT + 1;
 const REPEAT_SECONDS: i64 = 60;
 
 /// The most forms with several sign-ups that are remembered, to find repeated ones.
-const MAX_LATEST_FORMS: usize = 1_000;
+const MAX_REMEMBERED_FORMS: usize = 1_000;
 
 const HOUR_SECONDS: i64 = 3_600;
 const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
@@ -171,7 +171,7 @@ impl LatestForms {
         forms.retain(|(_, at)| (0..REPEAT_SECONDS).contains(&(now - at)));
         let is_repeated = forms.iter().any(|(known, _)| *known == form);
         if !is_repeated {
-            if forms.len() == MAX_LATEST_FORMS {
+            if forms.len() == MAX_REMEMBERED_FORMS {
                 forms.pop_front();
             }
             forms.push_back((form, now));

@@ -21,7 +21,7 @@ use crate::support::dns_resolver::{DnsResolver, ResolverSettings};
 
 /// The longest time of each of the two attempts of a query. A query that probes the resolvers has
 /// this time for both attempts together.
-const QUERY_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
+const LEARNING_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A check of the resolvers queries at most this many large providers.
 const MAX_PROBED_PROVIDERS: usize = 3;
 /// How long the resolvers may take for all queries about one name.
@@ -62,7 +62,7 @@ impl DnsClient {
         settings.config =
             ResolverConfig::from_name_servers(settings.config.name_servers().to_vec());
         let mut resolver_options = ResolverOpts::default();
-        resolver_options.timeout = QUERY_ATTEMPT_TIMEOUT;
+        resolver_options.timeout = LEARNING_ATTEMPT_TIMEOUT;
         // One retry, so two attempts.
         resolver_options.attempts = 1;
         // riskgate has its own cache of facts, with its own bound.
@@ -139,7 +139,7 @@ impl DnsClient {
                 .query_with_timeout(
                     provider,
                     RecordType::MX,
-                    QUERY_ATTEMPT_TIMEOUT,
+                    LEARNING_ATTEMPT_TIMEOUT,
                     extract_mx_record,
                 )
                 .await

@@ -43,9 +43,9 @@ const READ_BUFFER_BYTES: usize = 4096;
 /// it closes the connection.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most bytes that riskgate reads and discards after the last response of a connection.
-const MAX_DISCARDED_BYTES: usize = 8 << 20;
+const MAX_DISCARDED_BYTES_AT_CLOSE: usize = 8 << 20;
 /// The size of the buffer for bytes that are discarded.
-const DISCARD_BUFFER_BYTES: usize = 8 * 1024;
+const CLOSE_DISCARD_BUFFER_BYTES: usize = 8 * 1024;
 
 /// A client's connection, with the bytes that were read ahead of the current request.
 #[derive(Debug)]
@@ -200,11 +200,11 @@ impl ClientIo {
 
     /// Reads and discards what the client still sends. If bytes were unread at the close, the
     /// kernel would send a reset, and the client could lose the response. Ends when the client has
-    /// closed, was silent for `LINGER_TIMEOUT`, or has sent `MAX_DISCARDED_BYTES`, and at
+    /// closed, was silent for `LINGER_TIMEOUT`, or has sent `MAX_DISCARDED_BYTES_AT_CLOSE`, and at
     /// `latest_end`.
     pub async fn discard_input(&mut self, latest_end: Instant) {
         self.read_buf = BytesMut::new();
-        let mut left = MAX_DISCARDED_BYTES;
+        let mut left = MAX_DISCARDED_BYTES_AT_CLOSE;
         while left > 0 {
             let deadline = latest_end.min(Instant::now() + LINGER_TIMEOUT);
             match timeout_at(deadline, poll_fn(|context| self.poll_read_and_discard(context))).await
@@ -217,13 +217,13 @@ impl ClientIo {
 
     /// After the end of an HTTP/2 connection whose client exceeded the limit of frames, discards
     /// what the client still sends, so that no reset destroys GOAWAY. Is ready once the client has
-    /// closed, or has sent `MAX_DISCARDED_BYTES`; the caller limits the time. On any other
+    /// closed, or has sent `MAX_DISCARDED_BYTES_AT_CLOSE`; the caller limits the time. On any other
     /// connection, this function is ready at once.
     fn poll_discard_flood(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         if !self.frame_meter.as_ref().is_some_and(|meter| meter.is_exceeded()) {
             return Poll::Ready(Ok(()));
         }
-        while self.discarded_bytes < MAX_DISCARDED_BYTES {
+        while self.discarded_bytes < MAX_DISCARDED_BYTES_AT_CLOSE {
             match ready!(self.poll_read_and_discard(context))? {
                 0 => break,
                 read => self.discarded_bytes += read,
@@ -234,7 +234,7 @@ impl ClientIo {
 
     /// Reads bytes and drops them. Returns how many.
     fn poll_read_and_discard(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
-        let mut space = [MaybeUninit::uninit(); DISCARD_BUFFER_BYTES];
+        let mut space = [MaybeUninit::uninit(); CLOSE_DISCARD_BUFFER_BYTES];
         let mut buffer = ReadBuf::uninit(&mut space);
         ready!(Pin::new(&mut self.inner).poll_read(context, &mut buffer))?;
         Poll::Ready(Ok(buffer.filled().len()))

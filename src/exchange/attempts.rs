@@ -5,7 +5,7 @@ use super::response::MalformedResponse;
 use crate::model::refusal::Refusal;
 
 /// The most attempts of an exchange: one, and one retry.
-pub const MAX_ATTEMPTS: usize = 2;
+pub const MAX_EXCHANGE_ATTEMPTS: usize = 2;
 
 /// What failed in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Attempts {
 impl Attempts {
     /// Makes the state of an exchange whose last attempt has a connection to a server.
     pub fn with_connected_last_attempt() -> Attempts {
-        Attempts { count: MAX_ATTEMPTS, is_connected: true }
+        Attempts { count: MAX_EXCHANGE_ATTEMPTS, is_connected: true }
     }
 
     /// Records that an attempt starts.
@@ -91,7 +91,7 @@ impl Attempts {
             | Failure::RequestBody(_)
             | Failure::Internal => false,
         };
-        is_safe_to_retry && self.count < MAX_ATTEMPTS && !is_past_deadline
+        is_safe_to_retry && self.count < MAX_EXCHANGE_ATTEMPTS && !is_past_deadline
     }
 
     /// Returns how the exchange ends after a failure without a retry. `has_response_started` means

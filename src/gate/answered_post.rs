@@ -29,8 +29,8 @@ pub(super) enum AnsweredPost {
 impl AnsweredPost {
     fn body_bounds(self) -> BodyBounds {
         let max_bytes = match self {
-            AnsweredPost::DomainBatch => domain_batch::MAX_BODY_BYTES,
-            AnsweredPost::Assessment => assess::MAX_BODY_BYTES,
+            AnsweredPost::DomainBatch => domain_batch::MAX_BATCH_BODY_BYTES,
+            AnsweredPost::Assessment => assess::MAX_ASSESS_BODY_BYTES,
         };
         let too_long = self.refusal(format!("expected at most {max_bytes} bytes"));
         BodyBounds { max_bytes, timeout: POST_BODY_TIMEOUT, too_long }

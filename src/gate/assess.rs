@@ -24,7 +24,7 @@ use super::screen_rules::ScreenMode;
 use super::state::Gate;
 
 /// The longest body, in bytes.
-pub(super) const MAX_BODY_BYTES: usize = 4 * 1024;
+pub(super) const MAX_ASSESS_BODY_BYTES: usize = 4 * 1024;
 
 /// The JSON in the body of a request.
 #[derive(Deserialize)]

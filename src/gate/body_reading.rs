@@ -21,7 +21,7 @@ use super::state::Gate;
 /// The longest time for which riskgate discards a body.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most bytes of a body that riskgate discards.
-const MAX_DISCARDED_BYTES: usize = 64 * 1024;
+const MAX_DISCARDED_BODY_BYTES: usize = 64 * 1024;
 
 /// The bounds of a body.
 pub(super) struct BodyBounds {
@@ -107,7 +107,7 @@ pub(crate) async fn discard_rest_of_body(
         return;
     }
     let rest = async {
-        let mut left = MAX_DISCARDED_BYTES;
+        let mut left = MAX_DISCARDED_BODY_BYTES;
         while left > 0
             && !client.is_body_done()
             && let Ok(Some(bytes)) = client.read_request_body().await

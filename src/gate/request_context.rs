@@ -9,7 +9,7 @@ use pingora::protocols::Digest;
 use smol_str::SmolStr;
 
 use crate::exchange::forwarding::AllowedResponseFields;
-use crate::exchange::{InformationalResponseCounter, MAX_ATTEMPTS};
+use crate::exchange::{InformationalResponseCounter, MAX_EXCHANGE_ATTEMPTS};
 use crate::gate::admission::Permit;
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::body_to_forward::BodyToForward;
@@ -27,7 +27,7 @@ use crate::support::snapshot::{Snapshot, snapshot_of};
 use crate::support::time_limit::TimeLimit;
 
 /// The records of an exchange's attempts that have ended.
-pub(crate) type AttemptRecords = ArrayVec<AttemptRecord, MAX_ATTEMPTS>;
+pub(crate) type AttemptRecords = ArrayVec<AttemptRecord, MAX_EXCHANGE_ATTEMPTS>;
 
 /// The rules of a request that has not begun.
 static NO_RULES: LazyLock<Arc<ReloadableRules>> = LazyLock::new(Arc::default);

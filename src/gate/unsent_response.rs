@@ -20,7 +20,7 @@ use super::held_bytes::HeldBytesGuard;
 use crate::message::response::X_REQUEST_ID;
 
 /// The memory that a header takes in the h2 crate, in bytes: about that of a response of riskgate.
-const HEADER_BYTES: usize = 2048;
+const H2_HEADER_BYTES: usize = 2048;
 /// The memory of a response on the fast path that waits for the client, without its body, in bytes:
 /// its header, its stream, and the task that waits until the client takes the body.
 pub const FAST_PATH_RESPONSE_BYTES: usize = 10 * 1024;
@@ -102,7 +102,7 @@ impl ResponsePart {
             ResponsePart::Reply => FAST_PATH_RESPONSE_BYTES,
             ResponsePart::ReplyBeforeBody => FAST_PATH_RESPONSE_BYTES + UNREAD_BODY_BYTES,
             ResponsePart::ForwardedStart { response_bytes } => response_bytes,
-            ResponsePart::ForwardedHeaderAlone => HEADER_BYTES,
+            ResponsePart::ForwardedHeaderAlone => H2_HEADER_BYTES,
             ResponsePart::ForwardedRest => 0,
         }
     }

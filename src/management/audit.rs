@@ -6,7 +6,7 @@ use crate::store::{AuditOperation, AuditRecord, Store, StoreError};
 /// Once riskgate has read so many records for one page, the page ends, even if it has fewer matches
 /// than the caller asked for.
 const MAX_SCANNED_RECORDS: usize = 50_000;
-const RECORDS_PER_READ: usize = 1_000;
+const SCANNED_RECORDS_PER_READ: usize = 1_000;
 
 /// Which records of the audit match. An empty filter matches all.
 #[derive(Clone, Debug, Default)]
@@ -67,8 +67,8 @@ pub fn read_audit_page(
     let (mut matches, mut scanned) = (Vec::new(), 0);
     let mut next_id = before_id.map(str::to_owned);
     loop {
-        let read = store.read_audit_before(next_id.as_deref(), RECORDS_PER_READ)?;
-        let is_last = read.len() < RECORDS_PER_READ;
+        let read = store.read_audit_before(next_id.as_deref(), SCANNED_RECORDS_PER_READ)?;
+        let is_last = read.len() < SCANNED_RECORDS_PER_READ;
         scanned += read.len();
         for record in read {
             if matches.len() == count {

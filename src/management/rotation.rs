@@ -139,13 +139,13 @@ impl PreparedRotation {
 /// not end.
 /// Each record of a rotation in the audit has the end that the key had before.
 fn find_end_before_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>, StoreError> {
-    const RECORDS_PER_PAGE: usize = 1_000;
+    const ROTATION_RECORDS_PER_PAGE: usize = 1_000;
     let rotations = [AuditOperation::KeyRotate, AuditOperation::KeyRotationUndo];
     let mut end = key.expires_at;
     let mut oldest_id: Option<String> = None;
     // A rotated key has an end, so a key without an end was not rotated.
     while end.is_some() {
-        let page = store.read_audit_before(oldest_id.as_deref(), RECORDS_PER_PAGE)?;
+        let page = store.read_audit_before(oldest_id.as_deref(), ROTATION_RECORDS_PER_PAGE)?;
         for record in page.iter().filter(|record| record.target == key.id) {
             if !rotations.iter().any(|rotation| rotation.as_str() == record.operation) {
                 return Ok(end);
@@ -153,7 +153,9 @@ fn find_end_before_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i
             end = record.before["expires_at"].as_str().and_then(parse_rfc3339);
         }
         match page.last() {
-            Some(oldest) if page.len() == RECORDS_PER_PAGE => oldest_id = Some(oldest.id.clone()),
+            Some(oldest) if page.len() == ROTATION_RECORDS_PER_PAGE => {
+                oldest_id = Some(oldest.id.clone())
+            }
             _ => break,
         }
     }

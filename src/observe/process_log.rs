@@ -22,7 +22,7 @@ pub use levels::LogLevels;
 use levels::is_own_module;
 
 /// The most bytes of lines in the queue.
-const MAX_QUEUED_BYTES: usize = 256 << 10;
+const MAX_QUEUED_LOG_BYTES: usize = 256 << 10;
 /// The most bytes of one write, but for a longer line. During an upgrade, two processes may write
 /// to the same pipe. A pipe takes up to PIPE_BUF bytes (4096) atomically, so the lines of both
 /// processes are not mixed.
@@ -218,7 +218,7 @@ impl SharedState {
     /// Adds a line, or drops it if the queue is full. Never waits for standard error.
     fn queue_or_drop_line(&self, line: &str) {
         let mut queue = self.lock_queue();
-        if queue.lines.len() + line.len() > MAX_QUEUED_BYTES {
+        if queue.lines.len() + line.len() > MAX_QUEUED_LOG_BYTES {
             queue.dropped_lines += 1;
             return;
         }

@@ -216,10 +216,10 @@ impl Reloader {
 
     /// Reads config, certificates and keys again if they have changed since the reloader was
     /// created: a successor may have waited long for the process that it replaces. Waits for files
-    /// that are being written, at most for [`MAX_CATCH_UP_TIME`].
+    /// that are being written, at most for [`MAX_FILE_CATCH_UP_TIME`].
     pub fn catch_up(&self) {
         let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
-        let latest_end = Instant::now() + MAX_CATCH_UP_TIME;
+        let latest_end = Instant::now() + MAX_FILE_CATCH_UP_TIME;
         loop {
             state.reload_changed_parts();
             if state.are_all_files_read() || Instant::now() >= latest_end {
@@ -327,7 +327,7 @@ impl ReloadThread {
 }
 
 /// How long a successor waits at most for files that are being written when it takes over.
-const MAX_CATCH_UP_TIME: Duration = Duration::from_millis(1_500);
+const MAX_FILE_CATCH_UP_TIME: Duration = Duration::from_millis(1_500);
 /// How often riskgate checks whether the files of a requested reload are still being written.
 const SETTLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 

@@ -171,7 +171,7 @@ fn is_log_missing_of(store: &StoreOptions) -> bool {
 }
 
 /// After a failed attempt to write the file or to bind its sockets, the next one waits this long.
-pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(10);
+pub(super) const SERVED_STORE_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// The file in a runtime directory that describes the served store. Only the process that has
 /// claimed the directory writes the file.
@@ -193,12 +193,12 @@ impl ServedStoreFile {
     }
 
     /// Writes the file if this process has claimed the directory and `served` differs from what
-    /// this process wrote last. For [`RETRY_PAUSE`] after a failure, does nothing.
+    /// this process wrote last. For [`SERVED_STORE_RETRY_PAUSE`] after a failure, does nothing.
     ///
     /// # Errors
     /// If the file can't be written. Of several failures in a row, only the first is returned.
     pub fn update(&mut self, served: &ServedStore) -> io::Result<()> {
-        let must_pause = self.failed_at.is_some_and(|at| at.elapsed() < RETRY_PAUSE);
+        let must_pause = self.failed_at.is_some_and(|at| at.elapsed() < SERVED_STORE_RETRY_PAUSE);
         if self.written.as_ref() == Some(served)
             || must_pause
             || !self.is_claimed.load(Ordering::Acquire)

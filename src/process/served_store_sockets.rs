@@ -31,7 +31,7 @@ use rustix::net::{
 };
 use sha2::{Digest, Sha256};
 
-use super::served_store::{RETRY_PAUSE, ServedStore};
+use super::served_store::{SERVED_STORE_RETRY_PAUSE, ServedStore};
 use crate::config::StoreOptions;
 
 /// The kernel's list of the Unix sockets of this network namespace.
@@ -103,7 +103,7 @@ impl StoreNameSockets {
         change(&mut sockets);
         let names = sockets.names_to_bind();
         let has_tried = names == sockets.names;
-        if has_tried && sockets.failed_at.is_none_or(|at| at.elapsed() < RETRY_PAUSE) {
+        if has_tried && sockets.failed_at.is_none_or(|at| at.elapsed() < SERVED_STORE_RETRY_PAUSE) {
             return Ok(());
         }
         // The earlier sockets close only when the new ones are bound, so that a command always sees

@@ -19,7 +19,7 @@ use pingora::services::background::GenBackgroundService;
 
 use crate::config::{Config, ConfigSources};
 use crate::downstream::ConnectionTracker;
-use crate::exchange::MAX_ATTEMPTS;
+use crate::exchange::MAX_EXCHANGE_ATTEMPTS;
 use crate::gate::{Gate, GateState};
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
@@ -410,7 +410,7 @@ fn pingora_server_conf(config: &Config) -> ServerConf {
         threads: config.startup.threads,
         // If there is one thread, it has no other thread to steal work from.
         work_stealing: config.startup.threads > 1,
-        max_retries: MAX_ATTEMPTS,
+        max_retries: MAX_EXCHANGE_ATTEMPTS,
         // A drain ends once the tracker counts no connections, but after this time at the latest.
         grace_period_seconds: Some(config.startup.drain_grace.as_secs()),
         graceful_shutdown_timeout_seconds: Some(1),

@@ -35,7 +35,7 @@ use crate::support::test_fault::{TestFault, is_injected};
 
 /// The most bytes of a response that Pingora queues before it writes them: four parts and one that
 /// it has taken, of 64 KiB each.
-const MAX_QUEUED_BYTES: usize = 5 * 64 * 1024;
+const MAX_QUEUED_RESPONSE_BYTES: usize = 5 * 64 * 1024;
 
 /// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`]
 /// creates one from a config file; pass it to Pingora's `http_proxy_service`, or wrap it in a
@@ -181,7 +181,7 @@ impl ProxyContext {
         }
         let waiting_bytes = usize::try_from(self.passed_response_bytes).unwrap_or(usize::MAX);
         let mut held = gate.begin_held_body(&self.request_context);
-        if held.grow_to(waiting_bytes.min(MAX_QUEUED_BYTES)) {
+        if held.grow_to(waiting_bytes.min(MAX_QUEUED_RESPONSE_BYTES)) {
             (self.exchange_permit, self.held_response) = (None, Some(held));
         }
     }

@@ -79,7 +79,7 @@ const RECV_BUFFER_BYTES: usize = 32 * 1024;
 
 /// How long a successor waits at most for the addresses of the servers when it takes over. The
 /// process that it replaces serves meanwhile.
-const MAX_CATCH_UP_TIME: Duration = Duration::from_secs(1);
+const MAX_ADDRESS_CATCH_UP_TIME: Duration = Duration::from_secs(1);
 
 /// The permit for one of the concurrent exchanges. Until it is dropped, the exchange counts against
 /// a limit of all clients and a limit of its client.
@@ -151,13 +151,13 @@ impl Upstreams {
     }
 
     /// Resolves the names of the servers again: a successor may have waited long for the process
-    /// that it replaces. Waits at most [`MAX_CATCH_UP_TIME`]. If that is too short,
+    /// that it replaces. Waits at most [`MAX_ADDRESS_CATCH_UP_TIME`]. If that is too short,
     /// [`Upstreams::watch_servers`] begins with the names.
     pub fn catch_up(&self) {
-        let caught_up = self.servers.block_on_resolve(Some(MAX_CATCH_UP_TIME));
+        let caught_up = self.servers.block_on_resolve(Some(MAX_ADDRESS_CATCH_UP_TIME));
         if !matches!(caught_up, Ok(true)) {
             log::warn!(
-                "upstream.servers: expected their addresses within {MAX_CATCH_UP_TIME:?}, but \
+                "upstream.servers: expected their addresses within {MAX_ADDRESS_CATCH_UP_TIME:?}, but \
                  found none: serving with earlier ones until the DNS answers"
             );
             self.is_resolution_due.store(true, Ordering::Relaxed);

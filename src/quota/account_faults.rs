@@ -19,7 +19,7 @@ const MAX_LOGGED_FAULTS: u32 = 100;
 /// lasts and the store answers, the account is reported every second.
 const FAULT_FORGOTTEN_AFTER_MS: u64 = 60_000;
 /// The most faults that [`AccountFaults::describe_present_faults`] returns.
-const MAX_LISTED_FAULTS: usize = 10;
+const MAX_LISTED_ACCOUNT_FAULTS: usize = 10;
 
 #[derive(Default)]
 pub(super) struct AccountFaults(Mutex<State>);
@@ -65,7 +65,7 @@ impl AccountFaults {
             .faults
             .retain(|_, (_, shown_at_ms)| uptime_ms < *shown_at_ms + FAULT_FORGOTTEN_AFTER_MS);
         let texts = state.faults.values().map(|(text, _)| text.clone());
-        let mut listed: Vec<String> = texts.take(MAX_LISTED_FAULTS).collect();
+        let mut listed: Vec<String> = texts.take(MAX_LISTED_ACCOUNT_FAULTS).collect();
         if let more @ 1.. = state.faults.len() - listed.len() {
             listed.push(format!("{more} more accounts have such a fault"));
         }

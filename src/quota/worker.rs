@@ -36,15 +36,15 @@ const YIELD_STORE_LOCK_FOR: Duration = Duration::from_millis(2);
 const SHUTDOWN_REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 const SHUTDOWN_RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How long the worker gathers leases that can wait, so that their reports share a commit.
-const BATCH_DELAY: Duration = Duration::from_millis(5);
+const REPORT_BATCH_DELAY: Duration = Duration::from_millis(5);
 /// How often a node tells the store its believed time, which other processes read when they start.
 const REMEMBER_TIME_INTERVAL: Duration = Duration::from_secs(60);
 /// Stands for "no month" in a probe: the probe does not advance the store's latest month.
 const NO_MONTH: Month = Month::FIRST;
 /// The pause after the first failure. With each further failure the pause grows, up to
-/// [`MAX_BACKOFF`]. Chance shortens each pause, to no less than half.
-const MIN_BACKOFF: Duration = Duration::from_millis(10);
-const MAX_BACKOFF: Duration = Duration::from_millis(500);
+/// [`MAX_REPORT_BACKOFF`]. Chance shortens each pause, to no less than half.
+const MIN_REPORT_BACKOFF: Duration = Duration::from_millis(10);
+const MAX_REPORT_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Probes the store before the first call; `None` if the store does not answer. The probe does not
 /// advance the store's latest month, because this node has counted nothing yet.
@@ -157,7 +157,7 @@ impl Worker {
             pause = match self.is_store_healthy {
                 true => Duration::ZERO,
                 // Jitter, so that nodes don't all retry at the same moment.
-                false => add_jitter((pause * 2).clamp(MIN_BACKOFF, MAX_BACKOFF)),
+                false => add_jitter((pause * 2).clamp(MIN_REPORT_BACKOFF, MAX_REPORT_BACKOFF)),
             };
         }
     }
@@ -191,7 +191,8 @@ impl Worker {
         if !queue.waiting_leases.is_empty() {
             let is_urgent = || has_due_leases || node.has_urgent_request.load(Ordering::Relaxed);
             let may_gather = |queue: &mut LeaseQueue| !is_urgent() && !queue.is_ledger_closing;
-            let gathered = node.worker_wakeup.wait_timeout_while(queue, BATCH_DELAY, may_gather);
+            let gathered =
+                node.worker_wakeup.wait_timeout_while(queue, REPORT_BATCH_DELAY, may_gather);
             (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);
         }
         node.has_urgent_request.store(false, Ordering::Relaxed);

@@ -23,7 +23,7 @@ use crate::model::network::ClientPrefix;
 use super::exchange_thread::StoreExchangeThread;
 
 /// The number of sets. A client's bucket is in the set that its hash selects.
-const BUCKET_SETS: usize = 8_192;
+const NODE_BUCKET_SETS: usize = 8_192;
 /// The number of buckets in a set.
 const BUCKETS_PER_SET: usize = 8;
 /// The longest time until a shared bucket is full, in times of a whole refill. Each node can take
@@ -193,9 +193,11 @@ impl ClientRates {
 
     fn lock_set(&self, owner: u64) -> MutexGuard<'_, [Bucket; BUCKETS_PER_SET]> {
         let sets = self.sets.get_or_init(|| {
-            (0..BUCKET_SETS).map(|_| Mutex::new([Bucket::default(); BUCKETS_PER_SET])).collect()
+            (0..NODE_BUCKET_SETS)
+                .map(|_| Mutex::new([Bucket::default(); BUCKETS_PER_SET]))
+                .collect()
         });
-        sets[owner as usize % BUCKET_SETS].lock().unwrap_or_else(PoisonError::into_inner)
+        sets[owner as usize % NODE_BUCKET_SETS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes one request out of the bucket. Returns whether the bucket was full.

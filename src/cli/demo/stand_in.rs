@@ -21,7 +21,7 @@ use crate::table::Table;
 /// The longest header that the stand-in reads, with the request line.
 const MAX_HEADER_BYTES: u64 = 64 * 1024;
 /// The longest request body that the stand-in reads.
-const MAX_BODY_BYTES: usize = 64 * 1024;
+const MAX_STAND_IN_BODY_BYTES: usize = 64 * 1024;
 
 struct Request {
     method: String,
@@ -90,7 +90,7 @@ fn serve_connection(stream: TcpStream, table: &Table) -> io::Result<()> {
 }
 
 /// Reads a request with its body. Does not read a body with a transfer coding, or of more than
-/// [`MAX_BODY_BYTES`]. Returns None if the connection has ended, if the first line has no target,
+/// [`MAX_STAND_IN_BODY_BYTES`]. Returns None if the connection has ended, if the first line has no target,
 /// or if the header is longer than [`MAX_HEADER_BYTES`].
 fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut header = reader.by_ref().take(MAX_HEADER_BYTES);
@@ -119,7 +119,7 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
         }
     }
     let mut body = Vec::new();
-    if body_length <= MAX_BODY_BYTES {
+    if body_length <= MAX_STAND_IN_BODY_BYTES {
         body.resize(body_length, 0);
         reader.read_exact(&mut body)?;
     } else {

@@ -24,7 +24,7 @@ use crate::support::trusted_authorities::{client_tls_config, read_trusted_author
 const SUBJECT: &str = "url";
 /// A larger difference between the clocks gets a warning. `Date` has whole seconds, and the answer
 /// takes time.
-const MAX_CLOCK_DIFFERENCE_SECONDS: u64 = 5;
+const MAX_DATE_DIFFERENCE_SECONDS: u64 = 5;
 /// How many bytes at the end of the access log one read takes at most.
 const MAX_READ_LOG_BYTES: u64 = 1 << 20;
 /// How often the access log is read at most until it has the line of a request.
@@ -219,7 +219,7 @@ fn check_date(fields: &HeaderMap) -> Option<Finding> {
     let seconds = date.duration_since(UNIX_EPOCH).ok()?.as_secs();
     let difference = seconds.abs_diff(machine_unix_now().cast_unsigned());
     let found = format!("Date differs from the clock of this machine by {difference} s");
-    Some(match difference > MAX_CLOCK_DIFFERENCE_SECONDS {
+    Some(match difference > MAX_DATE_DIFFERENCE_SECONDS {
         false => Finding::good("date", found),
         true => Finding::warning("date", found, "synchronize both clocks with NTP"),
     })

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{format_columns, print_result};
-use crate::cli::store_access::{STORE_TIMEOUT, read_ring_rows_of_config};
+use crate::cli::store_access::{COMMAND_STORE_TIMEOUT, read_ring_rows_of_config};
 use crate::config::Config;
 use crate::management::{KeyEntry, list_keys, read_declared_keys, read_present_time};
 use crate::model::month::format_rfc3339;
@@ -32,7 +32,7 @@ pub fn run(config: &Config, account: Option<&str>, json: bool) -> Result<(), Com
 
 fn print_keys(keys: &[KeyEntry], config: &Config, json: bool) -> Result<(), CommandFailure> {
     if json {
-        let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+        let now = read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT);
         let objects: Vec<Value> = keys.iter().map(|key| key.to_json(now)).collect();
         return print_result(format!("{}\n", Value::Array(objects)));
     }

@@ -82,7 +82,7 @@ pub(super) fn run(config: &ConfigArgs, file: &Path, json: bool) -> Result<(), Co
     })?;
     let folder = File::open(folder).map_err(failed)?;
     // Not all file systems have locks. Without a lock, the backup is made nevertheless.
-    if let Err(error) = lock_within(&folder, STORE_TIMEOUT)
+    if let Err(error) = lock_within(&folder, COMMAND_STORE_TIMEOUT)
         && error.kind() == io::ErrorKind::TimedOut
     {
         return Err(failed(error));

@@ -6,7 +6,7 @@ use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::findings::print_findings;
 use crate::cli::store_access::{
-    STORE_TIMEOUT, find_difference_from_served, is_store_missing, is_unsafe_to_open,
+    COMMAND_STORE_TIMEOUT, find_difference_from_served, is_store_missing, is_unsafe_to_open,
 };
 use crate::config::{Config, StoreOptions};
 use crate::store::{Finding, FindingLevel, MODE_SUBJECT, Store, StoreError};
@@ -14,11 +14,11 @@ use crate::support::counted::CountedNoun;
 use crate::support::machine_clock::machine_unix_now;
 
 /// A larger difference between the clocks of the server and of this machine gets a warning.
-const MAX_CLOCK_DIFFERENCE_SECONDS: u64 = 2;
+const MAX_STORE_CLOCK_DIFFERENCE_SECONDS: u64 = 2;
 
 /// Checks the store of a config, and prints the findings. Fails if a finding is a fault.
 pub(super) fn run(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
-    print_findings(&check_store(&config.read_config()?, STORE_TIMEOUT), json, "the store")
+    print_findings(&check_store(&config.read_config()?, COMMAND_STORE_TIMEOUT), json, "the store")
 }
 
 /// Checks the store of a config. A store that can't be opened or checked is one fault. `timeout`
@@ -108,7 +108,7 @@ fn check_clock(store: &mut Store) -> Result<Option<Finding>, StoreError> {
     let Some(of_server) = store.server_unix_now()? else { return Ok(None) };
     let difference = of_server.abs_diff(machine_unix_now());
     let found = format!("differs from the clock of this machine by {difference} s");
-    Ok(Some(match difference > MAX_CLOCK_DIFFERENCE_SECONDS {
+    Ok(Some(match difference > MAX_STORE_CLOCK_DIFFERENCE_SECONDS {
         false => Finding::good("clock", found),
         true => {
             let advice = "synchronize both clocks: all nodes count in the month of the server";

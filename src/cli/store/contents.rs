@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::cli::author::find_command_author;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print_progress, print_warning, report_change};
-use crate::cli::store_access::{STORE_TIMEOUT, tell_store_the_time};
+use crate::cli::store_access::{COMMAND_STORE_TIMEOUT, tell_store_the_time};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
 use crate::store::{RedisOptions, Store, StoreContents, StoreError, StoreUrl};
@@ -27,7 +27,7 @@ pub(super) fn open_and_read_contents(
     options: &RedisOptions,
 ) -> Result<(StoreContents, BelievedTime), CommandFailure> {
     print_progress("reading the store");
-    let mut store = Store::open_to_copy(url, options, STORE_TIMEOUT)?;
+    let mut store = Store::open_to_copy(url, options, COMMAND_STORE_TIMEOUT)?;
     store.check_safe_if_reachable()?;
     store.raise_busy_timeout()?;
     let is_empty = || CommandFailure::failed("expected a store, but found an empty server");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::super::failure::CommandFailure;
 use super::super::output::{print_message, print_progress, print_result};
 use super::super::standard_input::read_standard_input;
-use super::super::store_access::{STORE_TIMEOUT, read_table_inputs};
+use super::super::store_access::{COMMAND_STORE_TIMEOUT, read_table_inputs};
 use crate::config::Config;
 use crate::dns::{DnsClient, DnsFinding, NameQueryTasks, Pacer};
 use crate::management::read_present_time;
@@ -42,7 +42,7 @@ pub fn resolve_names(
         }
         _ => read_name_list(names_path)?,
     };
-    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+    let now = read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT);
     let table = Arc::new(Table::build(&read_table_inputs(config), now)?);
     let (names, invalid_lines) = parse_domains(&text, &table, now);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
 use super::super::output::{print_message, print_progress, print_result};
-use crate::cli::store_access::{STORE_TIMEOUT, read_table_inputs};
+use crate::cli::store_access::{COMMAND_STORE_TIMEOUT, read_table_inputs};
 use crate::config::Config;
 use crate::feed::{Feed, FeedStatus, Feeds, UpdateOutcome};
 use crate::management::read_present_time;
@@ -17,7 +17,7 @@ use crate::support::counted::CountedNoun;
 use crate::table::Table;
 
 /// How long the command waits while a gateway updates the same feed.
-const MAX_LOCK_WAIT: Duration = Duration::from_secs(120);
+const MAX_LOCK_WAIT_OF_COMMAND: Duration = Duration::from_secs(120);
 
 /// Fetches the named feeds once, or all feeds.
 pub fn update_feeds(
@@ -28,7 +28,7 @@ pub fn update_feeds(
 ) -> Result<(), CommandFailure> {
     let feeds = &config.reloadable.feeds;
     check_feed_names(names, feeds)?;
-    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+    let now = read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT);
     let table = Table::build(&read_table_inputs(config), now)?;
     // A command has not watched the clock for long, so it deletes nothing by the time.
     let now = BelievedTime { unix_now: now, trust: TimeTrust::Known };
@@ -36,16 +36,18 @@ pub fn update_feeds(
     let (mut lines, mut objects, mut failed) = (String::new(), Vec::new(), Vec::new());
     let wanted: Vec<&Feed> = feeds.feeds.iter().filter(is_wanted).collect();
     // All feeds are fetched at the same time, so that a feed that hangs keeps no other one waiting.
-    let updates: Vec<_> = std::thread::scope(|scope| {
-        let (table, dir) = (&table, &feeds.dir);
-        let mut threads = Vec::new();
-        for feed in wanted.iter().copied() {
-            print_progress(format!("fetching {}", feed.name));
-            threads
-                .push(scope.spawn(move || feed.update(dir, table, now, is_forced, MAX_LOCK_WAIT)));
-        }
-        threads.into_iter().map(|thread| thread.join()).collect()
-    });
+    let updates: Vec<_> =
+        std::thread::scope(|scope| {
+            let (table, dir) = (&table, &feeds.dir);
+            let mut threads = Vec::new();
+            for feed in wanted.iter().copied() {
+                print_progress(format!("fetching {}", feed.name));
+                threads.push(scope.spawn(move || {
+                    feed.update(dir, table, now, is_forced, MAX_LOCK_WAIT_OF_COMMAND)
+                }));
+            }
+            threads.into_iter().map(|thread| thread.join()).collect()
+        });
     for (feed, updated) in wanted.into_iter().zip(updates) {
         let name = &feed.name;
         let updated = updated.map_err(|_| {
@@ -107,7 +109,7 @@ pub fn print_feed_statuses(
     let status = config
         .reloadable
         .feeds
-        .read_status(read_present_time(&config.startup.store, STORE_TIMEOUT));
+        .read_status(read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT));
     if json {
         let values: Vec<Value> = status.iter().map(FeedStatus::to_json).collect();
         return Ok(writeln!(out, "{:#}", Value::Array(values))?);

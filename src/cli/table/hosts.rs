@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
-use super::super::store_access::{STORE_TIMEOUT, open_store_to_read, read_table_inputs};
+use super::super::store_access::{COMMAND_STORE_TIMEOUT, open_store_to_read, read_table_inputs};
 use super::dns::{MX_LIST_HEADER, MX_LIST_HEADER_WITH_ADDRESSES, read_name_list};
 use crate::config::Config;
 use crate::management::read_present_time;
@@ -56,7 +56,7 @@ pub fn suggest_disposable_hosts(
     json: bool,
     config: &Config,
 ) -> Result<(), CommandFailure> {
-    let now = read_present_time(&config.startup.store, STORE_TIMEOUT);
+    let now = read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT);
     let table = Table::build(&read_table_inputs(config), now)?;
     let (by_host, by_address) = (BTreeMap::new(), BTreeMap::new());
     let mut clusters = Clusters { table: &table, now, by_host, by_address };

@@ -19,7 +19,7 @@ use crate::support::socket_reset::duplicate_fd;
 /// How often riskgate asks the kernel what the client has not acknowledged.
 const ACKNOWLEDGEMENT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The size of the buffer for frames that are discarded.
-const DISCARD_BUFFER_BYTES: usize = 4 * 1024;
+const FRAME_DISCARD_BUFFER_BYTES: usize = 4 * 1024;
 
 /// GOAWAY, PING and the end of the stream have fewer bytes than this, with TLS as well.
 const MAX_BYTES_WITHOUT_RESPONSE: usize = 128;
@@ -44,7 +44,7 @@ impl FinalClose {
         if socket.shutdown().await.is_err() {
             return;
         }
-        let mut discarded = [0; DISCARD_BUFFER_BYTES];
+        let mut discarded = [0; FRAME_DISCARD_BUFFER_BYTES];
         let linger_end = end.min(Instant::now() + LINGER_TIMEOUT);
         loop {
             let end = match count_unacknowledged_bytes(&socket) {

@@ -46,7 +46,7 @@ async fn a_header_alone_counts_for_the_connection_until_its_id_is_dropped() {
     }
     response.wait_until_parts_are_dropped().await;
     drop(response);
-    assert_eq!(connection.reply_bytes_to_count(), 9 * (HEADER_BYTES + "an-id".len()));
+    assert_eq!(connection.reply_bytes_to_count(), 9 * (H2_HEADER_BYTES + "an-id".len()));
     assert_eq!(Arc::strong_count(&guard), 2);
     drop(headers);
     assert_eq!((connection.total(), Arc::strong_count(&guard)), (0, 1));

@@ -7,7 +7,7 @@ use super::entry::LogEntry;
 use super::line::LineTemplate;
 
 /// Once the queue has this many bytes, further lines are dropped.
-const MAX_QUEUED_BYTES: usize = 4 << 20;
+const MAX_QUEUED_LINE_BYTES: usize = 4 << 20;
 /// The writer wakes as soon as this many bytes are queued. While the target takes no bytes, the
 /// queue keeps about this many bytes, the writer keeps as many again, and further lines are
 /// dropped.
@@ -41,7 +41,7 @@ impl SharedQueue {
     /// Adds a line, or drops it if the queue is full.
     pub fn add_entry(&self, entry: &LogEntry<'_>) {
         let mut queue = self.lock_queue();
-        let max_bytes = if queue.has_writer_leftover { BATCH_BYTES } else { MAX_QUEUED_BYTES };
+        let max_bytes = if queue.has_writer_leftover { BATCH_BYTES } else { MAX_QUEUED_LINE_BYTES };
         if queue.is_closed || queue.lines.len() >= max_bytes {
             self.dropped_lines.fetch_add(1, Ordering::Relaxed);
             return;

@@ -12,7 +12,7 @@ use super::queue::{BATCH_BYTES, Queue, SharedQueue};
 use crate::support::regular_file::check_creatable;
 
 /// How long the writer waits at most until a batch is full.
-const BATCH_DELAY: Duration = Duration::from_millis(200);
+const LINE_BATCH_DELAY: Duration = Duration::from_millis(200);
 
 /// The target of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -165,14 +165,15 @@ impl Writer {
         }
     }
 
-    /// Waits until a batch is full, at most for [`BATCH_DELAY`], and takes all lines from the
+    /// Waits until a batch is full, at most for [`LINE_BATCH_DELAY`], and takes all lines from the
     /// queue. If the writer still has unwritten lines, the new lines stay in the queue. Returns
     /// true once the log is closed.
     fn wait_for_lines(&mut self) -> bool {
         let queue = self.shared.lock_queue();
         let is_below_batch =
             |queue: &mut Queue| !queue.is_closed && queue.lines.len() < BATCH_BYTES;
-        let waited = self.shared.batch_ready.wait_timeout_while(queue, BATCH_DELAY, is_below_batch);
+        let waited =
+            self.shared.batch_ready.wait_timeout_while(queue, LINE_BATCH_DELAY, is_below_batch);
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if self.lines.is_empty() {
             std::mem::swap(&mut self.lines, &mut queue.lines);
@@ -180,7 +181,7 @@ impl Writer {
             // The target takes no bytes, perhaps because the disk is full. The writer tries again
             // after a pause.
             drop(queue);
-            std::thread::sleep(BATCH_DELAY);
+            std::thread::sleep(LINE_BATCH_DELAY);
             return false;
         }
         queue.is_closed

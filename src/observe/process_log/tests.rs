@@ -54,7 +54,7 @@ fn logging_does_not_wait_for_a_reader_that_does_not_read() {
     while log.dropped_lines() == 0 {
         log.0.queue_or_drop_line(&line);
         added += 1;
-        assert!(added * line.len() < 2 * MAX_QUEUED_BYTES + (1 << 20), "no bound");
+        assert!(added * line.len() < 2 * MAX_QUEUED_LOG_BYTES + (1 << 20), "no bound");
     }
     log.flush();
     assert!(started.elapsed() < FLUSH_TIMEOUT * 10, "{:?}", started.elapsed());

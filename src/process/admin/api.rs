@@ -38,7 +38,7 @@ use ring_index::RingIndex;
 
 /// How long an operation on a Redis server may take, and opening a store. On SQLite,
 /// `raise_busy_timeout` sets how long an operation waits for a lock.
-const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+const API_STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the answer to a change of keys, accounts or sign-ups waits at most until the change is
 /// in effect on this node.
 const MAX_EFFECT_WAIT: Duration = Duration::from_secs(1);
@@ -372,7 +372,7 @@ impl AdminApi {
             return Err(ApiError::store_down());
         }
         let open = || {
-            let mut store = self.store_options.open_existing(STORE_TIMEOUT)?;
+            let mut store = self.store_options.open_existing(API_STORE_TIMEOUT)?;
             store.raise_busy_timeout()?;
             Ok(store)
         };

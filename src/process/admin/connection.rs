@@ -33,7 +33,7 @@ const MAX_CONNECTIONS_PER_CLIENT: usize = 40;
 /// receive the body, and to send the response.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest body of a request.
-const MAX_BODY_BYTES: usize = 64 << 10;
+const MAX_ADMIN_BODY_BYTES: usize = 64 << 10;
 
 /// The server app of `listen.admin`. The app limits the connections, reads one request from each
 /// connection, and has an [`AdminApp`] answer the request.
@@ -170,12 +170,12 @@ fn has_two_framings(session: &ServerSession) -> bool {
     count(CONTENT_LENGTH) > 0 && count(TRANSFER_ENCODING) > 0
 }
 
-/// Returns true if the request announces a larger body than [`MAX_BODY_BYTES`].
+/// Returns true if the request announces a larger body than [`MAX_ADMIN_BODY_BYTES`].
 fn announces_large_body(session: &ServerSession) -> bool {
-    announced_length(session.req_header()).is_some_and(|length| length > MAX_BODY_BYTES)
+    announced_length(session.req_header()).is_some_and(|length| length > MAX_ADMIN_BODY_BYTES)
 }
 
-/// Reads the body of a request; `None` if it is larger than [`MAX_BODY_BYTES`]. riskgate uses only
+/// Reads the body of a request; `None` if it is larger than [`MAX_ADMIN_BODY_BYTES`]. riskgate uses only
 /// the bodies of changes by the admin API. If the client waits for a 100, first sends the 100.
 async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
     if awaits_continue(session) {
@@ -186,7 +186,7 @@ async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
     }
     let mut body = Vec::new();
     while let Some(part) = session.read_request_body().await? {
-        if body.len() + part.len() > MAX_BODY_BYTES {
+        if body.len() + part.len() > MAX_ADMIN_BODY_BYTES {
             return Ok(None);
         }
         body.extend_from_slice(&part);

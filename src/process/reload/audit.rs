@@ -38,7 +38,7 @@ use crate::table::{STORED_OVERRIDES_LIST_NAME, Table, TableInputs, TableLocation
 /// How often the thread appends new records to `audit.path`, and tries again after a failure.
 const AUDIT_INTERVAL: Duration = Duration::from_millis(500);
 /// How long an operation of the store may take.
-const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+const AUDIT_STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The audit makes no fingerprint of a larger file of the table.
 const MAX_TABLE_FILE_BYTES: u64 = 1 << 30;
 /// The name of the table inside the binary.
@@ -355,7 +355,7 @@ impl Worker {
     fn try_record_and_append(&mut self) -> Result<(), String> {
         let state = Arc::clone(&self.gate_state);
         let _writes = state.audit_writes.lock().unwrap_or_else(PoisonError::into_inner);
-        let store = open_if_none(&mut self.store, &self.store_options, STORE_TIMEOUT);
+        let store = open_if_none(&mut self.store, &self.store_options, AUDIT_STORE_TIMEOUT);
         let store = store.map_err(describe_store_error)?;
         store.set_time(self.gate_state.ledger.believed_time());
         while let Some(change) = self.waiting.front() {

@@ -19,7 +19,7 @@ use crate::gate::GateState;
 const DUE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long an update waits for the lock of its feed. If another process holds the lock for longer,
 /// the update fails.
-const MAX_LOCK_WAIT: Duration = Duration::from_secs(10);
+const MAX_LOCK_WAIT_OF_UPDATE: Duration = Duration::from_secs(10);
 /// An update that runs longer is a fault of its feed, for example because a disk does not answer.
 const SLOW_UPDATE_TIME: Duration = Duration::from_secs(180);
 /// The `nice` value of the updating threads, so that request threads go first if processors are
@@ -131,7 +131,8 @@ impl Worker {
         let update_and_report = move || {
             // If the call fails, the thread works at normal priority.
             let _ = rustix::process::nice(THREAD_NICENESS);
-            let update = || feed.update(&folder, &table, believed_time, false, MAX_LOCK_WAIT);
+            let update =
+                || feed.update(&folder, &table, believed_time, false, MAX_LOCK_WAIT_OF_UPDATE);
             let fault = match catch_unwind(AssertUnwindSafe(update)) {
                 Ok(updated) => updated.err().map(|error| error.to_string()),
                 Err(_) => Some(format!("{}: expected a list, but found a panic", feed.name)),

@@ -42,7 +42,7 @@ const STORE_USABILITY_INTERVAL: Duration = Duration::from_secs(1);
 /// Meanwhile, the updater applies no change of the store, such as a revocation.
 const MAX_NEW_FILE_WAIT: Duration = Duration::from_secs(1);
 /// The most faults of keys and accounts that are listed one by one.
-const MAX_LISTED_FAULTS: usize = 8;
+const MAX_LISTED_KEY_FAULTS: usize = 8;
 
 /// Keeps the key ring equal to its sources: the store and the key file.
 pub struct KeyRingUpdater {
@@ -440,14 +440,14 @@ fn check_memory_for_keys(keys: u64, bytes_per_key: u64) -> Result<(), SyncError>
         .map_err(|found| SyncError::NotEnoughMemory { keys, found })
 }
 
-/// Describes the faults of single keys and accounts. Each of the first [`MAX_LISTED_FAULTS`] has a
+/// Describes the faults of single keys and accounts. Each of the first [`MAX_LISTED_KEY_FAULTS`] has a
 /// text of its own.
 fn describe_faults(ring: &KeyRing) -> Vec<String> {
     let faults = ring.faults();
     let mut lines: Vec<String> =
-        faults.iter().take(MAX_LISTED_FAULTS).map(ToString::to_string).collect();
-    if faults.len() > MAX_LISTED_FAULTS {
-        let more = CountedNoun(faults.len() - MAX_LISTED_FAULTS, "more fault");
+        faults.iter().take(MAX_LISTED_KEY_FAULTS).map(ToString::to_string).collect();
+    if faults.len() > MAX_LISTED_KEY_FAULTS {
+        let more = CountedNoun(faults.len() - MAX_LISTED_KEY_FAULTS, "more fault");
         lines.push(format!("and {more} of keys and accounts"));
     }
     lines

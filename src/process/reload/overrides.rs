@@ -16,9 +16,9 @@ use crate::support::machine_name::machine_name;
 use crate::table::TableInputs;
 
 /// How long an operation of the store may take. The table's thread waits for the operation.
-const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+const OVERRIDES_STORE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long after a failure the follower asks the store again.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const OVERRIDES_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest time between two attempts to take the default file over.
 const TAKE_OVER_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
@@ -74,7 +74,7 @@ impl OverrideFollower {
 
     /// Reads the overrides if they have changed. Lets the store take the default file over if
     /// `may_write` is true. Returns true if the inputs of the table have changed. For
-    /// [`RETRY_PAUSE`] after a failure, does nothing unless `is_requested` is true.
+    /// [`OVERRIDES_RETRY_PAUSE`] after a failure, does nothing unless `is_requested` is true.
     pub(super) fn sync(
         &mut self,
         inputs: &TableInputs,
@@ -92,7 +92,7 @@ impl OverrideFollower {
             Err(found) => {
                 // The next attempt opens the store again.
                 self.store = None;
-                self.next_sync_at = Instant::now() + RETRY_PAUSE;
+                self.next_sync_at = Instant::now() + OVERRIDES_RETRY_PAUSE;
                 self.store_problem =
                     Some(format!("expected the overrides of the store, but found {found}"));
                 false
@@ -107,8 +107,8 @@ impl OverrideFollower {
         (may_write, is_requested): (bool, bool),
     ) -> Result<bool, String> {
         let describe = |error: StoreError| error.to_string();
-        let store =
-            open_if_none(&mut self.store, &self.options, STORE_TIMEOUT).map_err(describe)?;
+        let store = open_if_none(&mut self.store, &self.options, OVERRIDES_STORE_TIMEOUT)
+            .map_err(describe)?;
         if !store.is_server() {
             store.check_still_safe().map_err(describe)?;
         }

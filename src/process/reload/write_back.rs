@@ -11,9 +11,9 @@ use crate::support::machine_name::machine_name;
 
 /// The first pause after a write that the store did not accept. Each further pause is twice as
 /// long.
-const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MIN_WRITE_BACK_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
-const MAX_BACKOFF: Duration = Duration::from_secs(60);
+const MAX_WRITE_BACK_PAUSE: Duration = Duration::from_secs(60);
 
 /// The progress of writing back.
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl WriteBack {
             }
             Err(error) => Some(error.to_string()),
         };
-        self.backoff = (self.backoff * 2).clamp(MIN_BACKOFF, MAX_BACKOFF);
+        self.backoff = (self.backoff * 2).clamp(MIN_WRITE_BACK_PAUSE, MAX_WRITE_BACK_PAUSE);
         self.next_attempt_at = Some(now + self.backoff);
         true
     }

@@ -23,7 +23,7 @@ fn a_failed_write_is_told_once_and_repeated() {
     std::fs::create_dir(folder.path().join("missing")).unwrap();
     file.update(&served).unwrap();
     assert!(!path.exists(), "a pause comes first");
-    file.failed_at = file.failed_at.and_then(|at| at.checked_sub(RETRY_PAUSE));
+    file.failed_at = file.failed_at.and_then(|at| at.checked_sub(SERVED_STORE_RETRY_PAUSE));
     file.update(&served).unwrap();
     assert_eq!(ServedStore::read(&path).unwrap(), served);
 }

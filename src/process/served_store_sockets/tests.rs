@@ -20,7 +20,7 @@ fn a_failed_bind_is_told_once_and_repeated() {
     drop(other);
     sockets.update(&served).unwrap();
     assert!(lock().bound.is_empty(), "a pause comes first");
-    let early = Instant::now().checked_sub(RETRY_PAUSE);
+    let early = Instant::now().checked_sub(SERVED_STORE_RETRY_PAUSE);
     lock().failed_at = early;
     sockets.update(&served).unwrap();
     assert_eq!(lock().bound.len(), 1);

@@ -11,7 +11,7 @@ const EXPORT_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/
 /// The most characters of a collector's error message that are logged.
 const MAX_ERROR_CHARS: usize = 200;
 /// The port of the collector if the URL has none.
-const DEFAULT_PORT: u16 = 4317;
+const DEFAULT_COLLECTOR_PORT: u16 = 4317;
 
 /// Sends a message to the collector at this `http` URL.
 ///
@@ -28,7 +28,8 @@ async fn call(endpoint: &str, message: &[u8]) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let uri: Uri = endpoint.parse().map_err(|error| text(&error))?;
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let connection = TcpStream::connect((host, uri.port_u16().unwrap_or(DEFAULT_PORT))).await;
+    let connection =
+        TcpStream::connect((host, uri.port_u16().unwrap_or(DEFAULT_COLLECTOR_PORT))).await;
     let connected = h2::client::handshake(connection.map_err(|error| text(&error))?).await;
     let (mut client, connection) = connected.map_err(|error| text(&error))?;
     let driver = tokio::spawn(connection);

@@ -18,7 +18,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use crate::support::dns_resolver::{DnsResolver, ResolverSettings};
 
 /// How long one of the two attempts of a query may take.
-const QUERY_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
+const UPSTREAM_QUERY_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The addresses of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl HostResolver {
     pub fn new(addresses: &[SocketAddr]) -> Result<HostResolver, String> {
         let settings = ResolverSettings::read(addresses)?;
         let mut options = settings.options.clone();
-        options.timeout = QUERY_ATTEMPT_TIMEOUT;
+        options.timeout = UPSTREAM_QUERY_ATTEMPT_TIMEOUT;
         // One retry, so two attempts.
         options.attempts = 1;
         // Each round must ask the DNS again, so the resolver has no cache.

@@ -13,7 +13,7 @@ use crate::store::error::StoreError;
 /// A hash: the sets of buckets by their numbers. See `charge_rates.lua`.
 const RATES_KEY: &str = "riskgate:{rates}:buckets";
 /// The number of sets of buckets. The id of a bucket selects its set.
-const BUCKET_SETS: u64 = 32_768;
+const SERVER_BUCKET_SETS: u64 = 32_768;
 /// The most buckets in a set.
 const BUCKETS_PER_SET: usize = 8;
 /// How many further sets a statement cleans: it deletes their full buckets.
@@ -79,9 +79,9 @@ fn select_sets(charges: &[RateCharge], statement: u64) -> BTreeMap<u64, Vec<usiz
     let cleaned_from = statement.wrapping_mul(SETS_CLEANED_PER_STATEMENT);
     let cleaned = (0..SETS_CLEANED_PER_STATEMENT).map(|set| cleaned_from.wrapping_add(set));
     let mut sets: BTreeMap<u64, Vec<usize>> =
-        cleaned.map(|set| (set % BUCKET_SETS, Vec::new())).collect();
+        cleaned.map(|set| (set % SERVER_BUCKET_SETS, Vec::new())).collect();
     for (index, charge) in charges.iter().enumerate() {
-        sets.entry(bucket_id(charge) % BUCKET_SETS).or_default().push(index);
+        sets.entry(bucket_id(charge) % SERVER_BUCKET_SETS).or_default().push(index);
     }
     sets
 }

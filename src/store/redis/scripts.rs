@@ -7,7 +7,7 @@ use super::key_names::UNUSED_RING_KEY;
 // Functions that several scripts share.
 const RING: &str = include_str!("ring_common.lua");
 const MOVES: &str = include_str!("move_common.lua");
-const OVERRIDES: &str = include_str!("overrides_common.lua");
+const OVERRIDES_COMMON: &str = include_str!("overrides_common.lua");
 const SIGN_UPS: &str = include_str!("sign_ups_common.lua");
 
 /// A Lua script. If the server does not have the scripts, riskgate loads them. The number of a
@@ -62,8 +62,8 @@ const SOURCES: [(Script, &[&str]); 24] = [
     (Script::AppendSignUps, &[SIGN_UPS, include_str!("append_sign_ups.lua")]),
     (Script::DeleteSignUps, &[SIGN_UPS, include_str!("delete_sign_ups.lua")]),
     (Script::RecordChange, &[RING, include_str!("record_change.lua")]),
-    (Script::UpdateOverrides, &[RING, OVERRIDES, include_str!("update_overrides.lua")]),
-    (Script::TakeOverOverrides, &[RING, OVERRIDES, include_str!("take_over_overrides.lua")]),
+    (Script::UpdateOverrides, &[RING, OVERRIDES_COMMON, include_str!("update_overrides.lua")]),
+    (Script::TakeOverOverrides, &[RING, OVERRIDES_COMMON, include_str!("take_over_overrides.lua")]),
     (Script::ChargeRates, &[include_str!("charge_rates.lua")]),
     (Script::DeleteExpired, &[include_str!("delete_expired.lua")]),
 ];

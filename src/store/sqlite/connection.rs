@@ -51,7 +51,7 @@ impl ConnectionBackend for Sqlite {
     }
 
     fn checkpoint_wal(&mut self) -> Result<bool, StoreError> {
-        const MAX_ATTEMPTS: u32 = 5;
+        const MAX_CHECKPOINT_ATTEMPTS: u32 = 5;
         /// SQLite keeps the lock for writers while it waits for readers.
         const LOCK_WAIT: Duration = Duration::from_millis(2);
         const PAUSE: Duration = Duration::from_millis(10);
@@ -64,7 +64,7 @@ impl ConnectionBackend for Sqlite {
             .map_err(&failed)?;
         self.connection.busy_timeout(LOCK_WAIT).map_err(&failed)?;
         let mut emptied = Ok(false);
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in 0..MAX_CHECKPOINT_ATTEMPTS {
             emptied = try_emptying_wal(&self.connection);
             if !matches!(emptied, Ok(false)) {
                 break;

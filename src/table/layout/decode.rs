@@ -4,8 +4,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::parts::{DecodedTable, TableMeta};
 use super::sections::{
-    ANSWER_BYTES, CHECKSUMMED_BYTES_START, ENTRY_BYTES, FORMAT_VERSION, HEADER_BYTES,
-    LengthPrefixedTexts, MAGIC, SECTION_COUNT, damage_fault, read_integer, section_range,
+    ANSWER_BYTES, CHECKSUMMED_BYTES_START, ENTRY_BYTES, FORMAT_VERSION, LengthPrefixedTexts, MAGIC,
+    SECTION_COUNT, TABLE_HEADER_BYTES, damage_fault, read_integer, section_range,
 };
 use crate::model::verdict::{Reason, Rule, Score, Verdict};
 use crate::table::aligned_bytes::AlignedBytes;
@@ -143,7 +143,7 @@ fn check_header(all: &[u8], name_in_faults: &str) -> Result<(), TableFault> {
         );
     }
     let length = read_integer(all, 16, 8, name_in_faults)?;
-    if length != all.len() as u64 || all.len() < HEADER_BYTES {
+    if length != all.len() as u64 || all.len() < TABLE_HEADER_BYTES {
         return wrong(&format!("{length} bytes"), format!("{}: a truncated file", all.len()));
     }
     if read_integer(all, 24, 8, name_in_faults)? != xxh3_64(&all[CHECKSUMMED_BYTES_START..]) {

@@ -4,8 +4,8 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::parts::{DecodedTable, TableMeta};
 use super::sections::{
-    ANSWER_BYTES, ENTRY_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC, SECTION_COUNT, section_range,
-    write_checksum,
+    ANSWER_BYTES, ENTRY_BYTES, FORMAT_VERSION, MAGIC, SECTION_COUNT, TABLE_HEADER_BYTES,
+    section_range, write_checksum,
 };
 use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
@@ -97,7 +97,7 @@ fn write_header_and_sections(
     key: [u8; 16],
     sections: &[&[u8]; SECTION_COUNT],
 ) -> AlignedBytes {
-    let mut at = HEADER_BYTES;
+    let mut at = TABLE_HEADER_BYTES;
     let offsets = sections.map(|section| {
         let offset = at;
         at = (at + section.len()).next_multiple_of(BUCKET_BYTES);

@@ -16,7 +16,7 @@ pub(in crate::table) const FORMAT_VERSION: u32 = 6;
 /// The first bytes of every compiled table.
 pub(super) const MAGIC: &[u8; 8] = b"riskgate";
 /// The size of the header, in bytes.
-pub(super) const HEADER_BYTES: usize = 256;
+pub(super) const TABLE_HEADER_BYTES: usize = 256;
 /// The offset of the first byte that the checksum covers.
 pub(super) const CHECKSUMMED_BYTES_START: usize = 32;
 /// The number of sections.
@@ -70,7 +70,7 @@ pub(super) fn read_integer(
     let found = table_bytes.get(at..at + byte_count).ok_or_else(|| {
         TableFault::expected(
             name_in_faults,
-            format!("at least {HEADER_BYTES} bytes"),
+            format!("at least {TABLE_HEADER_BYTES} bytes"),
             format!("{}", table_bytes.len()),
         )
     })?;
@@ -87,7 +87,7 @@ pub(in crate::table) fn section_range(
     let length = read_integer(table_bytes, 72 + 16 * section_number, 8, name_in_faults)?;
     let end = offset.checked_add(length).filter(|end| *end <= table_bytes.len() as u64);
     match end {
-        Some(end) if offset >= HEADER_BYTES as u64 => Ok(offset as usize..end as usize),
+        Some(end) if offset >= TABLE_HEADER_BYTES as u64 => Ok(offset as usize..end as usize),
         _ => Err(damage_fault(name_in_faults, "sections")),
     }
 }

@@ -23,7 +23,7 @@ use crate::store::{AuditRecord, Store, StoreError};
 use crate::support::regular_file::check_creatable;
 
 /// The most records that are read from the store at a time.
-const RECORDS_PER_READ: usize = 500;
+const APPENDED_RECORDS_PER_READ: usize = 500;
 /// How many bytes at the end of the file riskgate reads, to find an incomplete line, and records
 /// that the log of written records lacks.
 const MAX_TAIL_BYTES: u64 = 4 << 20;
@@ -116,10 +116,10 @@ impl AuditFile {
     }
 
     /// Reads the records of the store behind [`AuditFile::last_written`], at most
-    /// [`RECORDS_PER_READ`].
+    /// [`APPENDED_RECORDS_PER_READ`].
     fn read_next_records(&self, store: &mut Store) -> Result<Vec<AuditRecord>, String> {
         let after = self.last_written.as_ref().map(|last| last.id.as_str());
-        store.read_audit_after(after, RECORDS_PER_READ).map_err(describe_store_error)
+        store.read_audit_after(after, APPENDED_RECORDS_PER_READ).map_err(describe_store_error)
     }
 
     /// Adds the records to the log of written records that are in the file and not in the log: a
@@ -224,7 +224,7 @@ fn read_fingerprints_up_to(store: &mut Store, line: &Value) -> Result<Vec<Finger
     }
     let (mut fingerprints, mut after) = (Vec::new(), None);
     loop {
-        let records = store.read_audit_after(after.as_deref(), RECORDS_PER_READ);
+        let records = store.read_audit_after(after.as_deref(), APPENDED_RECORDS_PER_READ);
         let records = records.map_err(describe_store_error)?;
         if records.is_empty() {
             // The record was deleted after it was found.
