@@ -31,7 +31,7 @@ pub(crate) mod redis_server;
 #[cfg(test)]
 mod tests;
 
-pub use crate::model::monthly_limit::MonthlyLimit;
+pub use crate::model::monthly_limit::{LimitChange, MonthlyLimit};
 pub use audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, ChangeSurface, SourceState};
 pub use contents::StoreContents;
 pub use error::StoreError;

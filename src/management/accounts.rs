@@ -59,8 +59,8 @@ pub fn list_accounts(
     accounts.iter().map(|(name, sources)| AccountEntry::new(name, sources, plans)).collect()
 }
 
-/// Checks the values of a change of an account, without a store. Returns the limit to set: `None`
-/// leaves the limit as it is, and `Some(None)` lets the limit of the plan apply.
+/// Checks the values of a change of an account, without a store. Returns the change of the limit;
+/// `None` leaves the limit as it is.
 ///
 /// # Errors
 /// Returns a fault if a value is faulty, or if neither plan nor limit is given.
@@ -69,13 +69,13 @@ pub fn check_account_change(
     name: &str,
     plan: Option<&str>,
     limit: Option<&str>,
-) -> Result<Option<Option<MonthlyLimit>>, ManagementFault> {
+) -> Result<Option<LimitChange>, ManagementFault> {
     check_account_name("account", name)?;
     check_plan(config, plan)?;
     if plan.is_none() && limit.is_none() {
         return Err(ManagementFault::invalid("plan", "a plan or a limit", "neither"));
     }
-    limit.map(parse_limit).transpose()
+    limit.map(parse_limit_change).transpose()
 }
 
 /// Creates an account, or sets its plan or limit or both. A limit is a number of calls,

@@ -13,6 +13,25 @@ pub enum MonthlyLimit {
     Unlimited,
 }
 
+/// A change of the limit that an account has of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitChange {
+    /// The account gets this limit of its own.
+    SetOwnLimit(MonthlyLimit),
+    /// The account loses its own limit, so that the limit of its plan applies.
+    UsePlanLimit,
+}
+
+impl LimitChange {
+    /// The account's own limit after the change; `None` if the limit of its plan applies.
+    pub fn own_limit(self) -> Option<MonthlyLimit> {
+        match self {
+            LimitChange::SetOwnLimit(limit) => Some(limit),
+            LimitChange::UsePlanLimit => None,
+        }
+    }
+}
+
 impl MonthlyLimit {
     /// The calls that the limit allows in a month; `None` if unlimited.
     pub fn calls(self) -> Option<u64> {

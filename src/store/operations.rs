@@ -41,7 +41,7 @@ use super::rows::{
 use super::sign_ups::{NumberedEntry, SignUpCursor, SignUpDeletion};
 use crate::model::believed_time::{BelievedTime, TimeAnchor};
 use crate::model::month::Month;
-use crate::model::monthly_limit::MonthlyLimit;
+use crate::model::monthly_limit::LimitChange;
 use crate::model::sign_up::SignUp;
 
 /// The connection to a store of either kind.
@@ -161,14 +161,13 @@ pub trait RingBackend {
     ) -> Result<(), StoreError>;
 
     /// Creates an account, or changes its settings. A `new_plan` or `new_limit` of `None` keeps the
-    /// present one. A `new_limit` of `Some(None)` removes the account's own limit, so that the
-    /// limit of its plan applies.
+    /// present one.
     fn set_account(
         &mut self,
         author: &ChangeAuthor,
         name: &str,
         new_plan: Option<&str>,
-        new_limit: Option<Option<MonthlyLimit>>,
+        new_limit: Option<LimitChange>,
     ) -> Result<(), StoreError>;
 }
 

@@ -20,7 +20,7 @@ use super::key_names::{
 use super::ring_state::{ClassifiedRow, RingState};
 use super::rows::{format_own_limit, format_plan_or_empty, parse_account, parse_digest, parse_key};
 use super::scripts::Script;
-use crate::model::monthly_limit::MonthlyLimit;
+use crate::model::monthly_limit::LimitChange;
 use crate::store::audit::ChangeAuthor;
 use crate::store::contents::RingSnapshot;
 use crate::store::error::{self, StoreError};
@@ -127,9 +127,9 @@ impl RingBackend for Redis {
         author: &ChangeAuthor,
         name: &str,
         new_plan: Option<&str>,
-        new_limit: Option<Option<MonthlyLimit>>,
+        new_limit: Option<LimitChange>,
     ) -> Result<(), StoreError> {
-        let limit = new_limit.map_or(String::new(), format_own_limit);
+        let limit = new_limit.map_or(String::new(), |change| format_own_limit(change.own_limit()));
         self.run_change_ring_script(
             "setting an account",
             author,

@@ -21,7 +21,7 @@ use super::rows::{
 };
 use super::sign_ups;
 use super::top;
-use crate::model::monthly_limit::MonthlyLimit;
+use crate::model::monthly_limit::LimitChange;
 use crate::store::audit::{AuditOperation, Change, ChangeAuthor, change_of_restored_rows};
 use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store};
 use crate::store::error::{self, FoundContents, StoreError};
@@ -97,15 +97,15 @@ impl RingBackend for Sqlite {
         author: &ChangeAuthor,
         name: &str,
         new_plan: Option<&str>,
-        new_limit: Option<Option<MonthlyLimit>>,
+        new_limit: Option<LimitChange>,
     ) -> Result<(), StoreError> {
         let now = self.told_time.now();
         self.write("setting an account", |transaction| {
             let version = increment_ring_version(transaction)?;
             let before = read_account_for_audit(transaction, name)?;
             upsert_account(transaction, name, new_plan, version)?;
-            if let Some(limit) = new_limit {
-                let (calls, unlimited) = rows::limit_to_columns(limit);
+            if let Some(change) = new_limit {
+                let (calls, unlimited) = rows::limit_to_columns(change.own_limit());
                 transaction.execute(
                     "UPDATE account SET calls = ?2, unlimited = ?3 WHERE name = ?1",
                     params![name, calls, unlimited],

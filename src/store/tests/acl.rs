@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use super::super::redis_server::{RedisCluster, RedisServer};
 use super::super::{
-    AuditOperation, ClaimTimes, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS, MonthlyLimit,
-    NewKeyPlan, QuotaEventOutcome, RepeatableRequestRow, ReportBatchContext, SignUpCursor,
-    SignUpDeletion, SourceState, Store, StoreContents, StoreError, StoredInboxSecret, TopCredit,
+    AuditOperation, ClaimTimes, DnsFactRow, KnownState, LeaseReport, LimitChange, MAX_DNS_FACTS,
+    MonthlyLimit, NewKeyPlan, QuotaEventOutcome, RepeatableRequestRow, ReportBatchContext,
+    SignUpCursor, SignUpDeletion, SourceState, Store, StoreContents, StoreError, StoredInboxSecret,
+    TopCredit,
 };
 use super::quota_events::quota_event;
 use super::sign_ups::sign_up;
@@ -90,7 +91,12 @@ fn run_operations_with_permissions(
         store.mark_as_store(&TESTER)?;
         let plan = NewKeyPlan::of_store_account("pro");
         store.add_keys(&TESTER, &[(key(1, "acme"), Some(plan))], Some(&request))?;
-        store.set_account(&TESTER, "acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
+        store.set_account(
+            &TESTER,
+            "acme",
+            Some("pro"),
+            Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(5))),
+        )?;
         store.rotate_key(&TESTER, &rotation("key_1", &key(2, "acme"), 9, 5), None)?;
         store.restore_rows(&TESTER, &[key(3, "acme")], &[])?;
         store.find_repeatable_request("r")?;

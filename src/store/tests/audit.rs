@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{
-    AuditOperation, DailyUsageRow, KnownState, LeaseReport, MonthlyLimit, NewKeyPlan,
+    AuditOperation, DailyUsageRow, KnownState, LeaseReport, LimitChange, MonthlyLimit, NewKeyPlan,
     RepeatableRequestRow, ReportBatchContext, SourceState, Store, UsageCount,
 };
 use super::{TESTER, TestStore, key, on_each_store, ring_version, rotation, tester};
@@ -49,8 +49,15 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         store
             .add_keys(&author, &[(first.clone(), Some(NewKeyPlan::of_store_account("pro")))], None)
             .unwrap();
-        store.set_account(&author, "acme", None, Some(Some(MonthlyLimit::Calls(7)))).unwrap();
-        store.set_account(&author, "acme", Some("free"), Some(None)).unwrap();
+        store
+            .set_account(
+                &author,
+                "acme",
+                None,
+                Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(7))),
+            )
+            .unwrap();
+        store.set_account(&author, "acme", Some("free"), Some(LimitChange::UsePlanLimit)).unwrap();
         let second = key(2, "acme");
         let turn = rotation("key_1", &second, 1_900_000_000, 5);
         store.rotate_key(&author, &turn, None).unwrap();
@@ -125,7 +132,14 @@ fn a_change_that_changes_nothing_has_no_record() {
         store.add_keys(&author, &[(key(1, "acme"), None)], None).unwrap();
         for _ in 0..2 {
             store.expire_or_revoke_key(&author, "key_1", None, Some(1_800_000_000)).unwrap();
-            store.set_account(&author, "acme", None, Some(Some(MonthlyLimit::Calls(7)))).unwrap();
+            store
+                .set_account(
+                    &author,
+                    "acme",
+                    None,
+                    Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(7))),
+                )
+                .unwrap();
         }
         let operations = read_records(&mut store).into_iter().map(|record| record.0);
         let operations: Vec<String> = operations.collect();
@@ -342,7 +356,7 @@ fn only_a_settled_time_deletes_old_records_and_requests() {
         let start = 1_900_000_000;
         let set_limit = |store: &mut Store, days: i64, trust, limit| {
             store.set_time(BelievedTime { unix_now: start + days * 86_400, trust });
-            let limit = Some(Some(MonthlyLimit::Calls(limit)));
+            let limit = Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(limit)));
             store.set_account(&author, "acme", None, limit).unwrap();
             store.read_audit_after(None, 1_000).unwrap()
         };

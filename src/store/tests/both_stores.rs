@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::super::{AccountRow, MonthlyLimit, NewKeyPlan, Store};
+use super::super::{AccountRow, LimitChange, MonthlyLimit, NewKeyPlan, Store};
 use super::{TESTER, account, add_keys, key, on_each_store, ring_version, rotation, rows};
 
 #[test]
@@ -35,7 +35,14 @@ fn a_ring_version_names_one_store_and_grows_with_every_change() {
 fn the_first_write_initializes_an_empty_store() {
     let writes: [&dyn Fn(&mut Store); 2] =
         [&|store| add_keys(store, &[key(1, "acme")]), &|store| {
-            store.set_account(&TESTER, "acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
+            store
+                .set_account(
+                    &TESTER,
+                    "acme",
+                    None,
+                    Some(LimitChange::SetOwnLimit(MonthlyLimit::Unlimited)),
+                )
+                .unwrap()
         }];
     for write in writes {
         on_each_store(|location| {
@@ -86,16 +93,22 @@ fn set_account_keeps_settings_that_are_not_given() {
         store
             .add_keys(&TESTER, &[(key(1, "acme"), Some(NewKeyPlan::of_store_account("pro")))], None)
             .unwrap();
-        let most = Some(MonthlyLimit::Calls(i64::MAX.cast_unsigned()));
-        store.set_account(&TESTER, "acme", None, Some(most)).unwrap();
+        let largest = MonthlyLimit::Calls(i64::MAX.cast_unsigned());
+        let most = Some(largest);
+        store.set_account(&TESTER, "acme", None, Some(LimitChange::SetOwnLimit(largest))).unwrap();
         assert_eq!(acme(&mut store), with(Some("pro"), most));
         add_keys(&mut store, &[key(2, "acme")]);
         assert_eq!(acme(&mut store), with(Some("pro"), most), "a key without a plan gives none");
         store
-            .set_account(&TESTER, "acme", Some("all"), Some(Some(MonthlyLimit::Unlimited)))
+            .set_account(
+                &TESTER,
+                "acme",
+                Some("all"),
+                Some(LimitChange::SetOwnLimit(MonthlyLimit::Unlimited)),
+            )
             .unwrap();
         assert_eq!(acme(&mut store), with(Some("all"), Some(MonthlyLimit::Unlimited)));
-        store.set_account(&TESTER, "acme", None, Some(None)).unwrap();
+        store.set_account(&TESTER, "acme", None, Some(LimitChange::UsePlanLimit)).unwrap();
         assert_eq!(acme(&mut store), with(Some("all"), None), "back to the plan's limit");
     });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::redis_server::RedisCluster;
 use super::super::{
-    AuditOperation, ClaimTimes, KeyRow, LeaseReport, MonthlyLimit, NewQuotaEvent,
+    AuditOperation, ClaimTimes, KeyRow, LeaseReport, LimitChange, MonthlyLimit, NewQuotaEvent,
     QuotaEventOutcome, ReportBatchContext, SignUpCursor, SourceState, Store, StoreContents,
     StoredInboxSecret, TopCredit, TopRow, UsageRow,
 };
@@ -55,9 +55,21 @@ fn write_rows_of_every_kind(store: &mut Store) {
     add_keys(store, &keys);
     store.expire_or_revoke_key(&TESTER, "key_9", Some(99), Some(50)).unwrap();
     store
-        .set_account(&TESTER, "account-3", Some("pro"), Some(Some(MonthlyLimit::Unlimited)))
+        .set_account(
+            &TESTER,
+            "account-3",
+            Some("pro"),
+            Some(LimitChange::SetOwnLimit(MonthlyLimit::Unlimited)),
+        )
         .unwrap();
-    store.set_account(&TESTER, "keyless", None, Some(Some(MonthlyLimit::Calls(12)))).unwrap();
+    store
+        .set_account(
+            &TESTER,
+            "keyless",
+            None,
+            Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(12))),
+        )
+        .unwrap();
     report_leased(store, "account-1", 70, 64);
     report_leased(store, "account-2", 5, 5);
     let marks = [(u64::MAX, u64::MAX - 1)];

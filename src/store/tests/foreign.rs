@@ -2,7 +2,9 @@
 //! Such an entry affects no other entry.
 
 use super::super::redis_server::RedisServer;
-use super::super::{KnownState, LeaseReport, MonthlyLimit, ReportBatchContext, Store, TopCredit};
+use super::super::{
+    KnownState, LeaseReport, LimitChange, MonthlyLimit, ReportBatchContext, Store, TopCredit,
+};
 use super::{TESTER, add_keys, key, open, rotation, rows};
 use crate::model::month::Month;
 
@@ -22,7 +24,12 @@ fn assert_key_and_account_changes_work(store: &mut Store, context: &str) {
     let late = key(20_000 + n, "late");
     add_keys(store, std::slice::from_ref(&late));
     store
-        .set_account(&TESTER, "late", None, Some(Some(MonthlyLimit::Calls(u64::from(n)))))
+        .set_account(
+            &TESTER,
+            "late",
+            None,
+            Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(u64::from(n)))),
+        )
         .unwrap();
     store.rotate_key(&TESTER, &rotation(&late.id, &key(30_000 + n, "late"), 9, 5), None).unwrap();
     store.expire_or_revoke_key(&TESTER, &late.id, None, Some(5)).unwrap();

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::redis_server::RedisServer;
-use super::super::{AccountRow, KeyRow, MonthlyLimit, RedisOptions, RingVersion, Store, StoreUrl};
+use super::super::{
+    AccountRow, KeyRow, LimitChange, MonthlyLimit, RedisOptions, RingVersion, Store, StoreUrl,
+};
 use super::{TESTER, account, add_keys, key, on_each_store, open, rows};
 
 #[test]
@@ -67,7 +69,12 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
         store
-            .set_account(&TESTER, "acme", Some("pro"), Some(Some(MonthlyLimit::Calls(7))))
+            .set_account(
+                &TESTER,
+                "acme",
+                Some("pro"),
+                Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(7))),
+            )
             .unwrap();
         store.expire_or_revoke_key(&TESTER, "key_2", Some(900), Some(50)).unwrap();
         let before = rows(&mut store);
@@ -154,7 +161,7 @@ fn rows_read_during_changes_are_of_the_returned_version() {
     let server = RedisServer::start();
     let set = |store: &mut Store, calls: u64| {
         let limit = MonthlyLimit::Calls(calls);
-        store.set_account(&TESTER, "acme", None, Some(Some(limit))).unwrap();
+        store.set_account(&TESTER, "acme", None, Some(LimitChange::SetOwnLimit(limit))).unwrap();
         limit
     };
     let mut store = open(&server.url());

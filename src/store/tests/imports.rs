@@ -93,7 +93,7 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
             &TESTER,
             "known",
             Some("pro"),
-            Some(Some(super::super::MonthlyLimit::Calls(7))),
+            Some(super::super::LimitChange::SetOwnLimit(super::super::MonthlyLimit::Calls(7))),
         )
         .unwrap();
     add_keys(&mut store, &[key(2_400, "other")]);
@@ -128,7 +128,12 @@ fn an_import_takes_effect_at_once_or_not_at_all() {
     // Rows of an import can be changed like any other.
     store.expire_or_revoke_key(&TESTER, "key_3", None, Some(5)).unwrap();
     store
-        .set_account(&TESTER, "new", None, Some(Some(super::super::MonthlyLimit::Unlimited)))
+        .set_account(
+            &TESTER,
+            "new",
+            None,
+            Some(super::super::LimitChange::SetOwnLimit(super::super::MonthlyLimit::Unlimited)),
+        )
         .unwrap();
     let changes = store.ring_changes(found.ring_version.version).unwrap();
     assert_eq!(

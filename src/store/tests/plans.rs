@@ -1,6 +1,6 @@
 //! Tests that a new key never changes the plan of an account. Both stores keep the same contract.
 
-use super::super::{KeyRow, MonthlyLimit, NewKeyPlan, Store, StoreError};
+use super::super::{KeyRow, LimitChange, MonthlyLimit, NewKeyPlan, Store, StoreError};
 use super::{TESTER, add_keys, key, on_each_store, rows};
 
 fn named(plan: &str) -> Option<NewKeyPlan> {
@@ -23,7 +23,14 @@ fn a_key_with_another_plan_than_its_account_adds_nothing() {
         let mut store = location.open();
         store.add_keys(&TESTER, &[(key(1, "acme"), named("pro"))], None).unwrap();
         add_keys(&mut store, &[key(2, "plain")]);
-        store.set_account(&TESTER, "limited", None, Some(Some(MonthlyLimit::Calls(5)))).unwrap();
+        store
+            .set_account(
+                &TESTER,
+                "limited",
+                None,
+                Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(5))),
+            )
+            .unwrap();
         let before = rows(&mut store);
         for (refused, account, present, found) in [
             (vec![(key(9, "acme"), named("free"))], "acme", "pro", "free"),

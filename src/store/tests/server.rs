@@ -77,7 +77,7 @@ fn an_unreadable_row_affects_no_other() {
             &TESTER,
             "third",
             Some("pro"),
-            Some(Some(super::super::MonthlyLimit::Calls(7))),
+            Some(super::super::LimitChange::SetOwnLimit(super::super::MonthlyLimit::Calls(7))),
         )
         .unwrap();
     assert!(rows(&mut store).damaged.account_names.is_empty(), "setting the account repairs it");

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::model::monthly_limit::MonthlyLimit;
+use crate::model::monthly_limit::{LimitChange, MonthlyLimit};
 use crate::store::operations::RingBackend as _;
 
 fn open(folder: &tempfile::TempDir) -> Sqlite {
@@ -43,7 +43,7 @@ fn changes_of_damaged_rows_have_their_records() {
         store.expire_or_revoke_key(&author, "key_1", None, Some(1_800_000_000)).unwrap();
     }
     store.set_account(&author, "acme", Some("free"), None).unwrap();
-    let limit = Some(Some(MonthlyLimit::Calls(7)));
+    let limit = Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(7)));
     store.set_account(&author, "acme", None, limit).unwrap();
     let records = store.read_audit_after(None, 9).unwrap();
     let changes = records.into_iter().map(|it| (it.operation, it.before, it.after));

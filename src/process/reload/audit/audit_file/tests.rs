@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::store::{ChangeAuthor, RedisOptions, StoreUrl};
+use crate::store::{ChangeAuthor, LimitChange, RedisOptions, StoreUrl};
 
 fn open_store(folder: &Path, name: &str) -> Store {
     let url = StoreUrl::Sqlite(folder.join(name));
@@ -10,7 +10,7 @@ fn open_store(folder: &Path, name: &str) -> Store {
 
 fn make_change(store: &mut Store, name: &str) {
     let author = ChangeAuthor::riskgate("a test");
-    store.set_account(&author, name, None, Some(None)).unwrap();
+    store.set_account(&author, name, None, Some(LimitChange::UsePlanLimit)).unwrap();
 }
 
 /// The targets of the records in a file, in their order.
