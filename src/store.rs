@@ -38,7 +38,7 @@ pub use error::StoreError;
 pub use finding::{Finding, FindingLevel, MODE_SUBJECT};
 pub use inbox_secret::{StoredIdMark, StoredInboxSecret};
 pub use ledger::{
-    Grant, KnownState, LeaseReport, Probe, ReportBatchContext, ReportOutcome, UsageCount,
+    Grant, LeaseReport, Probe, ReportBatchContext, ReportOutcome, TotalsKnownToNode, UsageCount,
 };
 pub use lost::{LostRows, keep_first_losses};
 pub use new_key_plan::NewKeyPlan;

@@ -118,7 +118,7 @@ impl Settings {
             });
         self.note_default(toml_list(&Reason::ALL.map(Reason::as_str)));
         let key = format!("{section}.block_score");
-        let score = self.read_integer(&key, 0..=100, Score::DEFAULT_BLOCK.value().into());
+        let score = self.read_integer(&key, 0..=100, Score::DEFAULT_BLOCK_SCORE.value().into());
         ScorePolicy {
             block_score: Score::new(score as u8).unwrap_or(Score::ZERO),
             block_reasons: block_reasons.unwrap_or_else(|| Reason::ALL.to_vec()),

@@ -181,7 +181,7 @@ impl Settings {
             _ => self.hint_for_foreign_section(section),
         };
         let hint = self.fill_in_files(&self.fill_in_servers(&hint, section), section);
-        let hint = self.fill_in_value(&fill_in_port(&hint, self.port_below(section)), section);
+        let hint = self.fill_in_value(&fill_in_port(&hint, self.find_port_below(section)), section);
         let hint = self.fit_to_file(&self.fill_in_prefix(&hint, &name), &name, "section");
         let of_variable = self.hint_of_environment(section);
         let dotted = || self.hint_for_dotted_name(section);
@@ -238,7 +238,7 @@ impl Settings {
     }
 
     /// Returns the port that a setting below an unknown section names.
-    fn port_below(&self, section: &str) -> Option<u16> {
+    fn find_port_below(&self, section: &str) -> Option<u16> {
         let is_address = |name: &str| {
             let last = name.rsplit('.').next().unwrap_or_default();
             nearest_name(last, ["http"].into_iter()).is_some()

@@ -12,9 +12,9 @@ use crate::webhook::{
     WebhookUrl,
 };
 
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// With a longer timeout, a slow receiver would delay the other events for too long.
-const MAX_TIMEOUT: Duration = Duration::from_mins(2);
+const MAX_WEBHOOK_TIMEOUT: Duration = Duration::from_mins(2);
 /// The command that prints a new secret.
 const NEW_SECRET: &str = "echo whsec_$(openssl rand -base64 32)";
 const SECRET_SYNTAX: &str = "whsec_ and the Base64 of 24 to 64 bytes";
@@ -23,8 +23,8 @@ impl Settings {
     /// Reads the receiver of webhooks; `None` if there is none.
     pub fn read_webhook_options(&mut self) -> Option<WebhookOptions> {
         let allow_private = self.read_boolean("webhook.allow_private", false);
-        let timeout = self.read_nonzero_duration("webhook.timeout", DEFAULT_TIMEOUT);
-        if timeout > MAX_TIMEOUT {
+        let timeout = self.read_nonzero_duration("webhook.timeout", DEFAULT_WEBHOOK_TIMEOUT);
+        if timeout > MAX_WEBHOOK_TIMEOUT {
             let found = format!("{}s", timeout.as_secs());
             let problem = format!("expected at most 2m, but found {found}");
             self.report_at_value("webhook.timeout", &found, &problem, None);

@@ -67,7 +67,7 @@ pub struct Decision<'r> {
 
 impl Default for ScorePolicy {
     fn default() -> ScorePolicy {
-        ScorePolicy { block_score: Score::DEFAULT_BLOCK, block_reasons: Reason::ALL.to_vec() }
+        ScorePolicy { block_score: Score::DEFAULT_BLOCK_SCORE, block_reasons: Reason::ALL.to_vec() }
     }
 }
 

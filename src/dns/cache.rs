@@ -101,11 +101,19 @@ impl DnsFactCache {
                 if !entry.was_looked_up.load(Ordering::Relaxed) {
                     entry.was_looked_up.store(true, Ordering::Relaxed);
                 }
-                let is_shared =
-                    |address| self.shared_addresses.is_shared(address, answer.table_version(), now);
+                let version = answer.table_version();
+                let may_be_used_by_real_names = |address| {
+                    self.shared_addresses.may_be_used_by_real_names(address, version, now)
+                };
                 let applied = entry.mx.as_ref().and_then(|mx| {
                     let fact = (&**mx, &*entry.addresses);
-                    apply_fact_if_usable(answer, fact, entry.expires_at, now, is_shared)
+                    apply_fact_if_usable(
+                        answer,
+                        fact,
+                        entry.expires_at,
+                        now,
+                        may_be_used_by_real_names,
+                    )
                 });
                 (applied.unwrap_or(answer), now >= entry.refresh_at)
             }

@@ -26,7 +26,12 @@ struct SharedAddressesOfTable {
 impl SharedAddresses {
     /// Whether a real name uses this address. With another version of the table, riskgate does not
     /// know yet, so every address counts as shared.
-    pub(super) fn is_shared(&self, address: IpAddr, table_version: &str, now: i64) -> bool {
+    pub(super) fn may_be_used_by_real_names(
+        &self,
+        address: IpAddr,
+        table_version: &str,
+        now: i64,
+    ) -> bool {
         let shared = self.0.read().unwrap_or_else(PoisonError::into_inner);
         shared.table_version != table_version
             || shared.until_by_address.get(&address).is_some_and(|until| now < *until)

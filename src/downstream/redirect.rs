@@ -83,7 +83,7 @@ async fn read_location(
 fn find_location(head: &RequestHead<'_>, https_port: u16) -> Option<String> {
     let host = host_without_port(head.fields.single_host()?)?;
     let name = std::str::from_utf8(host).ok()?;
-    let target = encode_non_ascii(path_and_query(head.request_line.target)?);
+    let target = encode_non_ascii(find_path_and_query(head.request_line.target)?);
     let port = match https_port {
         DEFAULT_HTTPS_PORT => String::new(),
         other => format!(":{other}"),
@@ -94,7 +94,7 @@ fn find_location(head: &RequestHead<'_>, https_port: u16) -> Option<String> {
 
 /// Returns the path and the query of a target. `None` if the target is neither a path nor a URL
 /// (RFC 9112 section 3.2). The path of a URL may be empty.
-fn path_and_query(target: &[u8]) -> Option<&[u8]> {
+fn find_path_and_query(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
         return Some(target);
     }

@@ -74,7 +74,7 @@ pub struct ClientInfo<'c> {
 }
 
 impl ClientInfo<'_> {
-    fn is_request_field_forwarded(&self, name: &[u8]) -> bool {
+    fn forwards_request_field(&self, name: &[u8]) -> bool {
         let is_own = self.traceparent.is_some()
             && name.eq_ignore_ascii_case(TRACEPARENT.as_str().as_bytes())
             || self.is_new_trace && name.eq_ignore_ascii_case(b"tracestate");
@@ -121,7 +121,7 @@ pub fn prepare_upstream_request(
     join_cookie_fields(request)?;
     remove_connection_and_listed_fields(request);
     let is_dropped =
-        |name: &&HeaderName| !client_info.is_request_field_forwarded(name.as_str().as_bytes());
+        |name: &&HeaderName| !client_info.forwards_request_field(name.as_str().as_bytes());
     let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
     for name in dropped {
         request.remove_header(&name);
@@ -174,7 +174,7 @@ pub(crate) fn write_upstream_request<'r>(
     while let Some((name, value)) = fields.next() {
         if is_framing_field(name) {
             // The client may have sent the body in chunks. The server gets it with a length.
-        } else if !client_info.is_request_field_forwarded(name) {
+        } else if !client_info.forwards_request_field(name) {
             received.record_field(name, value, client_info.is_trusted_proxy);
         } else if !is_x_forwarded_field(name)
             || !fields.clone().any(|(other, _)| other.eq_ignore_ascii_case(name))

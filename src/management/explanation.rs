@@ -54,8 +54,9 @@ fn apply_stored_fact<'t>(
     let mut applied = apply_fact_if_usable(found, fact, row.expires_at, unix_now, |_| false);
     if applied.is_some_and(|answer| answer.verdict.rule == Rule::DisposableMxAddress) {
         let shared = find_shared_addresses_in_store(store, table, unix_now)?;
-        let is_shared = |address| shared.contains(&address);
-        applied = apply_fact_if_usable(found, fact, row.expires_at, unix_now, is_shared);
+        let may_be_used_by_real_names = |address| shared.contains(&address);
+        applied =
+            apply_fact_if_usable(found, fact, row.expires_at, unix_now, may_be_used_by_real_names);
     }
     Ok(applied.map_or((found, None), |answer| (answer, Some(row))))
 }

@@ -67,7 +67,7 @@ impl Score {
     /// From this score on, an address or a name is *risky*: a check says `is_risky`.
     pub const MIN_RISKY: Score = Score(65);
     /// From this score on, screening and `[authz]` refuse an address by default (`block_score`).
-    pub const DEFAULT_BLOCK: Score = Score(80);
+    pub const DEFAULT_BLOCK_SCORE: Score = Score(80);
 
     /// The score, if it is at most 100.
     pub const fn new(value: u8) -> Option<Score> {

@@ -31,7 +31,7 @@ use crate::process::reload::Reloader;
 use crate::process::runtime_dir::RuntimeDir;
 use crate::process::served_store_sockets::StoreNameSockets;
 use crate::process::systemd::{Heartbeat, WatchdogNotifier};
-use crate::process::upgrade::{Predecessor, SuccessorSocket};
+use crate::process::upgrade::{PredecessorConnection, UpgradeSocket};
 use crate::proxy::upstream::{MAX_IDLE_CONNECTIONS, UpstreamOptions, Upstreams, connector_ca_file};
 use crate::proxy::upstream_service::UpstreamWatchService;
 use crate::support::certificates::CurrentCertificates;
@@ -132,7 +132,7 @@ pub fn run(
 }
 
 /// The runtime directory, and the socket in this directory to which the serving process connects.
-type DirAndUpgradeSocket = (Option<RuntimeDir>, Option<SuccessorSocket>);
+type DirAndUpgradeSocket = (Option<RuntimeDir>, Option<UpgradeSocket>);
 
 /// In an upgrade, opens the runtime directory and, if a process serves from it, the upgrade socket.
 /// This process loads lists, keys and certificates only after that, so the serving process can
@@ -155,7 +155,7 @@ struct PreparedStart {
     /// The streams of signals; `None` until the handlers are installed.
     signal_streams: Option<SignalStreams>,
     /// The process that this one replaces; `None` if this one has taken no sockets over.
-    predecessor: Option<Predecessor>,
+    predecessor: Option<PredecessorConnection>,
 }
 
 /// Installs the signal handlers, claims the runtime directory and binds the sockets. If a
@@ -185,7 +185,7 @@ fn bind_unless_upgrading(
 fn take_over_sockets(
     config: &Config,
     prepared_start: &mut PreparedStart,
-    upgrade_socket: SuccessorSocket,
+    upgrade_socket: UpgradeSocket,
     reloader: &Reloader,
     upstreams: &Upstreams,
 ) -> Result<(), StartError> {
@@ -326,7 +326,7 @@ fn open_dir_and_upgrade_socket(config: &Config) -> Result<DirAndUpgradeSocket, S
         log::info!("no process serves from process.runtime_dir: starting as without --upgrade");
         return Ok((Some(runtime_dir), None));
     }
-    let upgrade_socket = SuccessorSocket::bind(&runtime_dir).map_err(|error| {
+    let upgrade_socket = UpgradeSocket::bind(&runtime_dir).map_err(|error| {
         let expected = "expected to wait there for the serving process, but found";
         let path = path.display();
         StartError::Failed(format!("{RUNTIME_DIR_SETTING}: {expected} {error}: {path}"))

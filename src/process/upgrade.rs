@@ -58,26 +58,26 @@ pub fn transfer_sockets(
 }
 
 /// The socket at which a successor waits for the serving process.
-pub struct SuccessorSocket {
+pub struct UpgradeSocket {
     listener: UnixListener,
     path: PathBuf,
     /// Locked while this successor waits, so that a second successor is refused.
     _lock: File,
 }
 
-impl Drop for SuccessorSocket {
+impl Drop for UpgradeSocket {
     fn drop(&mut self) {
         // If the file stays, a process that connects to it gets an error: no harm is done.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-impl SuccessorSocket {
+impl UpgradeSocket {
     /// Binds the upgrade socket in the runtime directory, as the successor.
     ///
     /// # Errors
     /// If another successor waits already, or if the system refuses a file, a lock or the socket.
-    pub fn bind(runtime_dir: &RuntimeDir) -> io::Result<SuccessorSocket> {
+    pub fn bind(runtime_dir: &RuntimeDir) -> io::Result<UpgradeSocket> {
         let path = runtime_dir.upgrade_socket_path();
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -90,7 +90,7 @@ impl SuccessorSocket {
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        Ok(SuccessorSocket { listener, path, _lock: lock })
+        Ok(UpgradeSocket { listener, path, _lock: lock })
     }
 
     /// Waits for the predecessor and receives its sockets. Returns `None` if the predecessor
@@ -113,17 +113,17 @@ impl SuccessorSocket {
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
         let sockets = receive_fds(&stream)?;
         let sockets = sockets.into_iter().map(|(name, fd)| (name, TcpListener::from(fd)));
-        Ok(Some((sockets.collect(), Predecessor(stream))))
+        Ok(Some((sockets.collect(), PredecessorConnection(stream))))
     }
 }
 
 /// Sockets by name, and the process that sent the sockets.
-pub type InheritedSockets = (Vec<(String, TcpListener)>, Predecessor);
+pub type InheritedSockets = (Vec<(String, TcpListener)>, PredecessorConnection);
 
 /// The connection to the serving process, which this process is about to replace.
-pub struct Predecessor(UnixStream);
+pub struct PredecessorConnection(UnixStream);
 
-impl Predecessor {
+impl PredecessorConnection {
     /// Tells the predecessor that this process accepts connections. Returns `Ok` once the
     /// predecessor has released the runtime directory or has ended. Fails if neither happens in
     /// time.

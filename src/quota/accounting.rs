@@ -10,7 +10,7 @@
 use super::atomic_lease::AtomicLease;
 use super::packed_lease::max_held_calls;
 use crate::model::month::Month;
-use crate::store::KnownState;
+use crate::store::TotalsKnownToNode;
 
 /// The outcome of a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) struct LeaseAccounting {
     /// other nodes had spent.
     pub last_read_of_others_spent: Option<(Month, u64)>,
     /// What the store acknowledged, sent with each report so that the store notices a data loss.
-    pub(super) known: KnownState,
+    pub(super) known: TotalsKnownToNode,
     /// The `spent` total that was last reported to the store; `None` if it must be reported again.
     pub(super) reported_spent: Option<u64>,
     pub(super) pending_report: Option<PendingReport>,
@@ -81,7 +81,7 @@ pub(super) struct PastMonthTotals {
     pub(super) spent: u64,
     pub(super) unsettled_calls: u64,
     /// What the node knew of the month when it ended.
-    pub(super) known: KnownState,
+    pub(super) known: TotalsKnownToNode,
 }
 
 /// The report in flight: the values that were current when it was built.

@@ -8,7 +8,7 @@ use super::atomic_lease::AtomicLease;
 use super::key_usage::UsageByKey;
 use super::packed_lease::max_held_calls;
 use crate::model::month::Month;
-use crate::store::{Grant, KnownState, LeaseReport, UsageCount};
+use crate::store::{Grant, LeaseReport, TotalsKnownToNode, UsageCount};
 
 /// The fewest calls that a full lease holds, if [`max_held_calls`] allows that many.
 const MIN_FULL_LEASE_CALLS: u64 = 8;
@@ -192,9 +192,9 @@ impl LeaseAccounting {
 
     /// Returns what this node knows, for a report of these totals, and notes that they are
     /// reported.
-    fn note_report(&mut self, floor: u64, spent: u64) -> KnownState {
+    fn note_report(&mut self, floor: u64, spent: u64) -> TotalsKnownToNode {
         // Totals over all nodes, plus the calls that this node admitted since the last grant.
-        let known = KnownState {
+        let known = TotalsKnownToNode {
             leased_by_all: floor.saturating_add(self.others_leased),
             spent_by_all: spent.saturating_add(self.others_spent),
             ..self.known
@@ -243,10 +243,10 @@ impl LeaseAccounting {
                 spent,
                 limit,
                 // Without what the store acknowledged: a final report starts no recovery.
-                known: KnownState {
+                known: TotalsKnownToNode {
                     reported_leased: known.reported_leased,
                     reported_spent: known.reported_spent,
-                    ..KnownState::default()
+                    ..TotalsKnownToNode::default()
                 },
                 usage: Vec::new(),
             }
@@ -337,7 +337,7 @@ impl LeaseAccounting {
         }
         self.others_leased = leased;
         self.others_spent = spent;
-        self.known = KnownState {
+        self.known = TotalsKnownToNode {
             sequence: pending.sequence,
             revision: grant.revision,
             leased_by_all: grant.own_leased.saturating_add(leased),

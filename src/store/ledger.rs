@@ -47,7 +47,7 @@ pub struct LeaseReport {
     pub limit: Option<u64>,
     /// What the store acknowledged to the node before. If the store has an older state, it has lost
     /// data.
-    pub known: KnownState,
+    pub known: TotalsKnownToNode,
     /// The counts by day, route and key that have changed since the node's last acknowledged
     /// report.
     pub usage: Vec<UsageCount>,
@@ -71,7 +71,7 @@ pub struct UsageCount {
 /// The state of an account and month that a node knows. Before the first grant, `sequence` and
 /// `revision` are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KnownState {
+pub struct TotalsKnownToNode {
     /// The sequence of the node's latest acknowledged report.
     pub sequence: u64,
     /// The revision of the account's totals, which counts their changes.

@@ -100,7 +100,7 @@ impl ListKind {
 const MAX_SCORE: u8 = 100;
 /// The highest score for the address of an MX host. Names of other owners may share the address, so
 /// the score must not reach the default of `block_score`.
-const MAX_MX_ADDRESS_SCORE: u8 = Score::DEFAULT_BLOCK.value() - 1;
+const MAX_MX_ADDRESS_SCORE: u8 = Score::DEFAULT_BLOCK_SCORE.value() - 1;
 
 /// The rules that have a score, with their default scores.
 pub(super) const DEFAULT_SCORES: [(Rule, u8); 23] = [

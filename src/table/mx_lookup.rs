@@ -100,12 +100,12 @@ impl TableAnswer<'_> {
 
     /// Applies the addresses of the name's MX host, after [`TableAnswer::apply_mx_fact`] has
     /// applied the host. A listed address raises the score of a name that neither a list, nor the
-    /// MX host, nor a flagging rule judges. An address for which `is_shared` returns true does not
+    /// MX host, nor a flagging rule judges. An address for which `may_be_used_by_real_names` returns true does not
     /// count.
     pub fn apply_mx_addresses(
         self,
         addresses: &[IpAddr],
-        is_shared: impl Fn(IpAddr) -> bool,
+        may_be_used_by_real_names: impl Fn(IpAddr) -> bool,
     ) -> Self {
         let rule = self.verdict.rule;
         let is_unjudged = matches!(rule, Rule::Unknown | Rule::BulkName | Rule::MailInName)
@@ -116,7 +116,7 @@ impl TableAnswer<'_> {
         }
         let find_answer = |address: &IpAddr| {
             let number = self.table.find_mx_address_answer_index(*address)?;
-            (!is_shared(*address)).then_some(number)
+            (!may_be_used_by_real_names(*address)).then_some(number)
         };
         match addresses.iter().find_map(find_answer) {
             Some(number) => {

@@ -259,7 +259,7 @@ fn table_md_and_the_api_documents_have_the_named_scores() {
     let named = [
         ("flagged", Score::MIN_FLAGGED),
         ("risky", Score::MIN_RISKY),
-        ("refused", Score::DEFAULT_BLOCK),
+        ("refused", Score::DEFAULT_BLOCK_SCORE),
     ];
     for (word, score) in named {
         let row = format!("| {word} | {} or more |", score.value());

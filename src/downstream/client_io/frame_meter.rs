@@ -19,7 +19,7 @@
 //! - *It sends a body.* Its DATA frames have data, apart from the last one.
 //!
 //! A client may confirm late what it received long ago. So earned frames remain, up to
-//! [`MAX_FRAMES_EARNED`], which riskgate handles in a few milliseconds.
+//! [`MAX_FRAMES_LEFT`], which riskgate handles in a few milliseconds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,7 +35,7 @@ const FRAMES_EARNED_PER_REQUEST: i64 = 16;
 /// to PING has 17 bytes, and a DATA frame with one byte has 10, so no frame earns the next frame.
 const SENT_BYTES_PER_EARNED_FRAME: i64 = 128;
 /// The most frames that a client may have left to send, however many it has earned.
-const MAX_FRAMES_EARNED: i64 = 65_536;
+const MAX_FRAMES_LEFT: i64 = 65_536;
 /// A frame counts as one more for this number of bytes in its payload, unless it is DATA, HEADERS
 /// or CONTINUATION.
 const PAYLOAD_BYTES_PER_FRAME: usize = 256;
@@ -220,7 +220,7 @@ impl FrameBudget {
     }
 
     fn add_frames(&mut self, frames: i64) {
-        self.frames_left = (self.frames_left + frames).min(MAX_FRAMES_EARNED);
+        self.frames_left = (self.frames_left + frames).min(MAX_FRAMES_LEFT);
     }
 }
 

@@ -10,7 +10,7 @@ fn the_path_of_a_url_is_kept() {
         ("*", None),
         ("gate.test:80", None),
     ] {
-        let found = path_and_query(target.as_bytes()).map(encode_non_ascii);
+        let found = find_path_and_query(target.as_bytes()).map(encode_non_ascii);
         assert_eq!(found.as_deref(), expected, "{target}");
     }
     assert_eq!(encode_non_ascii("/ü".as_bytes()), "/%C3%BC");

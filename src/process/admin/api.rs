@@ -123,8 +123,8 @@ impl StoreConnection {
     }
 }
 
-/// Proof that a request may make a change. Only [`AdminApi::permit_change`] creates it.
-struct ChangePermit<'r> {
+/// Proof that a request may make a change. Only [`AdminApi::authorize_change`] creates it.
+struct AuthorizedChange<'r> {
     token: &'r AdminToken,
     author: ChangeAuthor,
 }
@@ -176,16 +176,16 @@ impl AdminApi {
     }
 
     /// Calls the handler of a request. A handler that shows keys, accounts or usage checks which
-    /// accounts the request may see. The handlers of changes need a [`ChangePermit`].
+    /// accounts the request may see. The handlers of changes need an [`AuthorizedChange`].
     fn route_request(&self, request: &ApiRequest, access: &Access) -> Answer {
         let read = |parameters: &[&str], read: &dyn Fn() -> Result<Value, ApiError>| {
             request.check_parameters(parameters)?;
             Ok(json_response(200, &read()?))
         };
-        let change = |change: &dyn Fn(&ChangePermit<'_>) -> Answer| {
-            let permit = self.permit_change(request, access)?;
+        let change = |change: &dyn Fn(&AuthorizedChange<'_>) -> Answer| {
+            let authorized = self.authorize_change(request, access)?;
             request.check_parameters(&[])?;
-            change(&permit)
+            change(&authorized)
         };
         let segments: Vec<&str> = request.segments.iter().map(String::as_str).collect();
         match (&segments[..], request.method.as_str()) {
@@ -235,11 +235,11 @@ impl AdminApi {
 
     /// Checks that the request may make a change: it has a token with the scope `write`, and no
     /// page of another origin can have made it.
-    fn permit_change<'r>(
+    fn authorize_change<'r>(
         &self,
         request: &ApiRequest,
         access: &'r Access,
-    ) -> Result<ChangePermit<'r>, ApiError> {
+    ) -> Result<AuthorizedChange<'r>, ApiError> {
         let Some(token) = access.write_token() else {
             return Err(match access {
                 Access::Open => ApiError::unauthorized(access),
@@ -252,7 +252,7 @@ impl AdminApi {
         let is_page = request.headers.get("x-riskgate-client").is_some_and(|it| it == "page");
         let via = if is_page { ChangeSurface::Page } else { ChangeSurface::Api };
         let (actor, from) = (token.name.clone(), request.client.to_string());
-        Ok(ChangePermit { token, author: ChangeAuthor { actor, via, from } })
+        Ok(AuthorizedChange { token, author: ChangeAuthor { actor, via, from } })
     }
 
     /// Returns the keys and accounts in force on this node. Builds the index again if they have

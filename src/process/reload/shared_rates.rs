@@ -34,7 +34,7 @@ pub(super) fn start_rate_thread(
     thread.set_running();
     let run = move || {
         if let Some(thread) = state.client_rates.exchange_thread() {
-            thread.run(|| exchanger.run_once());
+            thread.run(|| exchanger.run_turn());
         }
     };
     std::thread::Builder::new().name("shared-rates".to_owned()).spawn(run).map(drop)
@@ -51,7 +51,7 @@ struct RateExchanger {
 }
 
 impl RateExchanger {
-    fn run_once(&mut self) {
+    fn run_turn(&mut self) {
         // Before this process serves, there is nothing to share.
         if !self.state.serving.is_serving() || !self.state.sign_ups.has_secret() {
             // The pseudonyms need the secret. The thread of the sign-ups asks the store for the

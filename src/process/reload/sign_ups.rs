@@ -39,7 +39,7 @@ pub(super) fn start_sign_up_thread(
         last_deletion: None,
     };
     state.sign_ups.exchange_thread().set_running();
-    let run = move || state.sign_ups.exchange_thread().run(|| exchanger.run_once());
+    let run = move || state.sign_ups.exchange_thread().run(|| exchanger.run_turn());
     std::thread::Builder::new().name("sign-ups".to_owned()).spawn(run).map(drop)
 }
 
@@ -54,7 +54,7 @@ struct SignUpExchanger {
 }
 
 impl SignUpExchanger {
-    fn run_once(&mut self) {
+    fn run_turn(&mut self) {
         let rules = self.state.reloadable_rules.peek();
         let decisions = &rules.decisions;
         let (is_on, is_by_account) = (decisions.counts_sign_ups(), decisions.is_by_account);

@@ -55,7 +55,7 @@ impl ExitTasks {
     /// hook, logs how the process ended, and writes the rest of the log. Only the first call does
     /// this; a further call waits until the first one is done.
     pub fn run(&self) {
-        self.once.call_once(|| self.run_once());
+        self.once.call_once(|| self.run_tasks());
     }
 
     /// Runs the tasks. If the exit code is not 0, ends the process.
@@ -71,7 +71,7 @@ impl ExitTasks {
         i32::from(self.has_upgrade_failed.load(Ordering::Relaxed))
     }
 
-    fn run_once(&self) {
+    fn run_tasks(&self) {
         self.gate.close();
         lock_upgrade_state(&self.upgrade_state).close_sockets_and_release_dir();
         let exit_hook = self.exit_hook.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -17,7 +17,7 @@ use super::exit::{ExitTasks, claim_runtime_dir_or_warn, lock_upgrade_state};
 use crate::downstream::ConnectionTracker;
 use crate::process::reload::ReloadTrigger;
 use crate::process::systemd;
-use crate::process::upgrade::Predecessor;
+use crate::process::upgrade::PredecessorConnection;
 use crate::support::counted::CountedNoun;
 use crate::support::test_fault::{TestFault, is_injected};
 
@@ -101,7 +101,7 @@ pub(super) struct SignalHandler {
     /// How long the drain may take after `drain_delay`, in whole seconds.
     pub drain_grace: Duration,
     /// The process that this one replaces; `None` if this one took over no sockets.
-    pub predecessor: Mutex<Option<Predecessor>>,
+    pub predecessor: Mutex<Option<PredecessorConnection>>,
     /// The streams that were opened at start, so that no signal is lost.
     pub signal_streams: Mutex<Option<SignalStreams>>,
 }

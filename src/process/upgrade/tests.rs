@@ -12,8 +12,8 @@ fn a_failed_transfer_keeps_the_directory_claimed_and_a_later_one_succeeds() {
 
     let path = folder.path().to_owned();
     let successor = RuntimeDir::open(&path).unwrap();
-    let upgrade_socket = SuccessorSocket::bind(&successor).unwrap();
-    assert!(SuccessorSocket::bind(&successor).is_err(), "one successor waits already");
+    let upgrade_socket = UpgradeSocket::bind(&successor).unwrap();
+    assert!(UpgradeSocket::bind(&successor).is_err(), "one successor waits already");
     let leaves =
         std::thread::spawn(move || drop(upgrade_socket.receive_sockets(&successor).unwrap()));
     assert!(transfer_sockets(&mut serving, &sockets(), &|| false).is_err(), "the successor left");
@@ -21,7 +21,7 @@ fn a_failed_transfer_keeps_the_directory_claimed_and_a_later_one_succeeds() {
     leaves.join().unwrap();
 
     let successor = RuntimeDir::open(&path).unwrap();
-    let upgrade_socket = SuccessorSocket::bind(&successor).unwrap();
+    let upgrade_socket = UpgradeSocket::bind(&successor).unwrap();
     let stays = std::thread::spawn(move || {
         let (mut sockets, predecessor) =
             upgrade_socket.receive_sockets(&successor).unwrap().unwrap();
@@ -43,7 +43,7 @@ fn a_successor_may_serve_after_its_predecessor_died_before_or_after_connecting()
     let path = folder.path().to_owned();
     let waiting = || {
         let successor = RuntimeDir::open(&path).unwrap();
-        let upgrade_socket = SuccessorSocket::bind(&successor).unwrap();
+        let upgrade_socket = UpgradeSocket::bind(&successor).unwrap();
         std::thread::spawn(move || match upgrade_socket.receive_sockets(&successor).unwrap() {
             None => "the predecessor did not connect",
             Some((_, predecessor)) => match predecessor.confirm_accepting(&successor) {

@@ -15,8 +15,8 @@ use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
 use crate::store::tests::{TestStore, on_each_store};
 use crate::store::{
-    ClientCertificatePaths, Grant, KnownState, LeaseReport, Probe, RedisOptions,
-    ReportBatchContext, ReportOutcome, Store, StoreError, StoreUrl, UsageRow,
+    ClientCertificatePaths, Grant, LeaseReport, Probe, RedisOptions, ReportBatchContext,
+    ReportOutcome, Store, StoreError, StoreUrl, TotalsKnownToNode, UsageRow,
 };
 
 /// January 2100. The totals of a past month would expire at once.
@@ -54,7 +54,7 @@ fn open_probed_server(server: &RedisServer) -> Store {
 struct TestNode {
     id: [u8; 16],
     sequence: u64,
-    known: KnownState,
+    known: TotalsKnownToNode,
     /// The leased and the spent total of all other nodes, as far as this node knows.
     others_leased_and_spent: (u64, u64),
     /// For how much longer the store recovers, as this node knows from a probe.
@@ -66,7 +66,7 @@ impl TestNode {
         TestNode {
             id,
             sequence: 0,
-            known: KnownState::default(),
+            known: TotalsKnownToNode::default(),
             others_leased_and_spent: (0, 0),
             recovery_left: Duration::ZERO,
         }
@@ -81,7 +81,7 @@ impl TestNode {
     ) -> LeaseReport {
         self.sequence += 1;
         let others = self.others_leased_and_spent;
-        let known = KnownState {
+        let known = TotalsKnownToNode {
             leased_by_all: floor + others.0,
             spent_by_all: spent + others.1,
             ..self.known
@@ -127,7 +127,7 @@ impl TestNode {
             spent = spent.max(self.others_leased_and_spent.1);
         }
         self.others_leased_and_spent = (leased, spent);
-        self.known = KnownState {
+        self.known = TotalsKnownToNode {
             sequence: report.sequence,
             revision: grant.revision,
             leased_by_all: grant.own_leased + leased,

@@ -10,7 +10,7 @@ use crate::model::month::Month;
 use crate::store::operations::LedgerBackend;
 use crate::store::operations::TimeBackend;
 use crate::store::redis_server::{RedisServer, Sentinels};
-use crate::store::{KnownState, LeaseReport, ReportBatchContext, StoreUrl};
+use crate::store::{LeaseReport, ReportBatchContext, StoreUrl, TotalsKnownToNode};
 
 #[test]
 fn a_retried_query_keeps_its_total_timeout() {
@@ -87,7 +87,7 @@ fn a_report_that_reached_another_server_than_the_probe_counts_as_unanswered() {
             floor: 0,
             spent: 0,
             limit: None,
-            known: KnownState::default(),
+            known: TotalsKnownToNode::default(),
             usage: Vec::new(),
         };
         let context = ReportBatchContext {

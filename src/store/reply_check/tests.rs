@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::KnownState;
+use crate::store::TotalsKnownToNode;
 
 const VALID_REPORT: LeaseReport = LeaseReport {
     account: String::new(),
@@ -9,7 +9,7 @@ const VALID_REPORT: LeaseReport = LeaseReport {
     floor: 40,
     spent: 30,
     limit: Some(100),
-    known: KnownState {
+    known: TotalsKnownToNode {
         sequence: 6,
         revision: 9,
         leased_by_all: 70,

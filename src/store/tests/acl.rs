@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use super::super::redis_server::{RedisCluster, RedisServer};
 use super::super::{
-    AuditOperation, ClaimTimes, DnsFactRow, KnownState, LeaseReport, LimitChange, MAX_DNS_FACTS,
-    MonthlyLimit, NewKeyPlan, QuotaEventOutcome, RepeatableRequestRow, ReportBatchContext,
-    SignUpCursor, SignUpDeletion, SourceState, Store, StoreContents, StoreError, StoredInboxSecret,
-    TopCredit,
+    AuditOperation, ClaimTimes, DnsFactRow, LeaseReport, LimitChange, MAX_DNS_FACTS, MonthlyLimit,
+    NewKeyPlan, QuotaEventOutcome, RepeatableRequestRow, ReportBatchContext, SignUpCursor,
+    SignUpDeletion, SourceState, Store, StoreContents, StoreError, StoredInboxSecret, TopCredit,
+    TotalsKnownToNode,
 };
 use super::quota_events::quota_event;
 use super::sign_ups::sign_up;
@@ -133,7 +133,7 @@ fn run_gateway_operations(
         floor: 1,
         spent: 1,
         limit: Some(5),
-        known: KnownState::default(),
+        known: TotalsKnownToNode::default(),
         usage: Vec::new(),
     };
     let context = ReportBatchContext {

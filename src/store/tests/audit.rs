@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{
-    AuditOperation, DailyUsageRow, KnownState, LeaseReport, LimitChange, MonthlyLimit, NewKeyPlan,
-    RepeatableRequestRow, ReportBatchContext, SourceState, Store, UsageCount,
+    AuditOperation, DailyUsageRow, LeaseReport, LimitChange, MonthlyLimit, NewKeyPlan,
+    RepeatableRequestRow, ReportBatchContext, SourceState, Store, TotalsKnownToNode, UsageCount,
 };
 use super::{TESTER, TestStore, key, on_each_store, ring_version, rotation, tester};
 use crate::model::believed_time::{BelievedTime, TimeTrust};
@@ -299,7 +299,7 @@ fn usage_by_day_is_written_with_the_report_and_counts_once() {
                 floor: 9,
                 spent: 9,
                 limit: None,
-                known: KnownState::default(),
+                known: TotalsKnownToNode::default(),
                 usage,
             };
             let context = ReportBatchContext {

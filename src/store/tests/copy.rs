@@ -33,7 +33,7 @@ fn report_leased(store: &mut Store, account: &str, leased: u64, spent: u64) {
         floor: spent,
         spent,
         limit: None,
-        known: super::super::KnownState::default(),
+        known: super::super::TotalsKnownToNode::default(),
         usage: Vec::new(),
     };
     let context = ReportBatchContext {

@@ -3,7 +3,7 @@
 
 use super::super::redis_server::RedisServer;
 use super::super::{
-    KnownState, LeaseReport, LimitChange, MonthlyLimit, ReportBatchContext, Store, TopCredit,
+    LeaseReport, LimitChange, MonthlyLimit, ReportBatchContext, Store, TopCredit, TotalsKnownToNode,
 };
 use super::{TESTER, add_keys, key, open, rotation, rows};
 use crate::model::month::Month;
@@ -179,7 +179,7 @@ fn foreign_ledger_keys_break_neither_usage_nor_repair() {
         floor: 7,
         spent: 7,
         limit: None,
-        known: KnownState::default(),
+        known: TotalsKnownToNode::default(),
         usage: Vec::new(),
     };
     let recovery_left = std::time::Duration::ZERO;

@@ -84,7 +84,10 @@ fn a_hidden_path_takes_no_form_from_the_route_that_screens_it() {
         policy: ScreenPolicy {
             route: "/".to_owned(),
             mode: ScreenMode::Block,
-            scores: ScorePolicy { block_score: Score::DEFAULT_BLOCK, block_reasons: Vec::new() },
+            scores: ScorePolicy {
+                block_score: Score::DEFAULT_BLOCK_SCORE,
+                block_reasons: Vec::new(),
+            },
             message: String::new(),
             blocks_unscreened: false,
         },

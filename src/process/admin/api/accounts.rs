@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::keys::choose_visible_account;
 use super::request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_response, list_to_json};
 use super::ring_index::RingIndex;
-use super::{AdminApi, Answer, ChangePermit};
+use super::{AdminApi, Answer, AuthorizedChange};
 use crate::management::{AccountEntry, limit_to_json, set_account};
 use crate::process::admin::access::Access;
 use crate::store::MonthlyLimit;
@@ -87,7 +87,7 @@ impl AdminApi {
     pub(super) fn set_account(
         &self,
         request: &ApiRequest,
-        permit: &ChangePermit<'_>,
+        authorized: &AuthorizedChange<'_>,
         name: &str,
     ) -> Answer {
         let body: AccountBody = request.parse_body()?;
@@ -107,7 +107,7 @@ impl AdminApi {
             .map_err(|error| error.with_change(ChangeAfterStoreFailure::NotMade))?;
         let account = self.change_store_and_wait(|store| {
             let (plan, limit) = (body.plan.as_deref(), limit.as_deref());
-            set_account(store, &config, &permit.author, name, plan, limit)
+            set_account(store, &config, &authorized.author, name, plan, limit)
         })?;
         let now = self.state.ledger.believed_now();
         let ring_index = self.ring_index()?;

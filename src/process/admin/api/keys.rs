@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, invalid_cursor, json_response, list_to_json};
-use super::{AdminApi, Answer, ChangePermit};
+use super::{AdminApi, Answer, AuthorizedChange};
 use crate::keys::Token;
 use crate::management::{
     KeyEntry, KeyState, ManagementFault, NewKey, RepeatableRequest, describe_unknown_id,
@@ -74,13 +74,17 @@ impl AdminApi {
         }
     }
 
-    pub(super) fn create_key(&self, request: &ApiRequest, permit: &ChangePermit<'_>) -> Answer {
+    pub(super) fn create_key(
+        &self,
+        request: &ApiRequest,
+        authorized: &AuthorizedChange<'_>,
+    ) -> Answer {
         let new: NewKey = request.parse_body()?;
-        let repeatable = read_repeatable_request(request, permit)?;
+        let repeatable = read_repeatable_request(request, authorized)?;
         let config = self.config();
         let (key, plan) = self.change_store_and_wait(|store| {
             let key = prepare_key(store, &config, &new, repeatable.as_ref())?;
-            key.add(store, &permit.author)?;
+            key.add(store, &authorized.author)?;
             let plan = read_plan_of_account(store, &config, &key.row.account)?;
             Ok::<_, ManagementFault>((key, plan))
         })?;
@@ -91,12 +95,12 @@ impl AdminApi {
     pub(super) fn rotate_key(
         &self,
         request: &ApiRequest,
-        permit: &ChangePermit<'_>,
+        authorized: &AuthorizedChange<'_>,
         id: &str,
     ) -> Answer {
         let body: RotationBody = request.parse_body()?;
         let (overlap, expires) = (body.overlap.as_deref(), body.expires.as_deref());
-        let repeatable = read_repeatable_request(request, permit)?;
+        let repeatable = read_repeatable_request(request, authorized)?;
         let config = self.config();
         let (prepared, plan) = self.change_store_and_wait(|store| {
             let prepared =
@@ -115,7 +119,7 @@ impl AdminApi {
     pub(super) fn revoke_key(
         &self,
         request: &ApiRequest,
-        permit: &ChangePermit<'_>,
+        authorized: &AuthorizedChange<'_>,
         id: &str,
     ) -> Answer {
         request.require_empty_body()?;
@@ -127,7 +131,7 @@ impl AdminApi {
         };
         let config = self.config();
         let of_store = self.change_store_and_wait(|store| {
-            let Some(row) = revoke_key(store, &permit.author, id, declared_keys)?.row else {
+            let Some(row) = revoke_key(store, &authorized.author, id, declared_keys)?.row else {
                 return Ok::<_, ManagementFault>(None);
             };
             let plan = read_plan_of_account(store, &config, &row.account)?;
@@ -179,7 +183,7 @@ fn new_key_response(key: &KeyRow, object: &Value) -> Response<Vec<u8>> {
 /// no such field.
 fn read_repeatable_request<'r>(
     request: &'r ApiRequest,
-    permit: &'r ChangePermit<'_>,
+    authorized: &'r AuthorizedChange<'_>,
 ) -> Result<Option<RepeatableRequest<'r>>, ApiError> {
     let mut values = request.headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -196,7 +200,7 @@ fn read_repeatable_request<'r>(
         )));
     };
     Ok(Some(RepeatableRequest {
-        token_name: &permit.token.name,
+        token_name: &authorized.token.name,
         token_text,
         idempotency_key,
         content: [request.target.as_bytes(), b" ", &request.body].concat(),

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::request::{ApiError, ApiRequest, json_response, list_to_json};
-use super::{AdminApi, Answer, ChangePermit};
+use super::{AdminApi, Answer, AuthorizedChange};
 use crate::management::{
     ListedOverride, NameSearch, OverrideOrigin, OverrideRequest, clear_override, list_overrides,
     set_override,
@@ -92,7 +92,7 @@ impl AdminApi {
     pub(super) fn set_override(
         &self,
         request: &ApiRequest,
-        permit: &ChangePermit<'_>,
+        authorized: &AuthorizedChange<'_>,
         domain: &str,
     ) -> Answer {
         let body: OverrideBody = request.parse_body()?;
@@ -106,16 +106,16 @@ impl AdminApi {
         };
         let config = self.config();
         let change = self.change_store_and_wait(|store| {
-            set_override(store, &config.table, &permit.author, &wanted)
+            set_override(store, &config.table, &authorized.author, &wanted)
         })?;
         self.wait_for_table()?;
         Ok(json_response(200, &change.to_json()))
     }
 
-    pub(super) fn clear_override(&self, permit: &ChangePermit<'_>, domain: &str) -> Answer {
+    pub(super) fn clear_override(&self, authorized: &AuthorizedChange<'_>, domain: &str) -> Answer {
         let config = self.config();
         let change = self.change_store_and_wait(|store| {
-            clear_override(store, &config.table, &permit.author, domain)
+            clear_override(store, &config.table, &authorized.author, domain)
         })?;
         self.wait_for_table()?;
         Ok(json_response(200, &change.to_json()))

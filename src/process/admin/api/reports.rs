@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::request::{ApiError, ApiRequest, json_response};
-use super::{AdminApi, Answer, ChangePermit};
+use super::{AdminApi, Answer, AuthorizedChange};
 use crate::feed::FeedStatus;
 use crate::management::{explain_domain, fault_of_domain};
 use crate::model::domain::Domain;
@@ -84,7 +84,11 @@ impl AdminApi {
     }
 
     /// Reloads all parts, as `POST /reload` does.
-    pub(super) fn reload(&self, request: &ApiRequest, _permit: &ChangePermit<'_>) -> Answer {
+    pub(super) fn reload(
+        &self,
+        request: &ApiRequest,
+        _authorized: &AuthorizedChange<'_>,
+    ) -> Answer {
         request.require_empty_body()?;
         let reload = self.reload_trigger.reload_and_wait();
         let outcome = tokio::runtime::Handle::current().block_on(reload);

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::request::{ApiError, ApiRequest, json_response};
-use super::{AdminApi, Answer, ChangePermit, MAX_EFFECT_WAIT};
+use super::{AdminApi, Answer, AuthorizedChange, MAX_EFFECT_WAIT};
 use crate::management::{SignUpOwner, delete_sign_ups};
 use crate::model::typed_address::TypedAddress;
 
@@ -18,7 +18,7 @@ impl AdminApi {
     pub(super) fn delete_sign_ups(
         &self,
         request: &ApiRequest,
-        permit: &ChangePermit<'_>,
+        authorized: &AuthorizedChange<'_>,
     ) -> Answer {
         let SignUpsBody { email } = request.parse_body()?;
         // The text of the error contains no part of the address.
@@ -29,7 +29,7 @@ impl AdminApi {
         let secret_of_file = self.inputs.startup.inbox_secret.as_ref();
         let owner = SignUpOwner { address: &typed.address, secret_of_file, accounts: &accounts };
         let deleted =
-            self.change_store_and_wait(|store| delete_sign_ups(store, &permit.author, &owner))?;
+            self.change_store_and_wait(|store| delete_sign_ups(store, &authorized.author, &owner))?;
         self.state.sign_ups.exchange_thread().wait_until_exchanged(MAX_EFFECT_WAIT);
         Ok(json_response(200, &json!({ "sign_ups": deleted })))
     }

@@ -268,7 +268,7 @@ fn random_actions() -> impl Strategy<Value = Vec<Action>> {
 /// were sent to the store.
 struct StoreRun {
     store: Store,
-    known_by_node_and_account: [[KnownState; 2]; 3],
+    known_by_node_and_account: [[TotalsKnownToNode; 2]; 3],
     sent_reports: Vec<(usize, usize, LeaseReport)>,
 }
 
@@ -303,7 +303,7 @@ impl StoreRun {
         let mut all = self.store.report_leases(context, std::slice::from_ref(&report)).unwrap();
         let grant = all.remove(0).unwrap();
         if let Action::Report { .. } = action {
-            self.known_by_node_and_account[node][account] = KnownState {
+            self.known_by_node_and_account[node][account] = TotalsKnownToNode {
                 sequence,
                 revision: grant.revision,
                 leased_by_all: grant.own_leased + grant.others_leased,

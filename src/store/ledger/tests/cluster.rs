@@ -104,7 +104,7 @@ fn a_slot_that_moves_for_long_delays_only_its_account() {
     to.run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from.run(&["CLUSTER", "MYID"])]);
     from.run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to.run(&["CLUSTER", "MYID"])]);
     let of_acme = alice.next_report(400, [260, 270], LIMIT_1000);
-    let (account, known) = ("other".to_owned(), KnownState::default());
+    let (account, known) = ("other".to_owned(), TotalsKnownToNode::default());
     let of_other = LeaseReport { account, known, ..alice.next_report(10, [0, 3], LIMIT_1000) };
     let outcomes = alice.send_reports(&mut store, &[of_acme, of_other]).unwrap();
     let error = outcomes[0].as_ref().unwrap_err().to_string();
