@@ -15,7 +15,9 @@ mod rules;
 mod sign_ups;
 mod sync;
 
-pub use self::condition::{Condition, ConditionFault, find_contradiction, several_conditions};
+pub use self::condition::{
+    Condition, ConditionFault, find_contradiction, split_several_conditions,
+};
 pub use self::facts::{CountFacts, DomainFacts, Fact, FactValue, Facts, MAX_COUNT};
 pub use self::inbox::{CanonicalInbox, InboxRules, canonical_address_text};
 pub use self::pseudonymizer::{InboxSecret, MIN_SECRET_BYTES, Pseudonymizer, SignUpScope};

@@ -236,7 +236,7 @@ fn guess_command<'c>(parent: &'c Command, name: &str) -> Option<&'c str> {
     let names = || parent.get_subcommands().map(Command::get_name);
     let others = COMMAND_SYNONYMS.iter().filter(|(others, _)| others.contains(&name));
     let mut own = others.flat_map(|(_, own)| own.iter());
-    own.find_map(|own| names().find(|it| it == own)).or_else(|| nearest_name(name, names()))
+    own.find_map(|own| names().find(|it| it == own)).or_else(|| find_nearest_name(name, names()))
 }
 
 /// Adds the words of each command below `command` to `out`. `path` has the words of `command`.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::description::{toml_list, toml_text};
 use super::effective::fingerprint_secret;
-use super::hints::nearest_name;
+use super::hints::find_nearest_name;
 use super::raw_value::RawValue;
 use super::routes::is_below;
 use super::settings::Settings;
 use crate::decide::{
     Action, Condition, ConditionFault, DecisionRule, InboxSecret, MIN_SECRET_BYTES,
-    find_contradiction, several_conditions,
+    find_contradiction, split_several_conditions,
 };
 use crate::gate::authz_rules::AuthzRules;
 use crate::gate::decisions::{DecisionSettings, SignUpSuccessRule};
@@ -327,7 +327,7 @@ fn mend_condition(text: &str) -> (String, Vec<String>) {
     let (mut mended, mut words) = (text.to_owned(), Vec::new());
     while let Err(fault) = Condition::parse(&mended) {
         let found = mended.get(fault.at.clone()).unwrap_or_default();
-        let near = nearest_name(found, fault.candidates.iter().copied());
+        let near = find_nearest_name(found, fault.candidates.iter().copied());
         words.extend(match (&fault.meant, near) {
             (Some(meant), _) => Some(format!("write {meant}")),
             (None, Some(near)) => Some(format!("did you mean {near}?")),
@@ -351,7 +351,7 @@ fn mend_condition(text: &str) -> (String, Vec<String>) {
 
 /// Returns what to write for a text in place of a list of conditions.
 fn hint_for_single_text(text: &str) -> String {
-    if let Some(several) = several_conditions(text) {
+    if let Some(several) = split_several_conditions(text) {
         let texts: Vec<&str> = several.iter().map(String::as_str).collect();
         return format!("write {}", toml_list(&texts));
     }

@@ -56,9 +56,9 @@ impl EffectiveSettings {
         new: &EffectiveSettings,
         at_start: &EffectiveSettings,
     ) -> Vec<String> {
-        let at_start = at_start.by_shown_key();
+        let at_start = at_start.group_by_shown_key();
         let (old_order, new_order) = (self.rule_order(), new.rule_order());
-        let (old, new) = (self.by_shown_key(), new.by_shown_key());
+        let (old, new) = (self.group_by_shown_key(), new.group_by_shown_key());
         let entries = |all: &BTreeMap<ReadableSettingName, ShownValue>| -> BTreeSet<String> {
             all.keys().filter_map(|key| key.entry.clone()).collect()
         };
@@ -107,7 +107,7 @@ impl EffectiveSettings {
 
     /// Lists the settings that are read at the start only and that `new` changes.
     pub fn list_changed_at_start(&self, new: &EffectiveSettings) -> Vec<String> {
-        let (old, new) = (self.by_shown_key(), new.by_shown_key());
+        let (old, new) = (self.group_by_shown_key(), new.group_by_shown_key());
         let of_start =
             |key: &&ReadableSettingName| key.entry.is_none() && is_read_at_start(&key.name);
         let keys: BTreeSet<&ReadableSettingName> =
@@ -133,7 +133,7 @@ impl EffectiveSettings {
         self.0.iter().filter_map(|it| Some((it.key.as_str(), it.value.as_deref()?))).collect()
     }
 
-    fn by_shown_key(&self) -> BTreeMap<ReadableSettingName, ShownValue> {
+    fn group_by_shown_key(&self) -> BTreeMap<ReadableSettingName, ShownValue> {
         let values = self.values_by_key();
         let value = |setting: &EffectiveSetting| ShownValue {
             text: setting.value.clone(),

@@ -7,7 +7,7 @@ use super::Config;
 use super::counterparts::find_in_section;
 use super::description::toml_text;
 use super::file_setting_places::hint_for_unopened;
-use super::hints::nearest_name;
+use super::hints::find_nearest_name;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::feed::{Feed, FeedLocation, Feeds, ProxySettings, VerifiedList, is_minisign_public_key};
@@ -104,7 +104,7 @@ impl Settings {
         let files = std::fs::read_dir(parent_dir(path)).into_iter().flatten().flatten();
         let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
         let names: Vec<String> = names.take(MAX_FILES_IN_FOLDER).collect();
-        let near = nearest_name(&name, names.iter().map(String::as_str));
+        let near = find_nearest_name(&name, names.iter().map(String::as_str));
         let hint = match near {
             Some(near) => Some(format!("did you mean {near}?")),
             None if parent_dir(path).exists() => return,
@@ -295,7 +295,7 @@ fn is_url_without_scheme(text: &str) -> bool {
 /// Returns what to write for a feed without a URL whose name riskgate does not know.
 fn hint_for_missing_url(name: &str) -> String {
     let known: Vec<&str> = KNOWN_FEEDS.iter().map(|it| it.name).collect();
-    match nearest_name(name, known.iter().copied()) {
+    match find_nearest_name(name, known.iter().copied()) {
         Some(near) => format!("did you mean name = \"{near}\"?"),
         None => {
             let known = known.join(" and ");

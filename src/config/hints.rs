@@ -84,7 +84,7 @@ const OTHER_NAMES: [(&str, &str); 66] = [
 ];
 
 /// Returns the one of `known` that `name` is probably meant for; `None` if none is near enough.
-pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+pub fn find_nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let folded = name.to_ascii_lowercase().replace('-', "_");
     let is_word = |rest: &str| rest.starts_with('_');
     let is_meant = |candidate| {
@@ -109,7 +109,7 @@ pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Opt
             nearest = Some((edits, candidate));
         }
     }
-    nearest.map(|(_, candidate)| candidate).or_else(|| nearest_by_words(&folded, &known))
+    nearest.map(|(_, candidate)| candidate).or_else(|| find_nearest_by_words(&folded, &known))
 }
 
 /// Returns the only candidate to which one of these applies:
@@ -117,7 +117,7 @@ pub fn nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Opt
 /// - The candidate has as many words as the name, three or more, and only one word differs.
 /// - The candidate ends with the name, behind other words.
 /// - The name ends with the candidate, behind other words, and the candidate has two words or more.
-fn nearest_by_words<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+fn find_nearest_by_words<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let words: Vec<&str> = name.split('_').collect();
     let is_near = |candidate: &&&str| {
         let others: Vec<&str> = candidate.split('_').collect();
@@ -137,7 +137,7 @@ fn nearest_by_words<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
 
 /// Returns the word of `expected` that a faulty text was probably meant for, if `is_valid` takes
 /// it.
-pub fn nearest_word(
+pub fn find_nearest_word(
     found: &str,
     expected: &str,
     is_valid: impl Fn(&str) -> bool,
@@ -149,7 +149,7 @@ pub fn nearest_word(
     // An example with a number in it is no word, and a number is meant for none.
     let is_word = |it: &&str| it.len() > 2 && !it.starts_with(|c: char| c.is_ascii_digit());
     let words = expected.split(|c| !is_of_word(c)).filter(|it| is_word(it) && is_valid(it));
-    nearest_name(found, words).map(str::to_owned)
+    find_nearest_name(found, words).map(str::to_owned)
 }
 
 /// How a hint reads the unit of a number, or a number without a unit.
@@ -191,7 +191,7 @@ impl Units {
     }
 
     /// Returns the whole number that a fraction stands for.
-    fn whole_number_of(self, fraction: f64) -> Option<i64> {
+    fn find_whole_number_of(self, fraction: f64) -> Option<i64> {
         let is_share = fraction > 0.0 && fraction <= 1.0;
         let number = match self.fraction {
             Fraction::Percent if is_share || fraction == 0.0 => fraction * 100.0,
@@ -326,7 +326,7 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
             let mut guesses: Vec<RawValue> = Vec::new();
             guesses.extend(is_whole.then_some(RawValue::Integer(*number as i64)));
             guesses.push(RawValue::Text(format!("{number}s")));
-            guesses.extend(units.whole_number_of(*number).map(RawValue::Integer));
+            guesses.extend(units.find_whole_number_of(*number).map(RawValue::Integer));
             guesses
         }
         RawValue::Integer(number) => {
@@ -348,7 +348,7 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
             guesses.extend(flat_list(items));
             guesses.extend(guess_items(items));
             let share = |item: &RawValue| match item {
-                RawValue::Fraction(number) => units.whole_number_of(*number),
+                RawValue::Fraction(number) => units.find_whole_number_of(*number),
                 _ => None,
             };
             let shares: Option<Vec<i64>> = items.iter().map(share).collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::description::{toml_list, toml_text};
-use super::hints::nearest_name;
+use super::hints::find_nearest_name;
 use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::gate::route::{PathReadings, RouteMethods, UpstreamRoute};
@@ -67,7 +67,7 @@ impl Settings {
         }
         if path.is_none() {
             let text = self.texts_of(&key).next();
-            let guess = text.and_then(|text| meant_path(&text));
+            let guess = text.and_then(|text| find_meant_path(&text));
             let guess = guess.filter(|it| PathPrefix::parse(it).is_some() && !is_own_path(it));
             self.hint_fault_of(&key, guess.map(|it| format!("write {}", toml_text(&it))));
         }
@@ -128,7 +128,7 @@ impl Settings {
         let unusual = methods.iter().filter(|it| !USUAL_METHODS.contains(&it.as_str()));
         let lower = USUAL_METHODS.map(str::to_ascii_lowercase);
         for method in unusual {
-            let near = nearest_name(method, lower.iter().map(String::as_str));
+            let near = find_nearest_name(method, lower.iter().map(String::as_str));
             if let Some(near) = near.map(str::to_ascii_uppercase) {
                 let problem = format!("expected a method that clients send, but found {method}");
                 self.warn_at_value(key, &problem, Some(format!("did you mean \"{near}\"?")));
@@ -221,7 +221,7 @@ fn expected_prefix(found: Option<&str>) -> &'static str {
 }
 
 /// Returns the path that a URL, a path with a query or a pattern was meant for.
-pub(super) fn meant_path(text: &str) -> Option<String> {
+pub(super) fn find_meant_path(text: &str) -> Option<String> {
     let path = match text.split_once("://") {
         Some((_, rest)) => &rest[rest.find('/')?..],
         None => text.trim_start_matches('^'),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::description::{SettingDescription, SettingKind, toml_duration, toml_text};
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::hints::{
-    Units, flat_list, nearest_name, nearest_word, parse_switch_word, suggest_value,
+    Units, find_nearest_name, find_nearest_word, flat_list, parse_switch_word, suggest_value,
 };
 use super::locations::{FormerDefault, RelativePathBases};
 use super::raw_value::{
@@ -501,10 +501,10 @@ impl Settings {
                 RawValue::Integer(number) => Some(number.to_string()),
                 raw => raw.as_text().map(str::to_owned),
             };
-            let near = word.and_then(|it| nearest_name(&it, choices.into_iter()));
+            let near = word.and_then(|it| find_nearest_name(&it, choices.into_iter()));
             let near = near.map(str::to_owned).or_else(|| {
                 let is_valid = |word: &str| parse(&RawValue::Text(word.to_owned())).is_some();
-                nearest_word(setting.raw.as_text()?, expected, is_valid)
+                find_nearest_word(setting.raw.as_text()?, expected, is_valid)
             });
             let hint = match near {
                 Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
@@ -551,7 +551,7 @@ impl Settings {
             bad.map(|(at, item)| Some((at, item.as_text()?.to_owned()))).collect();
         let Some(bad) = bad.filter(|bad| !bad.is_empty()) else { return false };
         let near = |text: &str| {
-            nearest_word(text, expected, |it| is_valid(vec![RawValue::Text(it.to_owned())]))
+            find_nearest_word(text, expected, |it| is_valid(vec![RawValue::Text(it.to_owned())]))
         };
         let units = Units::of_setting(key);
         let is_guess = |guess: &RawValue| parse(guess).is_some();

@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigFault, ConfigText, SettingSpan};
 use super::file_setting_places::hint_for_unopened;
-use super::hints::nearest_name;
+use super::hints::find_nearest_name;
 use super::locations::{CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, RelativePathBases};
 use super::raw_value::RawValue;
 use super::settings::{RawSetting, Settings};
@@ -184,6 +184,6 @@ fn hint_for_missing_config(path: &Path) -> Option<String> {
     let files = std::fs::read_dir(parent_dir(path)).ok()?.flatten();
     let names = files.filter_map(|file| file.file_name().into_string().ok());
     let names: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
-    let near = nearest_name(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    let near = find_nearest_name(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
     Some(format!("did you mean {}?", path.with_file_name(near).display()))
 }

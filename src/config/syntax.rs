@@ -14,7 +14,7 @@ use super::hints::{is_curly_quote, is_quote};
 use super::judged_value::judge_value;
 use super::raw_value::{RawValue, redact_urls_and_long_words};
 use super::secret::may_be_secret;
-use super::unknown_keys::{header_of_known, known_keys, meant_setting_of_variable};
+use super::unknown_keys::{find_meant_setting_of_variable, header_of_known, known_keys};
 use super::variables::ENV_PREFIX;
 
 /// How the message of the parser begins if a setting or a section stands twice.
@@ -182,7 +182,7 @@ impl ConfigText {
         let is_own =
             |line: &str| is_header(line) && line.trim().trim_matches(['[', ']', ' ']) == key;
         let as_section = before.enumerate().find(|(_, line)| is_own(line));
-        let (problem, hint) = match (self.first_line_of(name, line_start), as_section) {
+        let (problem, hint) = match (self.find_first_line_of(name, line_start), as_section) {
             (Some(first), _) => (
                 format!(
                     "{key}: expected the setting once, but found it again, first in line {first}"
@@ -321,7 +321,7 @@ impl ConfigText {
         let inner = before.find(|(_, other)| {
             other.trim_start_matches('[').starts_with(&inner) && other.starts_with('[')
         });
-        let dotted = self.dotted_name_above(section, line.start).filter(|_| first.is_none());
+        let dotted = self.find_dotted_name_above(section, line.start).filter(|_| first.is_none());
         let (problem, hint) = match (first, inner) {
             _ if is_double && dotted.is_some() => {
                 let (name, at) = dotted.unwrap_or_default();
@@ -345,7 +345,7 @@ impl ConfigText {
 
     /// Returns the name of the first setting of a section that is written as `section.name` before
     /// any header, and the number of its line.
-    fn dotted_name_above(&self, section: &str, line_start: usize) -> Option<(String, usize)> {
+    fn find_dotted_name_above(&self, section: &str, line_start: usize) -> Option<(String, usize)> {
         let before = self.text.get(..line_start)?.lines().map(str::trim);
         let before = before.take_while(|line| !line.starts_with('[')).enumerate();
         let mut names = before.filter_map(|(at, line)| {
@@ -356,7 +356,7 @@ impl ConfigText {
     }
 
     /// Returns the number of the line above that sets this name in the same section.
-    fn first_line_of(&self, name: &str, line_start: usize) -> Option<usize> {
+    fn find_first_line_of(&self, name: &str, line_start: usize) -> Option<usize> {
         if name.is_empty() {
             return None;
         }
@@ -648,7 +648,7 @@ impl<'t> FaultyLine<'t> {
         }
         let meant = match is_name_of_setting(name) {
             true => Some(format!("{name} = …")),
-            false => meant_setting_of_variable(name),
+            false => find_meant_setting_of_variable(name),
         };
         let meant = meant.unwrap_or_else(|| "http = \"0.0.0.0:8080\" below [listen]".to_owned());
         let hint = match name.starts_with(ENV_PREFIX) {

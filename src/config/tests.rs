@@ -2111,7 +2111,7 @@ fn a_variable_of_an_array_leads_to_the_whole_name() {
         ("rule.name", "rule.0.name"),
         ("store_url", "store.url"),
     ] {
-        assert_eq!(unknown_keys::meant_setting(key).as_deref(), Some(meant), "{key}");
+        assert_eq!(unknown_keys::find_meant_setting(key).as_deref(), Some(meant), "{key}");
     }
 }
 

@@ -10,7 +10,7 @@ use super::counterparts::{
 };
 use super::description::{is_index, toml_list, toml_text, without_indexes};
 use super::fault::SettingSpan;
-use super::hints::nearest_name;
+use super::hints::find_nearest_name;
 use super::judged_value::judge_value;
 use super::raw_value::{RawValue, redact_urls_and_long_words};
 use super::settings::Settings;
@@ -63,7 +63,7 @@ impl Settings {
         let key = self.values.keys().find(is_meant)?;
         let is_of_environment = self.values[key].location.starts_with(ENV_PREFIX);
         let of_section = format!("{key}.");
-        is_of_environment.then(|| match meant_setting(key) {
+        is_of_environment.then(|| match find_meant_setting(key) {
             Some(meant) => format!("did you mean {}?", variable_name(&meant)),
             None => match known_keys().iter().find(|it| it.starts_with(&of_section)) {
                 Some(first) => format!(
@@ -241,7 +241,7 @@ impl Settings {
     fn find_port_below(&self, section: &str) -> Option<u16> {
         let is_address = |name: &str| {
             let last = name.rsplit('.').next().unwrap_or_default();
-            nearest_name(last, ["http"].into_iter()).is_some()
+            find_nearest_name(last, ["http"].into_iter()).is_some()
         };
         self.values_below(section).filter(|it| is_address(it.0)).find_map(|it| port_of(it.1))
     }
@@ -259,7 +259,7 @@ impl Settings {
             };
             let key = format!("{below}.{name}");
             let is_meant = |it: &(&str, &RawValue)| {
-                nearest_name(it.0, [name].into_iter()).is_some()
+                find_nearest_name(it.0, [name].into_iter()).is_some()
                     && judge_value(&key, it.1).is_none()
             };
             let value = self.values_below(section).find(is_meant)?.1;
@@ -365,7 +365,7 @@ impl Settings {
             return Some(hint);
         }
         // The address of a part of riskgate is in [listen], such as listen.admin.
-        let is_address = nearest_name(name, ["http"].into_iter()).is_some();
+        let is_address = find_nearest_name(name, ["http"].into_iter()).is_some();
         if is_address && known_keys().contains(&format!("listen.{section}")) {
             return Some(format!("write {section} = \"ADDRESS:PORT\" below [listen]"));
         }
@@ -376,7 +376,7 @@ impl Settings {
         if let Some(counterpart) = find_in_section(&section, name) {
             return Some(counterpart.hint.clone());
         }
-        if let Some(meant) = meant_setting_of_variable(name).filter(|_| section.is_empty()) {
+        if let Some(meant) = find_meant_setting_of_variable(name).filter(|_| section.is_empty()) {
             return Some(format!("write {meant}"));
         }
         if let Some(hint) = hint_for_near_section(&section, name) {
@@ -396,7 +396,7 @@ impl Settings {
             }
             _ => header(section),
         };
-        if let Some(inner) = nearest_section_in(&section, name) {
+        if let Some(inner) = find_nearest_section_in(&section, name) {
             return Some(format!("write a section, {}", with_entry(&inner)));
         }
         if let Some(counterpart) = find_counterpart(&section, name) {
@@ -407,7 +407,7 @@ impl Settings {
         }
         let names: Vec<&str> = names_in(&section).collect();
         match names.is_empty() {
-            true => Some(match nearest_last_name(name) {
+            true => Some(match find_nearest_last_name(name) {
                 Some(other) => format!("write a section, {}", with_entry(&other)),
                 None => "write it below a section such as [listen]".to_owned(),
             }),
@@ -525,11 +525,11 @@ impl Settings {
             let section = key.rsplit_once('.').map_or("", |(section, _)| section);
             match is_known_section(section) {
                 true => settings.push(key.clone()),
-                false => drop(sections.insert(topmost_unknown(section, is_known_section))),
+                false => drop(sections.insert(find_topmost_unknown(section, is_known_section))),
             }
         }
         for section in self.section_spans.keys().filter(|it| !is_known_section(it)) {
-            sections.insert(topmost_unknown(section, is_known_section));
+            sections.insert(find_topmost_unknown(section, is_known_section));
         }
         if sections.is_empty() && settings.is_empty() {
             return;
@@ -567,7 +567,7 @@ impl Settings {
         for key in settings {
             let (section, name) = key.rsplit_once('.').unwrap_or(("", &key));
             let is_section = has_settings(&without_indexes(&key));
-            let near = nearest_name(name, names_in(&without_indexes(section)));
+            let near = find_nearest_name(name, names_in(&without_indexes(section)));
             let counterpart = find_in_section(&without_indexes(section), name);
             let is_elsewhere = |near: &&str| *near != name && counterpart.is_some();
             let near = near.filter(|near| !is_section && !is_elsewhere(near));
@@ -583,7 +583,10 @@ impl Settings {
                 None => of_counterpart
                     .and_then(|setting| self.hint_for_value_of(&key, setting))
                     .or_else(|| {
-                        Some(format!("write {}", meant_setting_of_variable(flat.map(|_| name)?)?))
+                        Some(format!(
+                            "write {}",
+                            find_meant_setting_of_variable(flat.map(|_| name)?)?
+                        ))
                     })
                     .or_else(|| self.hint_for_setting(&key)),
             });
@@ -675,17 +678,17 @@ pub(super) fn hint_for_other_section(section: &str, name: &str) -> Option<String
 }
 
 /// Returns the section in `section` whose name is near to `name`.
-fn nearest_section_in(section: &str, name: &str) -> Option<String> {
+fn find_nearest_section_in(section: &str, name: &str) -> Option<String> {
     let prefix = if section.is_empty() { String::new() } else { format!("{section}.") };
     let inner = known_keys().iter().filter_map(|key| {
         let (of, _) = key.strip_prefix(&prefix)?.split_once('.')?;
         Some(of)
     });
-    nearest_name(name, inner).map(|near| format!("{prefix}{near}"))
+    find_nearest_name(name, inner).map(|near| format!("{prefix}{near}"))
 }
 
 /// Returns the outermost unknown section of a section's name.
-fn topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
+fn find_topmost_unknown(section: &str, is_known: impl Fn(&str) -> bool) -> String {
     let ends = section.match_indices('.').map(|(at, _)| at).chain([section.len()]);
     let mut parts = ends.map(|end| &section[..end]);
     let unknown = parts.find(|part| !is_known(part)).unwrap_or(section);
@@ -713,9 +716,9 @@ fn hint_for_section(section: &str, own: &[&str]) -> String {
         Some((of, name)) => (of == parent).then_some(name),
         None => parent.is_empty().then_some(*it),
     });
-    if let Some(near) = nearest_name(last, beside) {
+    if let Some(near) = find_nearest_name(last, beside) {
         let near = if parent.is_empty() { near.to_owned() } else { format!("{parent}.{near}") };
-        let is_in = |name: &&str| nearest_name(name, names_in(&near)).is_some();
+        let is_in = |name: &&str| find_nearest_name(name, names_in(&near)).is_some();
         // The settings tell what a name was meant for that other programs have for something else.
         let is_near = own.is_empty() || own.iter().any(is_in);
         let other = section_with(own, &sections).map(|it| format!("write {}", header(it)));
@@ -727,7 +730,7 @@ fn hint_for_section(section: &str, own: &[&str]) -> String {
         return counterpart.hint.clone();
     }
     // The name of the outer section may be missing, or one may be written that is not needed.
-    match nearest_last_name(last) {
+    match find_nearest_last_name(last) {
         Some(elsewhere) if elsewhere == "listen.certificate" => hint_for_certificate().to_owned(),
         Some(elsewhere) => format!("write {}", header(&elsewhere)),
         None if parent == "table" => {
@@ -764,11 +767,11 @@ fn fill_in_port(hint: &str, port: Option<u16>) -> String {
 }
 
 /// Returns the section whose last name is near to `name`.
-fn nearest_last_name(name: &str) -> Option<String> {
+fn find_nearest_last_name(name: &str) -> Option<String> {
     let sections = known_sections();
     let last_name = |section: &str| section.rsplit('.').next().unwrap_or_default().to_owned();
     let last_names: Vec<String> = sections.iter().map(|it| last_name(it)).collect();
-    let near = nearest_name(name, last_names.iter().map(String::as_str))?;
+    let near = find_nearest_name(name, last_names.iter().map(String::as_str))?;
     sections.iter().find(|it| last_name(it) == near).map(|it| (*it).to_owned())
 }
 
@@ -853,18 +856,18 @@ pub(super) fn known_keys() -> &'static BTreeSet<String> {
 
 /// Returns a setting and its section for a name as the environment has it, such as `http = … below
 /// [listen]` for `LISTEN_HTTP` and `RISKGATE__LISTEN__HTTP`.
-pub(super) fn meant_setting_of_variable(name: &str) -> Option<String> {
+pub(super) fn find_meant_setting_of_variable(name: &str) -> Option<String> {
     let words = name.to_ascii_lowercase();
     let words = words.strip_prefix("riskgate_").unwrap_or(&words).trim_matches('_');
-    let meant = meant_setting(words).filter(|_| words.contains('_'))?;
+    let meant = find_meant_setting(words).filter(|_| words.contains('_'))?;
     let (section, name) = meant.rsplit_once('.')?;
     Some(format!("{name} = … below {}", header(section)))
 }
 
 /// Returns the setting that words with a `_` between them stand for, such as `store.url` for
 /// `store_url`.
-pub(super) fn meant_setting(words: &str) -> Option<String> {
-    let in_array = meant_in_array(words);
+pub(super) fn find_meant_setting(words: &str) -> Option<String> {
+    let in_array = find_meant_in_array(words);
     if in_array.is_some() {
         return in_array;
     }
@@ -878,10 +881,10 @@ pub(super) fn meant_setting(words: &str) -> Option<String> {
         known.iter().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
     let in_section = |section: &str, name: &str| {
         let names = known.iter().filter_map(|key| key.strip_prefix(section)?.strip_prefix('.'));
-        nearest_name(name, names).map(|near| format!("{section}.{near}"))
+        find_nearest_name(name, names).map(|near| format!("{section}.{near}"))
     };
     let (first, rest) = words.split_once('_').unwrap_or((&words, ""));
-    let section = nearest_name(first, sections.iter().copied());
+    let section = find_nearest_name(first, sections.iter().copied());
     if let Some(section) = section.filter(|_| !rest.is_empty())
         && let Some(meant) = in_section(section, rest)
     {
@@ -901,11 +904,11 @@ pub(super) fn meant_setting(words: &str) -> Option<String> {
 
 /// Returns the setting of an array that a key stands for, with its index or 0:
 /// `upstream.route.0.key` for `upstream.routes.0.key`, for `route.0.key` and for `route.key`.
-fn meant_in_array(key: &str) -> Option<String> {
+fn find_meant_in_array(key: &str) -> Option<String> {
     let parts: Vec<&str> = key.split('.').collect();
     let at = parts.iter().position(|it| is_index(it));
     let is_near = |(one, other): (&&str, &&str)| {
-        one == other || at.is_some() && nearest_name(one, [*other].into_iter()).is_some()
+        one == other || at.is_some() && find_nearest_name(one, [*other].into_iter()).is_some()
     };
     known_keys().iter().find_map(|own| {
         let array = TABLE_ARRAYS

@@ -2,7 +2,7 @@
 
 use super::fault::ConfigFault;
 use super::settings::Settings;
-use super::unknown_keys::meant_setting;
+use super::unknown_keys::find_meant_setting;
 use super::variables::variable_name;
 
 /// How other variables of riskgate begin, in small letters.
@@ -34,7 +34,7 @@ fn find_warning(name: &str, value: &str) -> Option<String> {
     }
     let meant = match rest.split('_').next() {
         Some("config" | "conf") => super::CONFIG_FILE_VARIABLE.to_owned(),
-        _ => variable_name(&meant_setting(rest)?),
+        _ => variable_name(&find_meant_setting(rest)?),
     };
     Some(format!("{name}: riskgate reads no such variable; did you mean {meant}?"))
 }

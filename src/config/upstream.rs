@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::StartupConfig;
 use super::description::{toml_list, toml_text};
 use super::raw_value::RawValue;
-use super::routes::{HOST_FORMAT, is_host_field, meant_path};
+use super::routes::{HOST_FORMAT, find_meant_path, is_host_field};
 use super::settings::Settings;
 use crate::gate::CheckAnswer;
 use crate::model::network::Networks;
@@ -32,7 +32,7 @@ impl Settings {
         };
         let checked_path = self.parse_setting(HEALTH_PATH, "a path such as /healthz", health_path);
         if checked_path.is_none() {
-            let path = self.texts_of(HEALTH_PATH).find_map(|text| meant_path(&text));
+            let path = self.texts_of(HEALTH_PATH).find_map(|text| find_meant_path(&text));
             self.hint_fault_of(HEALTH_PATH, path.map(|it| format!("write {}", toml_text(&it))));
         }
         let max_in_flight = self.read_integer("upstream.max_in_flight", 1..=1_000_000, 1_000);

@@ -150,7 +150,7 @@ impl Condition {
             let (word, second) = text[rest..].split_once(' ').unwrap_or((&text[rest..], ""));
             let meant = match word {
                 "and" | "AND" | "&&" | "&" if !second.is_empty() => {
-                    let several = several_conditions(text).unwrap_or_default();
+                    let several = split_several_conditions(text).unwrap_or_default();
                     let quoted: Vec<String> = several.iter().map(|it| quote(it)).collect();
                     Some(quoted.join(", ")).filter(|it| !it.is_empty())
                 }
@@ -205,7 +205,7 @@ impl Relation {
     }
 
     /// The numbers to compare with, so that the relation holds for some value of 0 to `max`.
-    fn sensible_numbers(self, max: u32) -> RangeInclusive<u32> {
+    fn find_sensible_numbers(self, max: u32) -> RangeInclusive<u32> {
         match self {
             Relation::Below => 1..=max,
             Relation::Above => 0..=max - 1,
@@ -367,7 +367,7 @@ fn quote(text: &str) -> String {
 
 /// Returns the conditions in one text with `&&` or `and` between them, each complete. `None` if a
 /// part is no condition.
-pub fn several_conditions(text: &str) -> Option<Vec<String>> {
+pub fn split_several_conditions(text: &str) -> Option<Vec<String>> {
     let text =
         [" and ", " AND ", " & "].iter().fold(text.to_owned(), |it, and| it.replace(and, "&&"));
     let condition = |part: &str| {
@@ -448,20 +448,20 @@ fn is_sign_char(c: char) -> bool {
 pub fn find_contradiction(conditions: &[Condition]) -> Option<usize> {
     (1..conditions.len()).find(|last| {
         let (fact, first) = (conditions[*last].fact, &conditions[..=*last]);
-        !can_hold_together(fact.fact_type(), &comparisons_of(fact, first))
+        !can_hold_together(fact.fact_type(), &list_comparisons_of(fact, first))
             || !can_hourly_count_fit_daily_count(first)
     })
 }
 
-fn comparisons_of(fact: Fact, conditions: &[Condition]) -> Vec<&Comparison> {
+fn list_comparisons_of(fact: Fact, conditions: &[Condition]) -> Vec<&Comparison> {
     conditions.iter().filter(|it| it.fact == fact).map(|it| &it.comparison).collect()
 }
 
 /// Whether the counts of a domain for an hour and for a day have values with which all conditions
 /// hold. The sign-ups of the hour are among those of the day.
 fn can_hourly_count_fit_daily_count(conditions: &[Condition]) -> bool {
-    let hour = comparisons_of(Fact::DomainAccounts1h, conditions);
-    let day = comparisons_of(Fact::DomainAccounts1d, conditions);
+    let hour = list_comparisons_of(Fact::DomainAccounts1h, conditions);
+    let day = list_comparisons_of(Fact::DomainAccounts1d, conditions);
     let least_of_hour = (0..=MAX_COUNT).find(|value| hold_for_number(&hour, *value));
     let most_of_day = (0..=MAX_COUNT).rev().find(|value| hold_for_number(&day, *value));
     least_of_hour.is_none_or(|least| most_of_day.is_none_or(|most| least <= most))
@@ -517,7 +517,7 @@ fn make_comparison(
         }
         FactType::Number(max) => match operator {
             Operator::Relation(relation) => {
-                let number = parse_number(&literals[0], relation.sensible_numbers(max))?;
+                let number = parse_number(&literals[0], relation.find_sensible_numbers(max))?;
                 Ok(Comparison::Number(relation, number))
             }
             Operator::In => {

@@ -78,7 +78,7 @@ impl IdMarkKeeper {
         mark: &str,
         now: Instant,
     ) -> Result<Option<String>, StoreError> {
-        let step = self.find_step(store.read_inbox_id_mark()?, mark, now);
+        let step = self.decide_step(store.read_inbox_id_mark()?, mark, now);
         let MarkStep::Write { replaces_other } = step else {
             let problem = "another node makes other inbox ids: expected the same inbox.secret_file \
                            and decide.scope on all nodes of a store";
@@ -99,7 +99,7 @@ impl IdMarkKeeper {
         Ok(None)
     }
 
-    fn find_step(&mut self, stored: Option<StoredIdMark>, mark: &str, now: Instant) -> MarkStep {
+    fn decide_step(&mut self, stored: Option<StoredIdMark>, mark: &str, now: Instant) -> MarkStep {
         let Some(stored) = stored else { return MarkStep::Write { replaces_other: false } };
         let is_own = stored.mark == mark;
         let since = match &self.seen {

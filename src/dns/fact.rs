@@ -26,7 +26,7 @@ pub fn latest_useless_expiry(now: i64) -> i64 {
 }
 
 /// Applies a learned fact to a table's answer; `None` if the fact no longer counts.
-/// `is_shared_address` returns true for an address of an MX host that real names use too.
+/// `may_be_used_by_real_names` returns true for an address of an MX host that real names use too.
 ///
 /// A fact that flags the name counts only until it expires, even while no resolver answers. The
 /// name may have been registered since then, and an outage of the resolvers must not lock out the
@@ -36,9 +36,9 @@ pub fn apply_fact_if_usable<'t>(
     (mx, addresses): (&str, &[IpAddr]),
     expires_at: i64,
     now: i64,
-    is_shared_address: impl Fn(IpAddr) -> bool,
+    may_be_used_by_real_names: impl Fn(IpAddr) -> bool,
 ) -> Option<TableAnswer<'t>> {
-    let applied = answer.apply_mx_fact(mx).apply_mx_addresses(addresses, is_shared_address);
+    let applied = answer.apply_mx_fact(mx).apply_mx_addresses(addresses, may_be_used_by_real_names);
     let still_counts = now < expires_at
         || is_before_stale_limit(expires_at, now) && !applied.is_unsafe_by_learned_fact();
     still_counts.then_some(applied)

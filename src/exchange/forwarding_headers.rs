@@ -12,7 +12,7 @@ use pingora::Result;
 use pingora::http::RequestHeader;
 
 use crate::message::field_names::has_prefix_ignore_case;
-use crate::message::forwarded::elements_from_right;
+use crate::message::forwarded::iter_elements_from_right;
 use crate::message::request_head::members_of_list;
 use crate::message::response::FieldName;
 use crate::model::network::{Networks, parse_hop_address};
@@ -180,7 +180,7 @@ impl TrustedChain {
     /// proxy. Stops earlier at an element that names no valid address.
     fn read_forwarded(lines: &[&[u8]], trusted_proxies: &Networks) -> TrustedChain {
         let mut chain = TrustedChain::default();
-        let elements = lines.iter().rev().flat_map(|line| elements_from_right(line));
+        let elements = lines.iter().rev().flat_map(|line| iter_elements_from_right(line));
         for element in elements.map_while(|element| element) {
             let scheme = element.scheme.filter(|scheme| is_scheme(scheme));
             chain.scheme = scheme.map(String::from).or(chain.scheme);

@@ -248,7 +248,7 @@ pub(super) fn check_published_digest(
 ) -> Result<(), FeedError> {
     let text = fetch_verification_text(url, client)?;
     let failed = |why: &str| Err(FeedError::new(url.to_string(), why));
-    match find_published_digest(&text) {
+    match parse_published_digest(&text) {
         None => failed("expected a SHA-256 in hexadecimal, but found another text"),
         Some(published) if published == digest => Ok(()),
         Some(_) => failed(&format!(
@@ -259,7 +259,7 @@ pub(super) fn check_published_digest(
 
 /// The digest in the first line of a text, as `sha256sum` writes the line, or `sha256sum --tag` and
 /// openssl: `SHA256 (list.txt) = …`.
-fn find_published_digest(text: &str) -> Option<String> {
+fn parse_published_digest(text: &str) -> Option<String> {
     let line = text.trim_start().lines().next()?;
     let is_digest = |word: &&str| word.len() == 64 && word.bytes().all(|it| it.is_ascii_hexdigit());
     let first = line.split_ascii_whitespace().next().filter(is_digest);

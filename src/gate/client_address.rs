@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::HeaderName;
 use http::header::FORWARDED;
 
-use crate::message::forwarded::elements_from_right;
+use crate::message::forwarded::iter_elements_from_right;
 use crate::message::request_head::members_of_list;
 use crate::model::network::{Networks, parse_hop_address};
 
@@ -59,9 +59,8 @@ impl ClientAddressRule {
         let lines: Vec<&[u8]> = read_values(name).collect();
         for line in lines.into_iter().rev() {
             let hops: &mut dyn Iterator<Item = Option<IpAddr>> = match self.source {
-                ClientAddressSource::Forwarded => {
-                    &mut elements_from_right(line).map(|element| parse_hop_address(&element?.node?))
-                }
+                ClientAddressSource::Forwarded => &mut iter_elements_from_right(line)
+                    .map(|element| parse_hop_address(&element?.node?)),
                 _ => &mut members_of_list(line)
                     .rev()
                     .map(|member| parse_hop_address(std::str::from_utf8(member).ok()?)),

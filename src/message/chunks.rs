@@ -89,7 +89,7 @@ impl ChunkDecoder {
                 }
                 NextElement::Size | NextElement::DataEnd | NextElement::Trailers => {
                     let Some(line) = first_line(arrived)? else { return Ok(()) };
-                    let (next, dropped) = self.element_after_line(line)?;
+                    let (next, dropped) = self.find_element_after_line(line)?;
                     self.dropped_bytes += dropped;
                     if self.dropped_bytes > MAX_DROPPED_BYTES {
                         return Err(MalformedChunks);
@@ -104,7 +104,10 @@ impl ChunkDecoder {
     }
 
     /// Returns the element that follows a line, and how many bytes of the line are dropped.
-    fn element_after_line(&self, line: &[u8]) -> Result<(NextElement, usize), MalformedChunks> {
+    fn find_element_after_line(
+        &self,
+        line: &[u8],
+    ) -> Result<(NextElement, usize), MalformedChunks> {
         match self.next {
             NextElement::Size => {
                 let (size, extensions) = self.parse_size_line(line)?;

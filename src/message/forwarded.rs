@@ -19,7 +19,7 @@ pub struct ForwardedElement {
 /// Iterates over the elements of one line of `Forwarded` from the right, without empty ones. Yields
 /// `None` for an element that violates the grammar. If the grammar does not show where such an
 /// element begins, the iteration ends.
-pub fn elements_from_right(line: &[u8]) -> impl Iterator<Item = Option<ForwardedElement>> {
+pub fn iter_elements_from_right(line: &[u8]) -> impl Iterator<Item = Option<ForwardedElement>> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
         loop {
@@ -29,7 +29,7 @@ pub fn elements_from_right(line: &[u8]) -> impl Iterator<Item = Option<Forwarded
             };
             rest = before;
             if !pairs.is_empty() {
-                return Some(element_of_pairs(&pairs));
+                return Some(parse_element_of_pairs(&pairs));
             }
         }
     })
@@ -115,7 +115,7 @@ fn count_backslashes_at_end(text: &[u8]) -> usize {
 
 /// Returns the element with the parameters that riskgate reads. `None` if one of these parameters
 /// occurs twice, which RFC 7239 section 4 forbids, or is no UTF-8.
-fn element_of_pairs(pairs: &[Pair<'_>]) -> Option<ForwardedElement> {
+fn parse_element_of_pairs(pairs: &[Pair<'_>]) -> Option<ForwardedElement> {
     let mut element = ForwardedElement::default();
     for (name, value) in pairs {
         let kept = match name.to_ascii_lowercase().as_slice() {

@@ -21,7 +21,7 @@ use super::certificates::{is_self_signed, read_validity};
 
 /// The certificate of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShownCertificate {
+pub struct PresentedCertificate {
     /// When the certificate is valid; `None` if the certificate can't be read.
     pub validity: Option<ValidityPeriod>,
     /// Why a client of these authorities does not trust the certificate; `None` if it does.
@@ -44,7 +44,7 @@ pub fn probe_certificate(
     mut stream: TcpStream,
     server_name: &str,
     authorities: &[CertificateDer<'static>],
-) -> io::Result<ShownCertificate> {
+) -> io::Result<PresentedCertificate> {
     let authorities: Arc<[CertificateDer<'static>]> = authorities.into();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(authorities.iter().cloned());
@@ -52,7 +52,8 @@ pub fn probe_certificate(
     let builder =
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
     let inner = builder.build().map_err(io::Error::other)?;
-    let verifier = Arc::new(CertificateRecorder { inner, authorities, shown: Mutex::new(None) });
+    let verifier =
+        Arc::new(CertificateRecorder { inner, authorities, presented: Mutex::new(None) });
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
@@ -64,8 +65,8 @@ pub fn probe_certificate(
     while session.is_handshaking() {
         session.complete_io(&mut stream)?;
     }
-    let shown = verifier.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
-    shown.ok_or_else(|| io::Error::other("no certificate"))
+    let presented = verifier.presented.lock().unwrap_or_else(PoisonError::into_inner).take();
+    presented.ok_or_else(|| io::Error::other("no certificate"))
 }
 
 /// Notes the certificate and why a client would not trust it, and lets the handshake go on.
@@ -73,7 +74,7 @@ pub fn probe_certificate(
 struct CertificateRecorder {
     inner: Arc<WebPkiServerVerifier>,
     authorities: Arc<[CertificateDer<'static>]>,
-    shown: Mutex<Option<ShownCertificate>>,
+    presented: Mutex<Option<PresentedCertificate>>,
 }
 
 impl ServerCertVerifier for CertificateRecorder {
@@ -96,8 +97,8 @@ impl ServerCertVerifier for CertificateRecorder {
         let is_trusted_authority = self.authorities.contains(end_entity);
         let distrust =
             verified.err().map(|error| describe_distrust(&error, end_entity, is_trusted_authority));
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        *shown = Some(ShownCertificate { validity, distrust, is_trusted_authority });
+        let mut presented = self.presented.lock().unwrap_or_else(PoisonError::into_inner);
+        *presented = Some(PresentedCertificate { validity, distrust, is_trusted_authority });
         Ok(ServerCertVerified::assertion())
     }
 

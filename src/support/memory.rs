@@ -59,13 +59,13 @@ fn has_address_space(needed: usize) -> bool {
     let limits = [(Resource::As, "VmSize:"), (Resource::Data, "VmData:")];
     let free = limits.into_iter().filter_map(|(resource, field)| {
         let limit = getrlimit(resource).current?;
-        Some(limit.saturating_sub(find_kibibytes(&status, field)? << 10))
+        Some(limit.saturating_sub(parse_kibibytes(&status, field)? << 10))
     });
     free.min().is_some_and(|free| free >= needed as u64)
 }
 
 /// The value of a field of `/proc/self/status`.
-fn find_kibibytes(status: &str, field: &str) -> Option<u64> {
+fn parse_kibibytes(status: &str, field: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(field))?;
     value.trim().strip_suffix(" kB")?.parse().ok()
 }

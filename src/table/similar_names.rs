@@ -136,11 +136,11 @@ impl MistypedProviderFinder {
     pub(super) fn find_by_mistyped_word(&self, name: &str) -> Option<&str> {
         const COM: &str = "com";
         let is_slip_of_com = |end: &str| {
-            let cost = edit_cost(end.as_bytes(), COM.as_bytes());
+            let cost = compute_edit_cost(end.as_bytes(), COM.as_bytes());
             (1..=NEAR_SLIP_COST + FIRST_LETTER_EXTRA_COST).contains(&cost)
         };
         let means = |label: &&ProviderLabel| {
-            edit_cost(name.as_bytes(), label.label.as_bytes()) == SWAP_COST
+            compute_edit_cost(name.as_bytes(), label.label.as_bytes()) == SWAP_COST
                 || name.strip_prefix(&label.label).is_some_and(is_slip_of_com)
         };
         let label = self.large_labels.iter().find(means)?;
@@ -160,7 +160,7 @@ impl MistypedProviderFinder {
 
     /// Whether slips lead from one of the largest providers to the typed name.
     pub(super) fn is_slip_of_largest(&self, typed: &TypedName<'_>) -> bool {
-        let mut costs = self.large_labels.iter().flat_map(|label| label.slip_costs(typed));
+        let mut costs = self.large_labels.iter().flat_map(|label| label.compute_slip_costs(typed));
         costs.any(|(_, provider)| provider.rank < self.largest_count)
     }
 
@@ -170,10 +170,10 @@ impl MistypedProviderFinder {
         let start = self.small_labels.partition_point(|label| label.label.len() + 1 < length);
         let end = self.small_labels.partition_point(|label| label.label.len() <= length + 1);
         let small_labels = self.small_labels.get(start..end).unwrap_or_default();
-        let of_small = small_labels.iter().flat_map(|label| label.slip_costs(typed));
+        let of_small = small_labels.iter().flat_map(|label| label.compute_slip_costs(typed));
         let of_small =
             of_small.map(|(cost, provider)| (cost + SMALL_PROVIDER_EXTRA_COST, provider));
-        let of_large = self.large_labels.iter().flat_map(|label| label.slip_costs(typed));
+        let of_large = self.large_labels.iter().flat_map(|label| label.compute_slip_costs(typed));
         let nearest = of_large.chain(of_small).min_by_key(|(cost, it)| (*cost, it.rank));
         nearest.map(|(_, provider)| &*provider.name)
     }
@@ -183,7 +183,7 @@ impl ProviderLabel {
     /// Lists the providers of this label that a user may have mistyped as the typed name, each with
     /// the cost of the slips. Leaves out a provider if the cost is too high for its name, or if the
     /// typed name is the provider's own.
-    fn slip_costs(&self, typed: &TypedName<'_>) -> impl Iterator<Item = (u8, &Provider)> {
+    fn compute_slip_costs(&self, typed: &TypedName<'_>) -> impl Iterator<Item = (u8, &Provider)> {
         let is_near = self.has_near_length(typed.label)
             && self.has_near_letters(typed.letters)
             && (self.is_large || differ_in_three_letters(typed.label, &self.label));
@@ -198,7 +198,8 @@ impl ProviderLabel {
             if is_same_label {
                 return (suffix_cost > 0).then_some((suffix_cost, provider));
             }
-            let label_cost = *label_cost.get_or_insert_with(|| self.find_label_cost(typed.label));
+            let label_cost =
+                *label_cost.get_or_insert_with(|| self.compute_label_cost(typed.label));
             let is_likely = label_cost <= self.max_label_cost(provider, suffix_cost, typed);
             is_likely.then(|| (label_cost + suffix_cost, provider))
         })
@@ -226,12 +227,12 @@ impl ProviderLabel {
         }
     }
 
-    fn find_label_cost(&self, typed: &str) -> u8 {
+    fn compute_label_cost(&self, typed: &str) -> u8 {
         let (typed, label) = (typed.as_bytes(), self.label.as_bytes());
         match label.len() {
             ..=2 => UNLIKELY_COST,
-            3 | 4 => find_short_label_cost(typed, label),
-            _ => edit_cost(typed, label),
+            3 | 4 => compute_short_label_cost(typed, label),
+            _ => compute_edit_cost(typed, label),
         }
     }
 
@@ -285,7 +286,7 @@ impl ProviderLabel {
             return None;
         }
         if typed.suffix_state != SuffixState::Exists {
-            let cost = edit_cost(typed.suffix.as_bytes(), suffix.as_bytes());
+            let cost = compute_edit_cost(typed.suffix.as_bytes(), suffix.as_bytes());
             let limit = if suffix.len() <= 2 {
                 NEAR_SLIP_COST + FIRST_MISSING_EXTRA_COST
             } else {
@@ -320,7 +321,8 @@ impl ProviderLabel {
         }
         let is_slip_of = |it: &Provider| {
             it.suffix().rsplit_once('.').is_some_and(|(second, _)| second == typed_second)
-                && edit_cost(typed.suffix.as_bytes(), it.suffix().as_bytes()) <= OTHER_SLIP_COST
+                && compute_edit_cost(typed.suffix.as_bytes(), it.suffix().as_bytes())
+                    <= OTHER_SLIP_COST
         };
         let is_only_one = self.providers.iter().filter(|it| is_slip_of(it)).count() == 1;
         typed.suffix_state != SuffixState::HasNoTld || !is_slip_of(provider) || !is_only_one
@@ -370,9 +372,9 @@ fn letter_bits(label: &str) -> u32 {
 
 /// Finds the cost of a slip in a label of three or four letters. Most names that are so near are
 /// real. So only a doubled letter counts, and in four letters a swap as well.
-fn find_short_label_cost(typed: &[u8], label: &[u8]) -> u8 {
+fn compute_short_label_cost(typed: &[u8], label: &[u8]) -> u8 {
     let is_considered = typed.len() > label.len() || label.len() == 4 && typed.len() == label.len();
-    match edit_cost(typed, label) {
+    match compute_edit_cost(typed, label) {
         SWAP_COST if is_considered => SWAP_COST,
         _ => UNLIKELY_COST,
     }
@@ -382,7 +384,7 @@ fn find_short_label_cost(typed: &[u8], label: &[u8]) -> u8 {
 /// distance of optimal string alignment (Damerau 1964, Levenshtein 1966) with a cost for each kind
 /// of slip and two more slips: a letter that moves by two places, and `rn` for `m`. A cost that is
 /// not likely is [`UNLIKELY_COST`], and so is that of longer texts than are compared.
-fn edit_cost(typed: &[u8], meant: &[u8]) -> u8 {
+fn compute_edit_cost(typed: &[u8], meant: &[u8]) -> u8 {
     if typed.len().max(meant.len()) > MAX_COMPARED_BYTES {
         return UNLIKELY_COST;
     }

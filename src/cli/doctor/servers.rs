@@ -11,7 +11,7 @@ use crate::dns::{DnsClient, Pacer};
 use crate::process::server::create_upstreams;
 use crate::proxy::upstream::UpstreamTls;
 use crate::store::Finding;
-use crate::support::certificate_probe::{ShownCertificate, probe_certificate};
+use crate::support::certificate_probe::{PresentedCertificate, probe_certificate};
 use crate::support::certificates::read_pem_certificates;
 use crate::support::trusted_authorities::read_trusted_authorities;
 use crate::table::Table;
@@ -60,7 +60,7 @@ fn check_tls(tls: &UpstreamTls, server: SocketAddr, stream: TcpStream) -> Findin
             let found = format!("{server}: {}", describe_failed_handshake(&error));
             Finding::fault(SUBJECT, found, advice)
         }
-        Ok(ShownCertificate { distrust: Some(why), is_trusted_authority, .. })
+        Ok(PresentedCertificate { distrust: Some(why), is_trusted_authority, .. })
             if tls.verify_certificate =>
         {
             let found = format!("{server}: riskgate refuses its certificate for {name}: {why}");

@@ -113,6 +113,6 @@ fn the_nearest_name_is_found_for_slips_and_for_names_of_other_servers() {
         ("colour", None),
         ("host", Some("http")),
     ] {
-        assert_eq!(nearest_name(found, known.into_iter()), meant, "{found}");
+        assert_eq!(find_nearest_name(found, known.into_iter()), meant, "{found}");
     }
 }

@@ -10,7 +10,7 @@ fn stored(mark: &str, confirmation: u64) -> Option<StoredIdMark> {
 fn a_mark_that_nobody_confirms_is_replaced_by_a_node_that_lives() {
     let (mut keeper, start) = (IdMarkKeeper::default(), Instant::now());
     let mut step = |stored: Option<StoredIdMark>, seconds: u64| {
-        keeper.find_step(stored, "own", start + Duration::from_secs(seconds))
+        keeper.decide_step(stored, "own", start + Duration::from_secs(seconds))
     };
     assert_eq!(step(None, 0), MarkStep::Write { replaces_other: false });
     assert_eq!(step(stored("own", 1), 1), MarkStep::Keep);
@@ -30,7 +30,7 @@ fn a_mark_that_nobody_confirms_is_replaced_by_a_node_that_lives() {
 fn an_outage_of_the_store_does_not_count_as_time_without_a_confirmation() {
     let (mut keeper, start) = (IdMarkKeeper::default(), Instant::now());
     let mut step = |stored: Option<StoredIdMark>, seconds: u64| {
-        keeper.find_step(stored, "own", start + Duration::from_secs(seconds))
+        keeper.decide_step(stored, "own", start + Duration::from_secs(seconds))
     };
     assert_eq!(step(stored("own", 1), 0), MarkStep::Keep);
     assert_eq!(step(stored("other", 1), 1), MarkStep::Differs);
@@ -68,7 +68,7 @@ fn a_node_puts_its_mark_back_into_the_store() {
 fn one_of_all_nodes_with_the_mark_confirms_it() {
     let (mut keeper, start) = (IdMarkKeeper::default(), Instant::now());
     let mut step = |confirmation: u64, seconds: u64| {
-        keeper.find_step(stored("own", confirmation), "own", start + Duration::from_secs(seconds))
+        keeper.decide_step(stored("own", confirmation), "own", start + Duration::from_secs(seconds))
     };
     assert_eq!(step(1, 0), MarkStep::Keep);
     assert_eq!(step(1, 14), MarkStep::Keep);
@@ -81,6 +81,6 @@ fn one_of_all_nodes_with_the_mark_confirms_it() {
 #[test]
 fn a_node_that_starts_replaces_another_mark_at_once() {
     let mut keeper = IdMarkKeeper::default();
-    let step = keeper.find_step(stored("other", 1), "own", Instant::now());
+    let step = keeper.decide_step(stored("other", 1), "own", Instant::now());
     assert_eq!(step, MarkStep::Write { replaces_other: true });
 }

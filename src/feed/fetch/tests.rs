@@ -35,10 +35,10 @@ fn a_published_digest_is_read_from_each_usual_line() {
         format!("SHA256 (list.txt) = {digest}\n"),
         format!("SHA2-256(list=1.txt)= {digest}\nmore\n"),
     ] {
-        assert_eq!(find_published_digest(&text).as_ref(), Some(&digest), "{text}");
+        assert_eq!(parse_published_digest(&text).as_ref(), Some(&digest), "{text}");
     }
     for text in ["", "<html>", "MD5 (list.txt) = 0a0a", "\n# SHA256\n"] {
-        assert_eq!(find_published_digest(text), None, "{text}");
+        assert_eq!(parse_published_digest(text), None, "{text}");
     }
 }
 

@@ -126,7 +126,7 @@ impl<'p> PathReadings<'p> {
     /// The paths that some server may read.
     pub fn paths(&self) -> impl Iterator<Item = PossiblePath<'_>> {
         let with_query = self.readings_with_query.iter().flat_map(Reading::paths_without_host);
-        let behind_hosts = self.readings.iter().filter_map(Reading::behind_host);
+        let behind_hosts = self.readings.iter().filter_map(Reading::strip_host_segment);
         self.paths_without_hosts_and_query().chain(with_query).chain(behind_hosts)
     }
 
@@ -197,7 +197,7 @@ impl<'p> Reading<'p> {
     }
 
     /// The path without its first segment; `None` if no server takes this segment for a host.
-    fn behind_host(&self) -> Option<PossiblePath<'_>> {
+    fn strip_host_segment(&self) -> Option<PossiblePath<'_>> {
         let host_and_rest = self.path.strip_prefix(b"/").filter(|_| self.may_have_host)?;
         let rest = &host_and_rest[memchr(b'/', host_and_rest).unwrap_or(host_and_rest.len())..];
         Some(PossiblePath { parts: [rest, &[]] })
@@ -263,7 +263,7 @@ fn continue_path_with_query(path: &[u8], query: &[u8]) -> Vec<Vec<u8>> {
 
 /// `None` if servers disagree about where this path leads, or if reading it would take long.
 fn read_text(path: Cow<'_, [u8]>) -> Option<ReadingsOfText<'_>> {
-    spellings_of(path)?.into_iter().map(Reading::of).collect()
+    list_spellings_of(path)?.into_iter().map(Reading::of).collect()
 }
 
 /// Returns true if a server that takes `\` for `/`, or that ignores control characters, may read a
@@ -274,12 +274,12 @@ fn may_have_dot_segment(path: &[u8]) -> bool {
             spelling.iter().copied().filter(|byte| !byte.is_ascii_control()).collect();
         visible.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dot_segment)
     };
-    spellings_of(Cow::Borrowed(path)).is_none_or(|all| all.iter().any(has_dot_segment))
+    list_spellings_of(Cow::Borrowed(path)).is_none_or(|all| all.iter().any(has_dot_segment))
 }
 
 /// Returns the path as it is, decoded once and twice, and each of these without session ids. `None`
 /// if that would take long.
-fn spellings_of(path: Cow<'_, [u8]>) -> Option<ArrayVec<Cow<'_, [u8]>, 6>> {
+fn list_spellings_of(path: Cow<'_, [u8]>) -> Option<ArrayVec<Cow<'_, [u8]>, 6>> {
     let once = decode_if_encoded(&path);
     let twice = once.as_deref().and_then(decode_if_encoded);
     let all = [Some(path.as_ref()), once.as_deref(), twice.as_deref()];

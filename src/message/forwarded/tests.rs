@@ -3,7 +3,7 @@ use super::*;
 /// The elements of a line, as `node scheme`, and `?` for one that violates the grammar.
 fn elements(line: &str) -> Vec<String> {
     let text = |part: Option<SmolStr>| part.map_or("-".to_owned(), String::from);
-    let elements = elements_from_right(line.as_bytes());
+    let elements = iter_elements_from_right(line.as_bytes());
     let elements = elements.map(|element| match element {
         Some(element) => format!("{} {}", text(element.node), text(element.scheme)),
         None => "?".to_owned(),

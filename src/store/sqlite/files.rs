@@ -54,7 +54,7 @@ pub(super) fn check_none_is_lost(path: &Path) -> Result<(), StoreError> {
     let real_path = resolve(path);
     let mut lost = LOST_FILES.lock().unwrap_or_else(PoisonError::into_inner);
     lost.retain(|it| {
-        it.real_path != real_path || it.ids_beside_file != identities_beside(&real_path)
+        it.real_path != real_path || it.ids_beside_file != read_identities_beside(&real_path)
     });
     lost.iter().find(|it| it.real_path == real_path).map_or(Ok(()), |it| Err(it.to_error()))
 }
@@ -78,7 +78,7 @@ impl OpenedFiles {
         OpenedFiles {
             path: path.to_owned(),
             file_id: file_identity(path),
-            ids_beside_file: identities_beside(&real_path),
+            ids_beside_file: read_identities_beside(&real_path),
             real_path,
         }
     }
@@ -105,7 +105,7 @@ impl OpenedFiles {
         if found.is_some() && found != self.file_id {
             return Err(self.other_file_error());
         }
-        let now = identities_beside(&self.real_path);
+        let now = read_identities_beside(&self.real_path);
         let is_lost = |at: &usize| {
             self.ids_beside_file[*at].is_some() && self.ids_beside_file[*at] != now[*at]
         };
@@ -123,7 +123,7 @@ impl OpenedFiles {
     /// Makes the error for another file in place of the database file. If the log of the opened
     /// file is still beside the other file, leaves a note, so that no process opens both together.
     fn other_file_error(&self) -> StoreError {
-        let now = identities_beside(&self.real_path);
+        let now = read_identities_beside(&self.real_path);
         let is_log_left = self.ids_beside_file[0].is_some() && self.ids_beside_file[0] == now[0];
         if !is_log_left || resolve(&self.path) != self.real_path {
             let restart = "another one; put it back, or restart riskgate to use the present one";
@@ -305,6 +305,6 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn identities_beside(path: &Path) -> [Option<(u64, u64)>; 2] {
+fn read_identities_beside(path: &Path) -> [Option<(u64, u64)>; 2] {
     SUFFIXES_BESIDE_FILE.map(|suffix| file_identity(&with_suffix(path, suffix)))
 }

@@ -78,7 +78,7 @@ impl Sqlite {
             return Ok(false);
         }
         self.write(OPERATION, |transaction| {
-            let newest = to_i64_saturating(newest_dns_fact_version(transaction)?);
+            let newest = to_i64_saturating(read_newest_dns_fact_version(transaction)?);
             write_meta_value(transaction, NEWEST_DELETED_VERSION, newest)?;
             // A fact may have been replaced since it was found.
             let delete = "DELETE FROM learned WHERE name = ?1 AND until <= ?2";
@@ -106,7 +106,7 @@ fn find_expired_dns_facts(
 
 fn write_dns_facts(transaction: &Transaction<'_>, facts: &[DnsFactRow]) -> rusqlite::Result<()> {
     transaction.execute_batch(DNS_FACTS_SCHEMA)?;
-    let mut version = newest_dns_fact_version(transaction)?;
+    let mut version = read_newest_dns_fact_version(transaction)?;
     let mut insert =
         transaction.prepare_cached("INSERT OR REPLACE INTO learned VALUES (?1, ?2, ?3, ?4)")?;
     for row in facts {
@@ -121,8 +121,11 @@ fn read_dns_facts(
     connection: &Connection,
     after_version: u64,
 ) -> rusqlite::Result<(Vec<DnsFactRow>, u64)> {
-    let newest =
-        if dns_facts_table_exists(connection)? { newest_dns_fact_version(connection)? } else { 0 };
+    let newest = if dns_facts_table_exists(connection)? {
+        read_newest_dns_fact_version(connection)?
+    } else {
+        0
+    };
     // If the caller knows a newer version, the file was replaced or restored from a backup.
     let mut version = if after_version > newest { 0 } else { after_version };
     if version == newest {
@@ -158,7 +161,7 @@ fn parse_dns_fact(row: &Row<'_>) -> rusqlite::Result<DnsFactRow> {
 }
 
 /// The newest version that a fact has or had.
-fn newest_dns_fact_version(connection: &Connection) -> rusqlite::Result<u64> {
+fn read_newest_dns_fact_version(connection: &Connection) -> rusqlite::Result<u64> {
     let mut statement = connection.prepare_cached(
         "SELECT version FROM learned WHERE typeof(version) = 'integer'
          ORDER BY version DESC LIMIT 1",

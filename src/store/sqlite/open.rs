@@ -157,7 +157,7 @@ const MAX_SQLITE_PATH_BYTES: usize = 512;
 /// The file system can't check a name in a directory that does not exist. So riskgate looks up the
 /// name of each missing directory, and that of the file, in the nearest existing directory.
 fn check_path_of_new_store(path: &Path) -> Result<(), StoreError> {
-    let folder = nearest_existing_folder(path);
+    let folder = find_nearest_existing_folder(path);
     let missing_part = path.strip_prefix(folder).unwrap_or(path);
     let journal = with_suffix(missing_part, LONGEST_SQLITE_SUFFIX);
     for name in &journal {
@@ -177,7 +177,7 @@ fn check_path_of_new_store(path: &Path) -> Result<(), StoreError> {
 }
 
 /// The nearest directory above `path` that exists; `.` if there is none.
-fn nearest_existing_folder(path: &Path) -> &Path {
+fn find_nearest_existing_folder(path: &Path) -> &Path {
     let is_existing = |folder: &&Path| folder.symlink_metadata().is_ok();
     let ancestors = parent_dir(path).ancestors().filter(|it| !it.as_os_str().is_empty());
     ancestors.into_iter().find(is_existing).unwrap_or(Path::new("."))
@@ -185,7 +185,7 @@ fn nearest_existing_folder(path: &Path) -> &Path {
 
 /// Fails if the store's directory, or the nearest existing directory above it, is not writable.
 pub(super) fn check_store_can_be_created(path: &Path) -> Result<(), StoreError> {
-    check_dir_writable(nearest_existing_folder(path)).map_err(store_creation_error(path))
+    check_dir_writable(find_nearest_existing_folder(path)).map_err(store_creation_error(path))
 }
 
 /// Removes the read permission of other users from a store, because earlier versions of riskgate
