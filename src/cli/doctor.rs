@@ -142,8 +142,8 @@ fn read_token(file: &Path) -> Result<String, CommandFailure> {
     }
 }
 
-/// Puts the word `store` before the subject of a finding about the store: other findings are about
-/// the version and the clock of the gateway.
+/// Puts the word `store` before the subject of a finding about the store, because subjects such as
+/// `version` and `clock` would else be taken for those of the gateway.
 fn prefix_with_store(finding: Finding) -> Finding {
     match &*finding.subject {
         "store" => finding,

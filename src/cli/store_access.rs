@@ -24,8 +24,8 @@ pub const COMMAND_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A larger difference between the clocks of this machine and of the server gets a warning.
 const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// Opens the config's store for a change. The operations on the store wait up to [`COMMAND_STORE_TIMEOUT`]
-/// for the lock of a gateway.
+/// Opens the config's store for a change. The operations on the store wait up to
+/// [`COMMAND_STORE_TIMEOUT`] for the lock of a gateway.
 ///
 /// If the store is a file that does not exist, creates the file and prints its path: the command
 /// may run in another directory than the gateway, and `store.url` may be a relative path.
@@ -180,7 +180,8 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
     Ok(open_store_and_find_difference(config)?.0)
 }
 
-/// As [`open_store_to_read`]. Also returns the difference of which it has warned.
+/// Does what [`open_store_to_read`] does, and returns the difference between the stores of which it
+/// has warned.
 fn open_store_and_find_difference(
     config: &Config,
 ) -> Result<(Option<Store>, Option<DifferentStore>), CommandFailure> {
@@ -305,7 +306,7 @@ pub fn is_gateway_running(config: &Config) -> Result<bool, CommandFailure> {
 /// more, and has not ended yet. May also return true for a gateway that serves.
 ///
 /// # Errors
-/// As [`is_gateway_running`].
+/// Fails if this user may not see whether a gateway drains.
 pub fn is_gateway_draining(config: &Config) -> Result<bool, CommandFailure> {
     if local_gateways(config)?.iter().any(|gateway| gateway.is_draining) {
         return Ok(true);

@@ -772,8 +772,8 @@ impl Settings {
         value.unwrap_or(default)
     }
 
-    /// Returns what to write for a number without a unit, in the unit of the default: nobody waits
-    /// for so many seconds where the default is a second or less, or for so few where it is days.
+    /// Returns what to write for a number without a unit. Where the default is a second or less, a
+    /// large number means milliseconds; where the default is days, a small number means days.
     fn hint_for_time(&self, key: &str, default: Duration) -> Option<String> {
         const DAY: Duration = Duration::from_hours(24);
         let (unit, numbers) = match default {

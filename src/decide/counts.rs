@@ -29,8 +29,8 @@ const SHARD_COUNT: usize = 16;
 /// The most members of one set. A count leaves out the sign-up that it is for.
 const MAX_SET_MEMBERS: u32 = MAX_COUNT + 1;
 
-/// If a sign-up is repeated within so many seconds, it is not added again, so that a double click
-/// costs no write. The first sign-up keeps its time.
+/// A sign-up that is repeated within this number of seconds is not added again, so that a double
+/// click costs no write. The first sign-up keeps its time.
 const REPEAT_SECONDS: i64 = 60;
 
 /// The most forms with several sign-ups that are remembered, to find repeated ones.

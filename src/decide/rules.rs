@@ -10,11 +10,11 @@ use super::facts::{Fact, Facts};
 /// What follows for a sign-up, the mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// It may go on.
+    /// The sign-up may go on.
     Pass,
-    /// It may go on, and a person or a further check should look at it.
+    /// The sign-up may go on, and a person or a further check should look at it.
     Review,
-    /// It is to be refused.
+    /// The sign-up is to be refused.
     Block,
 }
 

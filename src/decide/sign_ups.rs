@@ -51,7 +51,7 @@ impl SignUpCounter {
     /// [`SignUpCounter::set_pseudonymizer`] is called.
     ///
     /// # Errors
-    /// As [`InboxRules::built_in`].
+    /// Returns the first fault of the built-in list of inbox rules.
     pub fn with_secret(secret: Option<&InboxSecret>) -> Result<SignUpCounter, String> {
         Ok(SignUpCounter {
             inbox_rules: InboxRules::built_in()?,
@@ -184,7 +184,8 @@ impl SignUpCounter {
         unsaved.iter().take(max).copied().collect()
     }
 
-    /// Removes the first of the sign-ups that were not in the store yet: so many were written.
+    /// Removes the first `written` of the sign-ups that were not in the store yet: the store has
+    /// them now.
     pub fn remove_unsaved(&self, written: usize) {
         let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
         let written = written.min(unsaved.len());

@@ -26,7 +26,8 @@ pub fn latest_useless_expiry(now: i64) -> i64 {
 }
 
 /// Applies a learned fact to a table's answer; `None` if the fact no longer counts.
-/// `may_be_used_by_real_names` returns true for an address of an MX host that real names use too.
+/// `may_be_used_by_real_names` returns true for an address of an MX host that real names use too,
+/// or may use as far as riskgate knows.
 ///
 /// A fact that flags the name counts only until it expires, even while no resolver answers. The
 /// name may have been registered since then, and an outage of the resolvers must not lock out the

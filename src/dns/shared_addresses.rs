@@ -24,8 +24,8 @@ struct SharedAddressesOfTable {
 }
 
 impl SharedAddresses {
-    /// Whether a real name uses this address. With another version of the table, riskgate does not
-    /// know yet, so every address counts as shared.
+    /// Whether a real name uses this address, or may use it: for another version of the table than
+    /// the known one, riskgate does not know yet, so the answer is true for every address.
     pub(super) fn may_be_used_by_real_names(
         &self,
         address: IpAddr,

@@ -162,7 +162,8 @@ where
         None
     }
 
-    /// As [`detect_http2_preface`]. Returns `None` as well if the process is about to end.
+    /// Does what [`detect_http2_preface`] does, and returns `None` as well if the process is about
+    /// to end.
     async fn expect_http2_preface(
         &self,
         client_io: &mut ClientIo,

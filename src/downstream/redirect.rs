@@ -79,7 +79,7 @@ async fn read_location(
 }
 
 /// Returns the URL of the request at the HTTPS listener. `None` if the request names no valid host,
-/// or if its target is neither a path nor a URL.
+/// or if its target is neither a path nor an `http://` URL.
 fn find_location(head: &RequestHead<'_>, https_port: u16) -> Option<String> {
     let host = host_without_port(head.fields.single_host()?)?;
     let name = std::str::from_utf8(host).ok()?;
@@ -92,8 +92,9 @@ fn find_location(head: &RequestHead<'_>, https_port: u16) -> Option<String> {
     Some(format!("https://{name}{port}{slash}{target}"))
 }
 
-/// Returns the path and the query of a target. `None` if the target is neither a path nor a URL
-/// (RFC 9112 section 3.2). The path of a URL may be empty.
+/// Returns the path and the query of a target. `None` if the target is neither a path nor an
+/// `http://` URL: another URL, such as `https://…`, also gives `None`. The path of a URL may be
+/// empty.
 fn find_path_and_query(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
         return Some(target);

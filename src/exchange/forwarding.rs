@@ -74,6 +74,8 @@ pub struct ClientInfo<'c> {
 }
 
 impl ClientInfo<'_> {
+    /// Returns true if riskgate forwards a field of this client: by the rules for all clients, and
+    /// by the trace, the trusted proxy and the key of this client.
     fn forwards_request_field(&self, name: &[u8]) -> bool {
         let is_own = self.traceparent.is_some()
             && name.eq_ignore_ascii_case(TRACEPARENT.as_str().as_bytes())

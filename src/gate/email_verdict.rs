@@ -47,8 +47,8 @@ struct CheckAnswerBody<'a> {
 impl<'t> EmailVerdict<'t> {
     /// Judges an address or a domain by the table's answer for its domain. `role_score` is the
     /// score of a role address. If the domain has a higher score, the verdict on the domain stays.
-    /// So does the verdict on a domain that only other software reads in the address, if this
-    /// verdict is to refuse the address.
+    /// If only other software reads the domain in the address, the verdict on the domain stays if
+    /// it is to refuse the address.
     pub fn new(
         checked: &AddressOrDomain,
         lookup: &TableAnswer<'t>,

@@ -28,11 +28,12 @@ use super::state::Gate;
 pub(crate) enum AfterGates {
     /// Nothing: riskgate has answered the request.
     Answered,
-    /// It forwards the request.
+    /// The Pingora path forwards the request.
     Charged,
-    /// It reads the body if it has to, and then calls [`Gate::charge_after_body`].
+    /// The Pingora path reads the body if it has to, and then calls [`Gate::charge_after_body`].
     Uncharged(UnchargedRoute),
-    /// It reads the body of a request with which a proxy asks, and then calls [`Gate::screen`].
+    /// The Pingora path reads the body of a request with which a proxy asks, and then calls
+    /// [`Gate::screen`].
     AskedByProxy,
 }
 

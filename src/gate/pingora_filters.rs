@@ -45,10 +45,10 @@ pub(crate) struct FailedExchange {
 impl Gate {
     /// Makes the request that the upstream server gets: with the target, the length of a body that
     /// was read, `Host`, and the client's identity in `X-Riskgate-` and `X-Forwarded-` fields.
-    /// Fields that the client could forge are removed, and so is its key. Call this method in your
-    /// `upstream_request_filter`, before you add fields of your own. `host` is the server's name,
-    /// with the port unless it is the default port. On a route of `[[upstream.route]]`, the server
-    /// gets the route's `host` or the client's `Host` instead.
+    /// Fields that the client could forge are removed, with the client's key. Call this method in
+    /// your `upstream_request_filter`, before you add fields of your own. `host` is the server's
+    /// name, with the port unless it is the default port. On a route of `[[upstream.route]]`, the
+    /// server gets the route's `host` or the client's `Host` instead.
     ///
     /// # Errors
     /// Returns an error if the request did not pass the gates, or `host` is empty or no valid field

@@ -65,7 +65,8 @@ pub enum ResponsePart {
     /// The header and the whole body of a response of riskgate. No permit limits the number of such
     /// responses, so the connection counts them.
     Reply,
-    /// As [`ResponsePart::Reply`], to a request whose body was not read to its end.
+    /// The header and the whole body of a response of riskgate to a request whose body was not read
+    /// to its end.
     ReplyBeforeBody,
     /// The header and the first part of the body of a server's response.
     ForwardedStart {

@@ -13,7 +13,8 @@ use crate::store::KeyRow;
 #[derive(Clone)]
 pub struct MergedKey<'r> {
     /// The key's row. If the key is in the store and in the key file, the id and the account are
-    /// those of the key file. So are the label and the time of creation, if the file has them.
+    /// those of the key file. If the file has the label or the time of creation, they are those of
+    /// the file.
     pub row: Cow<'r, KeyRow>,
     /// The origins that a restricted key allows. If the store and the key file both restrict the
     /// key, these are the origins that both allow.

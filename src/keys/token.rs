@@ -82,7 +82,7 @@ impl Token {
 }
 
 /// [`hide_keys`] takes a word for a key of another system only if the part behind the last `_` has
-/// so many characters or more.
+/// this number of characters or more.
 const MIN_LEN_BEHIND_PREFIX: usize = 16;
 
 /// Returns a text in which `…` stands for each word that is a key of riskgate, or that looks like a

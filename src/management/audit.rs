@@ -3,8 +3,8 @@
 use super::fault::ManagementFault;
 use crate::store::{AuditOperation, AuditRecord, Store, StoreError};
 
-/// Once riskgate has read so many records for one page, the page ends, even if it has fewer matches
-/// than the caller asked for.
+/// Once riskgate has read this number of records for one page, the page ends, even if it has fewer
+/// matches than the caller asked for.
 const MAX_SCANNED_RECORDS: usize = 50_000;
 const SCANNED_RECORDS_PER_READ: usize = 1_000;
 

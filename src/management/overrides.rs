@@ -71,7 +71,7 @@ pub struct OverrideChange {
     pub action: &'static str,
     /// The texts of the rows that the change replaced or removed.
     pub replaced: Vec<String>,
-    /// What is faulty beside the change, and so may keep it from being in effect.
+    /// What is faulty beside the change, and may therefore keep the change from being in effect.
     pub warnings: Vec<String>,
 }
 

@@ -50,7 +50,8 @@ pub fn find_sign_ups(
 /// forget these sign-ups. Returns how many the store had.
 ///
 /// # Errors
-/// As [`find_sign_ups`].
+/// If the store has no inbox secret and none is given, if the secret is not that of the gateways,
+/// or if the store fails.
 pub fn delete_sign_ups(
     store: &mut Store,
     author: &ChangeAuthor,

@@ -145,7 +145,7 @@ impl KnownOverrides {
     /// overrides, and creates no store.
     ///
     /// # Errors
-    /// As [`KnownOverrides::read`].
+    /// If the store fails, or has lost overrides.
     pub fn read_of_config(
         options: &StoreOptions,
         timeout: Duration,

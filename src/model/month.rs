@@ -91,7 +91,8 @@ pub fn format_rfc3339(unix_seconds: i64) -> String {
     format!("{:.0}Z", to_date_time(unix_seconds))
 }
 
-/// As [`format_rfc3339`]; `None` for 0, which stands for a time that is not known.
+/// Formats seconds since 1970 as [`format_rfc3339`] does. Returns `None` for 0, which stands for a
+/// time that is not known.
 pub fn format_known_time(unix_seconds: i64) -> Option<String> {
     (unix_seconds != 0).then(|| format_rfc3339(unix_seconds))
 }

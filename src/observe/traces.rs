@@ -20,8 +20,8 @@ pub use span::{Attribute, AttributeValue, Span, SpanKind};
 
 /// The most spans in the queue.
 const MAX_QUEUED_SPANS: usize = 8_192;
-/// The most spans in one message to the collector. The exporter wakes as soon as so many are
-/// queued.
+/// The most spans in one message to the collector. The exporter wakes as soon as this number of
+/// spans is queued.
 pub const MAX_SPANS_IN_MESSAGE: usize = 512;
 
 /// Decides which requests are traced, and holds their spans until they are exported.

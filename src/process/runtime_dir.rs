@@ -116,7 +116,7 @@ impl RuntimeDir {
     /// process serves, or it drains and still writes what it counted to the store.
     ///
     /// # Errors
-    /// As [`RuntimeDir::open_if_claimed`].
+    /// Returns an error if this user may not see whether such a process exists.
     pub fn has_serving_or_draining_process(path: &Path) -> io::Result<bool> {
         is_lock_refused(&path.join(USERS_LOCK_FILE), File::try_lock)
     }

@@ -57,7 +57,7 @@ pub fn transfer_sockets(
     })
 }
 
-/// The socket at which a successor waits for the serving process.
+/// The Unix socket at which a successor waits for the serving process.
 pub struct UpgradeSocket {
     listener: UnixListener,
     path: PathBuf,
@@ -117,7 +117,7 @@ impl UpgradeSocket {
     }
 }
 
-/// Sockets by name, and the process that sent the sockets.
+/// Sockets by name, and the connection to the process that sent the sockets.
 pub type InheritedSockets = (Vec<(String, TcpListener)>, PredecessorConnection);
 
 /// The connection to the serving process, which this process is about to replace.

@@ -157,8 +157,8 @@ impl Upstreams {
         let caught_up = self.servers.block_on_resolve(Some(MAX_ADDRESS_CATCH_UP_TIME));
         if !matches!(caught_up, Ok(true)) {
             log::warn!(
-                "upstream.servers: expected their addresses within {MAX_ADDRESS_CATCH_UP_TIME:?}, but \
-                 found none: serving with earlier ones until the DNS answers"
+                "upstream.servers: expected their addresses within {MAX_ADDRESS_CATCH_UP_TIME:?}, \
+                 but found none: serving with earlier ones until the DNS answers"
             );
             self.is_resolution_due.store(true, Ordering::Relaxed);
         }

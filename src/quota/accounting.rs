@@ -17,7 +17,7 @@ use crate::store::TotalsKnownToNode;
 pub(super) enum RefundOutcome {
     /// This node can spend the calls again.
     Reusable,
-    /// This node may not hold so many more calls, so the calls go back to the store.
+    /// With the calls, this node would hold more than it may, so the calls go back to the store.
     ToStore,
     /// The month of the calls is over or the limit has changed since, so the calls stay spent.
     Stale,
@@ -173,7 +173,7 @@ impl LeaseAccounting {
     }
 
     /// Refunds spent calls, unless the refund is [`RefundOutcome::Stale`]: to the lease if this
-    /// node may hold so many more calls, else to the store.
+    /// node may then hold the calls, else to the store.
     pub(super) fn refund(
         &mut self,
         atomic_lease: &AtomicLease,

@@ -22,7 +22,7 @@ impl AtomicLease {
         PackedLease(self.0.load(Ordering::Acquire))
     }
 
-    /// Spends so many held calls, all or none. Returns the word after the spend. `None` if fewer
+    /// Spends `calls` held calls, all or none. Returns the word after the spend. `None` if fewer
     /// calls are held, or if the lease is of a month before `month`.
     pub(super) fn spend(&self, month: u64, calls: u64) -> Option<PackedLease> {
         let mut seen = self.0.load(Ordering::Acquire);

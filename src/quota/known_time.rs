@@ -50,7 +50,7 @@ impl KnownTime {
     /// - M;
     /// - a month before M, if this machine's clock shows the same time as the reading;
     /// - a month after M, if that month has begun by this machine's clock;
-    /// - the month after M, if this machine's clock shows a month before M, and so is wrong. The
+    /// - the month after M, if this machine's clock shows a month before M, which is wrong. The
     ///   month after M may have begun while no node ran.
     ///
     /// If the store has no such month, the reading may show a month that has begun by this

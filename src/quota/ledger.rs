@@ -191,7 +191,7 @@ impl Ledger {
         self.shared.days.find_day(month, believed_now)
     }
 
-    /// Spends so many calls of the month, all or none, or returns why they are denied. If the lease
+    /// Spends `calls` calls of the month, all or none, or returns why they are denied. If the lease
     /// holds the calls and no other call waits, the charge waits for nothing. Else the charge may
     /// wait until the store has granted calls: for a single call up to the deadline, for a batch up
     /// to eight times as long.

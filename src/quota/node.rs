@@ -153,7 +153,7 @@ impl Node {
             self.has_urgent_request.store(true, Ordering::Relaxed);
         }
         drop(queue);
-        // The first queued lease wakes the worker, and so does the first urgent one.
+        // The first queued lease wakes the worker, and the first urgent one wakes it again.
         if must_wake {
             self.worker_wakeup.notify_one();
         }

@@ -21,7 +21,7 @@ pub(super) enum ChargeProgress {
 }
 
 impl Node {
-    /// Spends calls, all or none, if the lease holds so many, else returns `None`. Never waits.
+    /// Spends `calls` calls, all or none. Returns `None` if the lease holds fewer. Never waits.
     pub(super) fn try_charge(
         &self,
         lease: &Arc<Lease>,
@@ -145,7 +145,7 @@ impl Lease {
         self.lock_accounting().record_requested_month(month);
     }
 
-    /// Records that a batch of so many calls waits for the store. At most one batch waits, because
+    /// Records that a batch of `calls` calls waits for the store. At most one batch waits, because
     /// only the first call in the wait queue does.
     pub(super) fn begin_batch(&self, month: Month, calls: u64) {
         let mut accounting = self.lock_accounting();
@@ -161,8 +161,8 @@ impl Lease {
         self.lock_accounting().is_batch_answered
     }
 
-    /// Returns true if fewer calls are left than a batch of so many needs: the limit is lower, or
-    /// the store has said so since the batch began to wait.
+    /// Returns true if fewer calls are left than the `calls` that a batch needs: the limit is
+    /// lower, or the store has said so since the batch began to wait.
     pub(super) fn is_batch_denied(&self, calls: u64) -> bool {
         let accounting = self.lock_accounting();
         let is_answered = accounting.wanted_calls == calls && accounting.is_batch_denied;

@@ -296,7 +296,7 @@ fn start_ledger_on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
     start_ledger_on_server_within(server, now, TIMEOUT)
 }
 
-/// As [`start_ledger_on_server`], with this deadline of the store.
+/// A ledger on a server, with this deadline of the store, on a machine whose clock shows `now`.
 fn start_ledger_on_server_within(
     server: &RedisServer,
     now: i64,

@@ -75,7 +75,8 @@ impl FieldPath {
         is_first(name) || without_skipped_characters(name).is_some_and(|name| is_first(&name))
     }
 
-    /// As [`FieldPath::matches_members`], for a server that skips some characters of names.
+    /// Does what [`FieldPath::matches_members`] does, for the names as a server reads them that
+    /// skips some characters of names. Returns false if no name has such a character.
     pub(super) fn matches_members_without_skipped(&self, names: &[MemberName]) -> bool {
         match names {
             [name] => {
@@ -96,7 +97,8 @@ impl FieldPath {
         }
     }
 
-    /// As [`FieldPath::matches_form_name`], for a name for which [`is_plain_name`] holds.
+    /// Does what [`FieldPath::matches_form_name`] does, faster, and only for a name for which
+    /// [`is_plain_name`] returns true.
     pub(super) fn matches_plain_name(&self, name: &[u8]) -> bool {
         name.eq_ignore_ascii_case(self.joined.as_bytes())
     }

@@ -21,8 +21,9 @@ const MAX_DECODED_NAMES: usize = 4_096;
 const MAX_COSTLY_NAMES: usize = 256;
 
 /// Reads all values of the fields. Some servers take `;` for a separator. So if a pair with a field
-/// has a `;`, the body counts as not read completely. So does a body with too many names that are
-/// costly to read: of its further names, riskgate reads only those that are plain.
+/// has a `;`, the body counts as not read completely. A body with too many names that are costly to
+/// read counts as not read completely as well: of its further names, riskgate reads only those that
+/// are plain.
 pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let (mut found, is_complete) = read_pairs(body, fields);
     if !is_complete {

@@ -23,7 +23,7 @@ const MAX_SOURCE_STATE_BYTES: usize = 256 << 10;
 /// The most changed entries of a source that a record lists in the state before, and in the state
 /// after.
 const MAX_LISTED_SOURCE_ENTRIES: usize = 200;
-/// The record of an import lists at most so many ids, so many plans and so many states.
+/// The most ids, the most plans and the most states that the record of an import lists.
 const MAX_LISTED_KEYS: usize = 2_000;
 
 /// The surface through which a change was made.

@@ -45,7 +45,7 @@ pub struct LeaseReport {
     pub spent: u64,
     /// The monthly limit in force; `None` when unlimited.
     pub limit: Option<u64>,
-    /// What the store acknowledged to the node before. If the store has an older state, it has lost
+    /// What the store acknowledged to the node before. If the store has older totals, it has lost
     /// data.
     pub known: TotalsKnownToNode,
     /// The counts by day, route and key that have changed since the node's last acknowledged
@@ -68,7 +68,7 @@ pub struct UsageCount {
     pub calls: u64,
 }
 
-/// The state of an account and month that a node knows. Before the first grant, `sequence` and
+/// The totals of an account and month that a node knows. Before the first grant, `sequence` and
 /// `revision` are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TotalsKnownToNode {

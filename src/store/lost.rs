@@ -216,7 +216,7 @@ impl LostRows {
 
 impl LostKey {
     /// Replaces the id of the lost key with an id made of the old id and the first 64 bits of the
-    /// digest. No other key has the new id. Logs may show it, because so few bits don't reveal the
+    /// digest. No other key has the new id. Logs may show it, because 64 bits don't reveal the
     /// digest.
     fn assign_new_id(&mut self) {
         let KeyRow { id, digest, .. } = &mut self.row;

@@ -173,8 +173,8 @@ pub trait RingBackend {
 
 /// How both kinds of store add keys.
 pub trait KeyAdditionBackend {
-    /// As [`Store::add_keys`](crate::store::Store::add_keys), for at least one key. The audit
-    /// records `change`.
+    /// Does what [`Store::add_keys`](crate::store::Store::add_keys) does, for at least one key. The
+    /// audit records `change`.
     fn add_keys(
         &mut self,
         author: &ChangeAuthor,

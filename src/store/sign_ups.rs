@@ -107,7 +107,7 @@ pub struct SignUpDeletion<'d> {
     pub inboxes: &'d [Pseudonym],
 }
 
-/// The change that deletes so many sign-ups of an inbox. The change names neither the inbox nor its
+/// The change that deletes `count` sign-ups of an inbox. The change names neither the inbox nor its
 /// domain, because the audit is kept for longer than sign-ups.
 pub(super) fn change_of_deleted_sign_ups(count: usize) -> Change {
     Change {
@@ -119,7 +119,7 @@ pub(super) fn change_of_deleted_sign_ups(count: usize) -> Change {
 }
 
 /// Returns the page of entries after the cursor, and the cursor after the page. `read` gets a
-/// number and a count, and returns up to so many entries of the store from that number on, in
+/// number and a count, and returns up to `count` entries of the store from that number on, in
 /// order. If the store was replaced or has lost entries, begins again with the first entry.
 pub(super) fn read_sign_ups_after(
     cursor: SignUpCursor,

@@ -1,4 +1,4 @@
-//! The certificate that a TLS server shows, and whether its clients trust it.
+//! The certificate that a TLS server presents, and whether its clients trust it.
 //!
 //! Completes the handshake even if no client trusts the certificate, because a person wants to know
 //! when such a certificate expires. Sends nothing after the handshake.

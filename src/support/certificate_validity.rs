@@ -19,13 +19,13 @@ pub struct ValidityPeriod {
 /// Whether a certificate is valid, in whole days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateValidity {
-    /// It becomes valid in so many days.
+    /// The certificate becomes valid in this number of days.
     NotYet(i64),
-    /// It expired so many days ago.
+    /// The certificate expired this number of days ago.
     Expired(i64),
-    /// It expires in so many days, and was probably not renewed.
+    /// The certificate expires in this number of days, and was probably not renewed.
     Soon(i64),
-    /// It expires in so many days.
+    /// The certificate expires in this number of days.
     Later(i64),
 }
 

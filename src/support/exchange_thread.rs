@@ -78,7 +78,8 @@ impl StoreExchangeThread {
         self.request_turn_of(&mut self.lock_turns());
     }
 
-    /// As [`ExchangeThread::request_turn`]. Returns how many turns have ended once that turn has.
+    /// Does what [`ExchangeThread::request_turn`] does. Returns how many turns have ended once the
+    /// requested turn has ended.
     fn request_turn_of(&self, turns: &mut Turns) -> u64 {
         // A turn that has begun may have read the store before now. The turn after that has not.
         turns.wanted = turns.ended + 2;

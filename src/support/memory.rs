@@ -26,8 +26,8 @@ pub fn check_available(bytes: u64) -> io::Result<()> {
     let needed =
         bytes.saturating_mul(ADDRESS_SPACE_PER_USED_BYTE).saturating_add(BYTES_FOR_OTHER_THREADS);
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-    // A reservation shows whether the limits of the process allow so much. riskgate writes nothing
-    // to the reservation, so the reservation takes only address space. But the allocator keeps this
+    // A reservation shows whether the limits of the process allow `needed` bytes. riskgate writes
+    // nothing to the reservation, so it takes only address space. But the allocator keeps this
     // address space for the calling thread. So riskgate reserves nothing if a limit leaves enough
     // address space. If a limit leaves too little, the allocator may have kept enough from before,
     // and the reservation succeeds.

@@ -65,7 +65,7 @@ impl PerClientGuard {
         is_allowed
     }
 
-    /// Releases so many of the units that the guard counts.
+    /// Releases `units` of the units that the guard counts, or all if it counts fewer.
     pub fn release(&mut self, units: usize) {
         let units = units.min(self.units);
         self.units -= units;

@@ -14,7 +14,7 @@ use super::certificates::{CertificateFault, read_authorities};
 /// Reads the authorities, and returns the TLS settings of a client that trusts them.
 ///
 /// # Errors
-/// As [`read_trusted_authorities`].
+/// If the operator's file can't be read, has no certificate, or has a faulty one.
 pub fn client_tls_config(authorities_file: Option<&Path>) -> Result<TlsConfig, CertificateFault> {
     let trusted = read_trusted_authorities(authorities_file)?;
     let trusted: Vec<Certificate<'static>> =

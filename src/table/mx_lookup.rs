@@ -100,8 +100,8 @@ impl TableAnswer<'_> {
 
     /// Applies the addresses of the name's MX host, after [`TableAnswer::apply_mx_fact`] has
     /// applied the host. A listed address raises the score of a name that neither a list, nor the
-    /// MX host, nor a flagging rule judges. An address for which `may_be_used_by_real_names` returns true does not
-    /// count.
+    /// MX host, nor a flagging rule judges. An address for which `may_be_used_by_real_names`
+    /// returns true does not count.
     pub fn apply_mx_addresses(
         self,
         addresses: &[IpAddr],

@@ -382,8 +382,9 @@ fn compute_short_label_cost(typed: &[u8], label: &[u8]) -> u8 {
 
 /// The cost of the cheapest slips that lead from the meant text to the typed text. This is the
 /// distance of optimal string alignment (Damerau 1964, Levenshtein 1966) with a cost for each kind
-/// of slip and two more slips: a letter that moves by two places, and `rn` for `m`. A cost that is
-/// not likely is [`UNLIKELY_COST`], and so is that of longer texts than are compared.
+/// of slip and two more slips: a letter that moves by two places, and `rn` for `m`. The cost is
+/// [`UNLIKELY_COST`] if the slips are not likely, or if a text is longer than
+/// [`MAX_COMPARED_BYTES`].
 fn compute_edit_cost(typed: &[u8], meant: &[u8]) -> u8 {
     if typed.len().max(meant.len()) > MAX_COMPARED_BYTES {
         return UNLIKELY_COST;

@@ -90,8 +90,8 @@ fn serve_connection(stream: TcpStream, table: &Table) -> io::Result<()> {
 }
 
 /// Reads a request with its body. Does not read a body with a transfer coding, or of more than
-/// [`MAX_STAND_IN_BODY_BYTES`]. Returns None if the connection has ended, if the first line has no target,
-/// or if the header is longer than [`MAX_HEADER_BYTES`].
+/// [`MAX_STAND_IN_BODY_BYTES`]. Returns None if the connection has ended, if the first line has no
+/// target, or if the header is longer than [`MAX_HEADER_BYTES`].
 fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut header = reader.by_ref().take(MAX_HEADER_BYTES);
     let mut line = String::new();

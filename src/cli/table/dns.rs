@@ -24,7 +24,7 @@ pub(super) const MX_LIST_HEADER: &str = "domain,mx";
 /// The first line of a list whose rows have a third field: the addresses of the host, with spaces
 /// between them.
 pub(super) const MX_LIST_HEADER_WITH_ADDRESSES: &str = "domain,mx,addresses";
-/// After so many resolved names, a line tells the progress.
+/// After each such number of resolved names, a line tells the progress.
 const NAMES_PER_PROGRESS_LINE: usize = 1_000;
 
 /// Queries the DNS for names, and writes the mail host of each name to `output` or to standard

@@ -291,7 +291,7 @@ fn a_form_that_is_sent_twice_within_a_minute_is_added_once() {
     // A form with other addresses is another form, whatever decoys are in it.
     counts.add_form(&form(1_059)[..2]);
     assert_eq!(counted_at(1_059), [Some(2), Some(2), Some(1)]);
-    // So is the form a minute later.
+    // The form a minute later counts as another form.
     assert_ne!(counts.add_form(&form(1_060)), []);
     // Of a deleted inbox, nothing is known.
     counts.forget_inboxes(&(1..4).map(|inbox| pseudonym(1, inbox)).collect());

@@ -18,8 +18,8 @@
 //!   pieces a second.
 //! - *It sends a body.* Its DATA frames have data, apart from the last one.
 //!
-//! A client may confirm late what it received long ago. So earned frames remain, up to
-//! [`MAX_FRAMES_LEFT`], which riskgate handles in a few milliseconds.
+//! A client may confirm late what it received long ago. So frames that it has earned remain, until
+//! it has [`MAX_FRAMES_LEFT`] frames left, which riskgate handles in a few milliseconds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,7 +34,7 @@ const FRAMES_EARNED_PER_REQUEST: i64 = 16;
 /// Each time riskgate has sent this number of bytes, the client may send a further frame. An answer
 /// to PING has 17 bytes, and a DATA frame with one byte has 10, so no frame earns the next frame.
 const SENT_BYTES_PER_EARNED_FRAME: i64 = 128;
-/// The most frames that a client may have left to send, however many it has earned.
+/// The most frames that a client may have left to send, however many frames it has earned.
 const MAX_FRAMES_LEFT: i64 = 65_536;
 /// A frame counts as one more for this number of bytes in its payload, unless it is DATA, HEADERS
 /// or CONTINUATION.

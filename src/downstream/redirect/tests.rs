@@ -7,6 +7,7 @@ fn the_path_of_a_url_is_kept() {
         ("http://gate.test/a?b", Some("/a?b")),
         ("HTTP://gate.test", Some("")),
         ("http://gate.test?b", Some("?b")),
+        ("https://gate.test/a", None),
         ("*", None),
         ("gate.test:80", None),
     ] {

@@ -175,8 +175,9 @@ fn announces_large_body(session: &ServerSession) -> bool {
     announced_length(session.req_header()).is_some_and(|length| length > MAX_ADMIN_BODY_BYTES)
 }
 
-/// Reads the body of a request; `None` if it is larger than [`MAX_ADMIN_BODY_BYTES`]. riskgate uses only
-/// the bodies of changes by the admin API. If the client waits for a 100, first sends the 100.
+/// Reads the body of a request; `None` if the body is larger than [`MAX_ADMIN_BODY_BYTES`].
+/// riskgate uses only the bodies of changes by the admin API. If the client waits for a 100, first
+/// sends the 100.
 async fn read_body(session: &mut ServerSession) -> Result<Option<Vec<u8>>> {
     if awaits_continue(session) {
         if announces_large_body(session) {

@@ -112,7 +112,7 @@ impl Sample {
     }
 }
 
-/// Returns how many samples so many minutes have.
+/// Returns the number of samples in this number of minutes.
 fn count_samples_in(minutes: u32) -> usize {
     minutes as usize * 60 / SAMPLE_SECONDS as usize
 }

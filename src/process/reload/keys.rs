@@ -440,8 +440,8 @@ fn check_memory_for_keys(keys: u64, bytes_per_key: u64) -> Result<(), SyncError>
         .map_err(|found| SyncError::NotEnoughMemory { keys, found })
 }
 
-/// Describes the faults of single keys and accounts. Each of the first [`MAX_LISTED_KEY_FAULTS`] has a
-/// text of its own.
+/// Describes the faults of single keys and accounts. Each of the first [`MAX_LISTED_KEY_FAULTS`]
+/// has a text of its own.
 fn describe_faults(ring: &KeyRing) -> Vec<String> {
     let faults = ring.faults();
     let mut lines: Vec<String> =

@@ -51,6 +51,7 @@ struct RateExchanger {
 }
 
 impl RateExchanger {
+    /// Exchanges the charges of this node with the server once.
     fn run_turn(&mut self) {
         // Before this process serves, there is nothing to share.
         if !self.state.serving.is_serving() || !self.state.sign_ups.has_secret() {

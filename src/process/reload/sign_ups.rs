@@ -54,6 +54,7 @@ struct SignUpExchanger {
 }
 
 impl SignUpExchanger {
+    /// Exchanges the sign-ups of this node with the store once.
     fn run_turn(&mut self) {
         let rules = self.state.reloadable_rules.peek();
         let decisions = &rules.decisions;

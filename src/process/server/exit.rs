@@ -71,6 +71,7 @@ impl ExitTasks {
         i32::from(self.has_upgrade_failed.load(Ordering::Relaxed))
     }
 
+    /// Runs the tasks, however often they ran before.
     fn run_tasks(&self) {
         self.gate.close();
         lock_upgrade_state(&self.upgrade_state).close_sockets_and_release_dir();

@@ -24,8 +24,8 @@ use crate::support::test_fault::{TestFault, is_injected};
 /// How long the drain keeps a connection open after its last response, because the client's next
 /// request may be on its way.
 const DRAIN_KEEPALIVE: Duration = Duration::from_millis(250);
-/// As [`DRAIN_KEEPALIVE`], but in a drain after an upgrade. The time is longer, because nobody
-/// waits for this process to end.
+/// How long a drain after an upgrade keeps a connection open after its last response. The time is
+/// longer than [`DRAIN_KEEPALIVE`], because nobody waits for this process to end.
 const UPGRADE_DRAIN_KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// How long before the end of `drain.grace` riskgate counts the requests that will be cut.

@@ -119,7 +119,7 @@ fn kind_of_numbered_parts(parts: &[Part<'_>]) -> OtherParts {
 
 /// The forms in the arguments of an action.
 struct Forms {
-    /// Their numbers.
+    /// The numbers of the forms.
     ids: Vec<String>,
     /// Whether riskgate can tell what an action reads: React's client writes such arguments.
     are_readable: bool,

@@ -160,7 +160,7 @@ impl Store {
         Ok(self.read_audit_before(None, 1)?.first().map(|record| record.at))
     }
 
-    /// As [`RingBackend::ring_rows`], with the oldest key first.
+    /// Reads what [`RingBackend::ring_rows`] reads, with the oldest key first.
     pub fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         let mut rows = self.backend.ring_rows()?;
         if let Some(rows) = &mut rows {
@@ -169,7 +169,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Adds all keys or none; without any key, as [`RingBackend::mark_as_store`]. Creates the
+    /// Adds all keys or none; without any key, calls [`RingBackend::mark_as_store`]. Creates the
     /// accounts that don't exist yet. A plan that is given with a key becomes the plan of a new
     /// account that the key file does not name. If the keys are added for a `request` that can be
     /// repeated, the store remembers the request.
@@ -205,7 +205,7 @@ impl Store {
         self.backend.add_keys(author, &[(revoked, None)], None, &change)
     }
 
-    /// As [`LedgerBackend::probe`], with a checked reply.
+    /// Does what [`LedgerBackend::probe`] does, and fails if the reply can't be true.
     pub fn probe(
         &mut self,
         latest_begun_month: Month,
@@ -214,7 +214,8 @@ impl Store {
         self.backend.probe(latest_begun_month, previous_probe).and_then(check_probe)
     }
 
-    /// As [`LedgerBackend::read_spent_by_others`], with a checked reply.
+    /// Reads what [`LedgerBackend::read_spent_by_others`] reads, and fails if the reply can't be
+    /// true.
     pub fn read_spent_by_others(
         &mut self,
         account: &str,

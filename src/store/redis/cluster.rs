@@ -111,7 +111,7 @@ impl ClusterLink {
             connection
                 .map_err(|error| format!("the primary {host}: {}", describe_error(&error, timeout)))
         };
-        // All at once: a handshake of TLS takes long, and so does a server that hangs.
+        // All at once, because a handshake of TLS, or a server that hangs, takes long.
         let connections: Vec<Result<Connection, String>> = std::thread::scope(|scope| {
             let begin = |host| {
                 let thread = std::thread::Builder::new();

@@ -11,7 +11,7 @@ pub struct RedisOptions {
     pub wait_replicas: usize,
     /// A file with the certificate authority to trust instead of the system's.
     pub tls_ca: Option<PathBuf>,
-    /// The certificate that riskgate shows to servers and Sentinels.
+    /// The certificate that riskgate presents to servers and Sentinels.
     pub client_certificate: Option<ClientCertificatePaths>,
     /// The user with which riskgate asks Sentinels; the default user if `None`.
     pub sentinel_user: Option<String>,

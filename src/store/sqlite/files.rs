@@ -256,7 +256,7 @@ pub(super) fn check_log_is_of_file(path: &Path) -> Result<(), StoreError> {
     let file = file_identity(&real_path).map(|(_, inode)| inode.to_string());
     // An empty log changes no file.
     if log.is_none() || log.as_deref() != log_then || file.as_deref() == file_then {
-        // In a directory that is read-only, the note stays, and so do the files.
+        // In a directory that is read-only, the note and the files stay.
         let _ = std::fs::remove_file(note);
         return Ok(());
     }

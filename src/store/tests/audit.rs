@@ -49,14 +49,8 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         store
             .add_keys(&author, &[(first.clone(), Some(NewKeyPlan::of_store_account("pro")))], None)
             .unwrap();
-        store
-            .set_account(
-                &author,
-                "acme",
-                None,
-                Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(7))),
-            )
-            .unwrap();
+        let own_limit = LimitChange::SetOwnLimit(MonthlyLimit::Calls(7));
+        store.set_account(&author, "acme", None, Some(own_limit)).unwrap();
         store.set_account(&author, "acme", Some("free"), Some(LimitChange::UsePlanLimit)).unwrap();
         let second = key(2, "acme");
         let turn = rotation("key_1", &second, 1_900_000_000, 5);
@@ -130,16 +124,10 @@ fn a_change_that_changes_nothing_has_no_record() {
     on_each_store(|location| {
         let (mut store, author) = (location.open(), tester());
         store.add_keys(&author, &[(key(1, "acme"), None)], None).unwrap();
+        let own_limit = LimitChange::SetOwnLimit(MonthlyLimit::Calls(7));
         for _ in 0..2 {
             store.expire_or_revoke_key(&author, "key_1", None, Some(1_800_000_000)).unwrap();
-            store
-                .set_account(
-                    &author,
-                    "acme",
-                    None,
-                    Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(7))),
-                )
-                .unwrap();
+            store.set_account(&author, "acme", None, Some(own_limit)).unwrap();
         }
         let operations = read_records(&mut store).into_iter().map(|record| record.0);
         let operations: Vec<String> = operations.collect();

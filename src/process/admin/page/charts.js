@@ -10,7 +10,7 @@ const BOTTOM = HEIGHT - 24;
 const LEFT = 54;
 const RIGHT = 10;
 const MAX_TABLE_ROWS = 24;
-/** The chart draws points only if they are at least so many pixels apart. */
+/** The chart draws points only if they are at least this number of pixels apart. */
 const MIN_POINT_WIDTH = 9;
 const MINUTE = 60_000;
 const TIME_STEPS = [5, 10, 15, 30, 60, 120, 180, 240, 360];

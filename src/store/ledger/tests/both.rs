@@ -113,7 +113,7 @@ fn a_repeated_report_neither_lowers_nor_raises_a_row() {
         let again = alice.send_report(&mut store, &raise).unwrap();
         assert_eq!(grant_totals(again), (50, 80, 80));
         assert_eq!(store.read_usage(test_month(), None).unwrap(), [usage_row("acme", 80, 130)]);
-        // Nor does a repeated report raise a row that was lowered meanwhile.
+        // A repeated report does not raise a row that was lowered meanwhile.
         alice.known.sequence = 1;
         assert_eq!(alice.report(&mut store, 9, [9, 9], LIMIT_100).own_leased, 9);
         assert_eq!(alice.send_report(&mut store, &raise).unwrap().own_leased, 9);
@@ -385,7 +385,7 @@ fn repair_month_deletes_totals_of_later_months_only() {
         assert_eq!(store.latest_month().unwrap(), Some(before));
         assert_eq!(store.read_usage(before, None).unwrap(), [usage_row("acme", 70, 70)]);
         assert_eq!(store.read_usage(later, None).unwrap(), []);
-        // A second repair changes nothing, nor does a repair to a month that is not earlier.
+        // A second repair, or a repair to a month that is not earlier, changes nothing.
         for month in [before, later] {
             let repaired = store.repair_month(&TESTER, month).unwrap();
             assert_eq!((repaired.latest_month_before, repaired.deleted_totals), (Some(before), 0));
