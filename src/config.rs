@@ -79,7 +79,7 @@ pub use decisions::list_deciding_routes;
 pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 pub use fault::ConfigFault;
 pub use file_setting_places::{FileSettingPlaces, hint_for_unopened};
-pub use hints::{guess_text, nearest_name};
+pub use hints::{find_nearest_name, guess_text};
 use listen::ListenAddresses;
 pub use locations::{
     CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, FormerDefault,

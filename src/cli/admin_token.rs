@@ -6,8 +6,8 @@ use serde_json::json;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{describe_stdout_error, print_message, write_secret};
-use super::store_access::{STORE_TIMEOUT, warn_about_clocks};
-use crate::config::{TokenScope, nearest_name};
+use super::store_access::{COMMAND_STORE_TIMEOUT, warn_about_clocks};
+use crate::config::{TokenScope, find_nearest_name};
 use crate::keys::{ID_OR_ACCOUNT_FORMAT, Token, format_key_hash, is_valid_id_or_account};
 use crate::management::{Expiry, judge_present_time};
 use crate::model::believed_time::BelievedTime;
@@ -48,7 +48,7 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
     }
     if TokenScope::parse(&scope).is_none() {
         let expected = "--scope: expected read, write or account:NAME";
-        let near = nearest_name(&scope, ["read", "write"].into_iter());
+        let near = find_nearest_name(&scope, ["read", "write"].into_iter());
         let hint = near.map(|it| format!("; did you mean {it}?")).unwrap_or_default();
         return Err(CommandFailure::usage(format!("{expected}, but found {scope:?}{hint}")));
     }
@@ -85,7 +85,7 @@ pub fn run(command: AdminTokenCommand) -> Result<(), CommandFailure> {
 /// machine tells the time, so that a faulty config can still get a token.
 fn read_time(config: &ConfigArgs) -> BelievedTime {
     let judged = match config.read_config() {
-        Ok(config) => judge_present_time(&config.startup.store, STORE_TIMEOUT),
+        Ok(config) => judge_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT),
         Err(_) => find_machine_time(),
     };
     warn_about_clocks(judged.problem, judged.time);

@@ -242,7 +242,7 @@ fn check_is_store(
     options: &RedisOptions,
     expected: Option<&'static str>,
 ) -> Result<(), CommandFailure> {
-    let opened = Store::open_to_copy(file, options, STORE_TIMEOUT);
+    let opened = Store::open_to_copy(file, options, COMMAND_STORE_TIMEOUT);
     let Err(error) = opened.map_err(StoreError::without_corruption_advice) else { return Ok(()) };
     match (error, expected) {
         (StoreError::Unusable { location, found, .. }, Some(expected)) => {

@@ -6,7 +6,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::examples::find_example;
-use crate::config::{nearest_name, redact_if_url};
+use crate::config::{find_nearest_name, redact_if_url};
 
 /// Commands of other programs that riskgate does not have, each with a tip.
 const FOREIGN_COMMANDS: [(&[&str], &str); 8] = [

@@ -293,7 +293,7 @@ impl Settings {
                 Some(format!("write {} in place of {found}", toml_text(AUTHZ_ROUTE_NAME)))
             } else {
                 let short = name.strip_prefix("/v1/").unwrap_or(name);
-                match nearest_name(short, deciding.iter().copied()) {
+                match find_nearest_name(short, deciding.iter().copied()) {
                     Some(near) => Some(format!("did you mean {}?", toml_text(near))),
                     None => name.starts_with('/').then(|| {
                         format!(

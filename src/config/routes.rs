@@ -243,7 +243,7 @@ pub fn guess_path(text: &str) -> Option<String> {
     let is_method = |word: &str| word.bytes().all(|byte| byte.is_ascii_uppercase());
     let behind_method = text.split_once(' ').filter(|(word, _)| is_method(word));
     let text = behind_method.map_or(text, |(_, path)| path);
-    let path = meant_path(text).unwrap_or_else(|| text.to_owned());
+    let path = find_meant_path(text).unwrap_or_else(|| text.to_owned());
     let path = format!("/{}", path.trim_start_matches('/'));
     PathPrefix::parse(&path).map(|_| path)
 }

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
 use super::keys::{check_account_name, check_name_if_new, check_plan, read_declared_keys};
-use crate::config::{ReloadableConfig, guess_text, nearest_name};
+use crate::config::{ReloadableConfig, find_nearest_name, guess_text};
 use crate::keys::{AccountSources, DeclaredKey, Plans, collect_accounts};
 use crate::model::monthly_limit::MAX_MONTHLY_LIMIT;
-use crate::store::{AccountRow, ChangeAuthor, MonthlyLimit, Store, StoreError};
+use crate::store::{AccountRow, ChangeAuthor, LimitChange, MonthlyLimit, Store, StoreError};
 
 /// An account as lists show it.
 #[derive(Clone, Debug)]
@@ -127,22 +127,25 @@ fn with_account_sources<T>(
     Ok(answer(&accounts.get(account).copied().unwrap_or_default()))
 }
 
-/// Parses a limit. `None` means that the limit of the plan applies.
-fn parse_limit(text: &str) -> Result<Option<MonthlyLimit>, ManagementFault> {
-    find_limit(text).ok_or_else(|| {
+/// Parses a number of calls, `unlimited` or `plan`. Else returns a fault that says what was meant.
+fn parse_limit_change(text: &str) -> Result<LimitChange, ManagementFault> {
+    parse_limit_text(text).ok_or_else(|| {
         let expected =
             "a whole number up to 9,007,199,254,740,991 (2^53 - 1), \"unlimited\" or \"plan\"";
-        let near = || nearest_name(text, ["unlimited", "plan"].into_iter()).map(str::to_owned);
-        let meant = guess_text(text, |it| find_limit(it).is_some()).or_else(near);
+        let near = || find_nearest_name(text, ["unlimited", "plan"].into_iter()).map(str::to_owned);
+        let meant = guess_text(text, |it| parse_limit_text(it).is_some()).or_else(near);
         ManagementFault::invalid("limit", expected, format!("{text:?}")).with_meant(meant)
     })
 }
 
-fn find_limit(text: &str) -> Option<Option<MonthlyLimit>> {
+/// `None` if the text is none of the three.
+fn parse_limit_text(text: &str) -> Option<LimitChange> {
     match (text, text.parse::<u64>()) {
-        ("unlimited", _) => Some(Some(MonthlyLimit::Unlimited)),
-        ("plan", _) => Some(None),
-        (_, Ok(calls @ 0..=MAX_MONTHLY_LIMIT)) => Some(Some(MonthlyLimit::Calls(calls))),
+        ("unlimited", _) => Some(LimitChange::SetOwnLimit(MonthlyLimit::Unlimited)),
+        ("plan", _) => Some(LimitChange::UsePlanLimit),
+        (_, Ok(calls @ 0..=MAX_MONTHLY_LIMIT)) => {
+            Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(calls)))
+        }
         _ => None,
     }
 }

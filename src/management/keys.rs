@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
-use crate::config::{Config, ReloadableConfig, guess_text, nearest_name};
+use crate::config::{Config, ReloadableConfig, find_nearest_name, guess_text};
 use crate::keys::{
     AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, MIN_KEY_LEN, Token, collect_accounts,
     has_generated_key, is_valid_id_or_account, read_key_file, sha256,
@@ -381,7 +381,7 @@ pub fn check_plan(config: &ReloadableConfig, plan: Option<&str>) -> Result<(), M
         Some(plan) if !config.plans.contains_key(plan) => {
             let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
             let expected = format!("one of {}", known.join(", "));
-            let meant = nearest_name(plan, known.into_iter()).map(str::to_owned);
+            let meant = find_nearest_name(plan, known.into_iter()).map(str::to_owned);
             Err(ManagementFault::invalid("plan", expected, format!("{plan:?}")).with_meant(meant))
         }
         _ => Ok(()),

@@ -14,7 +14,7 @@ use super::contents::{open_and_read_contents, report_copy, write_contents};
 use crate::cli::config_args::ConfigArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print_message, print_progress};
-use crate::cli::store_access::{STORE_TIMEOUT, check_no_other_store_is_served};
+use crate::cli::store_access::{COMMAND_STORE_TIMEOUT, check_no_other_store_is_served};
 use crate::config::hint_for_unopened;
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::format_rfc3339;

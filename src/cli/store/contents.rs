@@ -45,7 +45,7 @@ pub(super) fn write_contents(
     options: &RedisOptions,
 ) -> Result<(), CommandFailure> {
     print_progress(format!("writing {}", CountedNoun(contents.ring.keys.len(), "key")));
-    let target = Store::open(to, options, STORE_TIMEOUT);
+    let target = Store::open(to, options, COMMAND_STORE_TIMEOUT);
     let mut target = target.map_err(StoreError::without_corruption_advice)?;
     target.check_safe_if_reachable()?;
     target.raise_busy_timeout()?;

@@ -105,7 +105,7 @@ impl AdminApi {
         let (prepared, plan) = self.change_store_and_wait(|store| {
             let prepared =
                 prepare_rotation(store, &config, id, overlap, expires, repeatable.as_ref())?;
-            prepared.commit(store, &permit.author)?;
+            prepared.commit(store, &authorized.author)?;
             let plan = read_plan_of_account(store, &config, &prepared.rotation.new_key.account)?;
             Ok::<_, ManagementFault>((prepared, plan))
         })?;
