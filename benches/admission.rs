@@ -7,7 +7,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use riskgate::gate::admission::{PresentedKey, authenticate_client};
 use riskgate::keys::{KeyRing, Plans, Token};
 use riskgate::quota::{FailurePolicy, Ledger, LedgerOptions};
-use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, Store, StoreUrl};
+use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, RingVersion, Store, StoreUrl};
 use riskgate::support::serving_flag::ServingFlag;
 
 /// 2026-11-21.
@@ -48,8 +48,7 @@ fn bench_key_lookup(c: &mut Criterion) {
         }
     });
     let rows = riskgate::store::RingRows {
-        store_id: String::new(),
-        version: 1,
+        ring_version: RingVersion { version: 1, ..RingVersion::default() },
         keys: keys.collect(),
         ..Default::default()
     };

@@ -1,7 +1,7 @@
 //! The settings by which riskgate decides about sign-ups and counts them: `[[rule]]`, `[inbox]`,
 //! `[decide]` and `screen.success` in the config.
 
-use crate::decide::{Action, DecisionRule, ScorePolicy};
+use crate::decide::{DecisionRule, ScorePolicy};
 
 /// The sections `[[rule]]`, `[inbox]` and `[decide]` of the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,10 +52,9 @@ impl DecisionSettings {
         self.asks_for_counts
     }
 
-    /// Whether a rule may review or block a sign-up on this route because of a count.
-    pub fn refuses_by_counts(&self, route: &str) -> bool {
-        let of_route = self.rules.iter().filter(|rule| rule.applies_to(route));
-        of_route.filter(|rule| rule.then != Action::Pass).any(DecisionRule::asks_for_counts)
+    /// Whether a rule that applies to this route asks for a count of sign-ups.
+    pub fn asks_for_counts_on(&self, route: &str) -> bool {
+        self.rules.iter().any(|rule| rule.applies_to(route) && rule.asks_for_counts())
     }
 }
 

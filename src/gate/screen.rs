@@ -112,7 +112,7 @@ impl Gate {
         if may_count && has_too_many_inboxes(&decision.sign_ups) {
             decision.sign_ups.clear();
             if !is_blocked {
-                let avoids_rule = ctx.rules.decisions.refuses_by_counts(&policy.route);
+                let avoids_rule = ctx.rules.decisions.asks_for_counts_on(&policy.route);
                 return ScreeningResult::of_form_with_many_inboxes(policy, avoids_rule);
             }
         }

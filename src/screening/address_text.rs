@@ -28,72 +28,53 @@ pub(super) fn is_lone_address(text: &str) -> bool {
     is_lone(text) || text.split_once('\0').is_some_and(|(start, _)| is_lone(start))
 }
 
-/// Returns true if the text is a lone address, and says more than the values in `known`. A text of
-/// which all at signs belong to known addresses says nothing new, as in `Hi jane@b.com!`.
+/// Returns true if the text is a lone address, and says more than the values in `known`.
 pub(super) fn is_new_lone_address(text: &str, known: &[String]) -> bool {
-    let is_in_known = |at: usize| known.iter().any(|it| has_address_at(text, at, it));
     let is_known = || {
-        known.iter().any(|it| it.eq_ignore_ascii_case(text))
-            || text.match_indices(AT_SIGNS).all(|(at, _)| is_in_known(at))
+        known.iter().any(|it| it.eq_ignore_ascii_case(text)) || has_only_known_words(text, known)
     };
     is_lone_address(text) && !is_known()
 }
 
-/// Returns true if the at sign at this place in the text is that of this address, in any case of
-/// its letters.
-fn has_address_at(text: &str, at: usize, address: &str) -> bool {
-    let Some((local_part, domain)) = address.split_once('@') else { return false };
-    let is_same =
-        |text: Option<&str>, other: &str| text.is_some_and(|text| text.eq_ignore_ascii_case(other));
-    let Some(start) = at.checked_sub(local_part.len()) else { return false };
-    let end = at + 1 + domain.len();
-    is_same(text.get(start..at), local_part)
-        && is_same(text.get(at + 1..end), domain)
-        && text.as_bytes()[at] == b'@'
-        && !text[..start].ends_with(may_be_in_local_part)
-        && !continues_domain(&text[end..])
-}
+/// Short words that stand beside an address in an answer. A longer word makes a sentence.
+const GREETINGS: [&str; 4] = ["hi", "ok", "to", "an"];
 
-/// Returns true if the local part of an address may have this character. No provider gives out
-/// local parts in the scripts that write no blanks between words.
-fn may_be_in_local_part(c: char) -> bool {
-    c.is_ascii_alphanumeric()
-        || ".!#$%&'*+-/=?^_`{|}~\"\\".contains(c)
-        || !c.is_ascii() && !is_beside_words(c)
-}
-
-/// Returns true if software may read the text as the rest of a domain before it.
-fn continues_domain(text: &str) -> bool {
-    let ends_word =
-        |c: char| c.is_whitespace() || c.is_ascii_punctuation() && !".-_@%&=\\".contains(c);
-    let word = text.split(ends_word).next().unwrap_or_default().trim_end_matches(DOTS);
-    word.starts_with(|c: char| !is_beside_words(c)) || word.contains(DOTS)
+/// Returns true if each word of the text is a known address, a greeting, or a mark such as `✓`.
+/// Other words beside an address may become a part of it where software removes blanks.
+fn has_only_known_words(text: &str, known: &[String]) -> bool {
+    let is_mark = |word: &str| {
+        word.chars().all(|c| !c.is_alphanumeric() && !DOTS.contains(&c) && !"%&=@_\\".contains(c))
+    };
+    text.split_whitespace().all(|word| {
+        let inner = word
+            .trim_start_matches(|c| "\"([<,;:".contains(c) || is_beside_words(c))
+            .trim_end_matches(|c| "\")]>,;:!?.".contains(c) || is_beside_words(c));
+        let is_known = || known.iter().any(|it| it.eq_ignore_ascii_case(inner));
+        let is_greeting = || GREETINGS.iter().any(|it| it.eq_ignore_ascii_case(inner));
+        is_known() || is_greeting() || is_mark(word)
+    })
 }
 
 /// Returns true for a character that stands beside words in a text, and in no address: a sign of
-/// punctuation, or a character of a script that writes no blanks between words. No top-level domain
-/// has such a character behind ASCII letters.
+/// punctuation, or a character of a script that writes no blanks between words. No provider gives
+/// out such local parts, and no top-level domain has such a character behind ASCII letters.
 fn is_beside_words(c: char) -> bool {
     matches!(c,
-        '\u{2013}'..='\u{201f}' | '\u{2026}' | '\u{2713}' | '\u{3000}'..='\u{3001}'
-        | '\u{300a}'..='\u{3011}' | '\u{3041}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}'
-        | '\u{ac00}'..='\u{d7a3}' | '\u{ff01}' | '\u{ff08}'..='\u{ff09}' | '\u{ff0c}'
-        | '\u{ff1a}'..='\u{ff1b}' | '\u{ff1f}')
+        '\u{2013}'..='\u{201f}' | '\u{2026}' | '\u{3000}'..='\u{3001}' | '\u{300a}'..='\u{3011}'
+        | '\u{3041}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}'
+        | '\u{ff01}' | '\u{ff08}'..='\u{ff09}' | '\u{ff0c}' | '\u{ff1a}'..='\u{ff1b}'
+        | '\u{ff1f}')
 }
 
 /// Returns true if a domain stands behind an at sign, perhaps with blanks in it.
 fn has_address_in_pieces(text: &str) -> bool {
-    let pieces: Vec<&str> = text.split(AT_SIGNS).collect();
-    pieces.windows(2).any(|it| count_words_of_domain(it[0], it[1]).is_some())
+    text.split(AT_SIGNS).skip(1).any(|behind| count_words_of_domain(behind).is_some())
 }
 
-/// Returns how many words behind an at sign make a domain. `None` if they make none. `before` and
-/// `behind` end at the other at signs of the text. A number with blanks beside the at sign is no
-/// domain, as in `3 @ 2.50`.
-fn count_words_of_domain(before: &str, behind: &str) -> Option<usize> {
-    let is_apart = before.is_empty()
-        || before.ends_with(char::is_whitespace)
-        || behind.starts_with(char::is_whitespace);
+/// Returns how many words behind an at sign make a domain. `None` if they make none. `behind` ends
+/// at the next at sign of the text. A number is no domain, as in `3 @ 2.50`, unless it may be an
+/// address of IPv4.
+fn count_words_of_domain(behind: &str) -> Option<usize> {
     let (mut labels, mut is_in_label, mut is_number) = (0, false, true);
     for (at, word) in behind.split_whitespace().enumerate() {
         for c in word.chars() {
@@ -106,7 +87,7 @@ fn count_words_of_domain(before: &str, behind: &str) -> Option<usize> {
             }
         }
         if labels >= 2 {
-            return (!is_apart || !is_number).then_some(at + 1);
+            return (!is_number || labels == 4).then_some(at + 1);
         }
     }
     None
@@ -124,11 +105,11 @@ fn is_sentence(text: &str) -> bool {
     };
     (0..=last).any(|at| {
         let words: Vec<&str> = pieces[at].split_whitespace().collect();
-        let of_domain = match at.checked_sub(1) {
-            None => 0,
-            Some(before) => {
+        let of_domain = match at {
+            0 => 0,
+            _ => {
                 let has_at_sign = !pieces[at].starts_with(char::is_whitespace);
-                let of_domain = count_words_of_domain(pieces[before], pieces[at]);
+                let of_domain = count_words_of_domain(pieces[at]);
                 of_domain.unwrap_or_default().max(usize::from(has_at_sign))
             }
         };

@@ -49,6 +49,7 @@ fn keys_list_json_has_the_documented_members() {
             "created_at",
             "expires_at",
             "id",
+            "in_store",
             "label",
             "origins",
             "plan",
