@@ -36,10 +36,10 @@ pub(super) fn is_new_lone_address(text: &str, known: &[String]) -> bool {
     is_lone_address(text) && !is_known()
 }
 
-/// Short words that stand beside an address in an answer. A longer word makes a sentence.
-const GREETINGS: [&str; 4] = ["hi", "ok", "to", "an"];
+/// Words that stand beside an address in an answer. A longer word makes a sentence.
+const SHORT_WORDS: [&str; 4] = ["hi", "ok", "to", "an"];
 
-/// Returns true if each word of the text is a known address, a greeting, or a mark such as `✓`.
+/// Returns true if each word of the text is a known address, one of [`SHORT_WORDS`], or a mark such as `✓`.
 /// Other words beside an address may become a part of it where software removes blanks.
 fn has_only_known_words(text: &str, known: &[String]) -> bool {
     let is_mark = |word: &str| {
@@ -50,8 +50,8 @@ fn has_only_known_words(text: &str, known: &[String]) -> bool {
             .trim_start_matches(|c| "\"([<,;:".contains(c) || is_beside_words(c))
             .trim_end_matches(|c| "\")]>,;:!?.".contains(c) || is_beside_words(c));
         let is_known = || known.iter().any(|it| it.eq_ignore_ascii_case(inner));
-        let is_greeting = || GREETINGS.iter().any(|it| it.eq_ignore_ascii_case(inner));
-        is_known() || is_greeting() || is_mark(word)
+        let is_short_word = || SHORT_WORDS.iter().any(|it| it.eq_ignore_ascii_case(inner));
+        is_known() || is_short_word() || is_mark(word)
     })
 }
 
