@@ -72,13 +72,11 @@ impl From<StoreError> for CommandFailure {
 impl From<ManagementFault> for CommandFailure {
     fn from(fault: ManagementFault) -> CommandFailure {
         match fault {
-            ManagementFault::Invalid { field, expected, found } => {
+            ManagementFault::Invalid { field, .. } => {
                 // `NAME` and `domain` are arguments without `--`.
                 let is_option = !field.starts_with(char::is_uppercase) && field != "domain";
                 let option = if is_option { "--" } else { "" };
-                CommandFailure::usage(format!(
-                    "{option}{field}: expected {expected}, but found {found}"
-                ))
+                CommandFailure::usage(format!("{option}{fault}"))
             }
             ManagementFault::NotFound(line) | ManagementFault::NoRandomBits(line) => {
                 CommandFailure::failed(line)

@@ -6,7 +6,6 @@ use super::fault::ManagementFault;
 use super::keys::{check_account_name, check_name_if_new, check_plan, read_declared_keys};
 use crate::config::{ReloadableConfig, find_nearest_name, guess_text};
 use crate::keys::{AccountSources, DeclaredKey, Plans, collect_accounts};
-use crate::model::monthly_limit::MAX_MONTHLY_LIMIT;
 use crate::store::{AccountRow, ChangeAuthor, LimitChange, MonthlyLimit, Store, StoreError};
 
 /// An account as lists show it.
@@ -143,9 +142,7 @@ fn parse_limit_text(text: &str) -> Option<LimitChange> {
     match (text, text.parse::<u64>()) {
         ("unlimited", _) => Some(LimitChange::SetOwnLimit(MonthlyLimit::Unlimited)),
         ("plan", _) => Some(LimitChange::UsePlanLimit),
-        (_, Ok(calls @ 0..=MAX_MONTHLY_LIMIT)) => {
-            Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(calls)))
-        }
+        (_, Ok(calls)) => MonthlyLimit::of_calls(calls).map(LimitChange::SetOwnLimit),
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! Why an operation of an operator fails.
 
+use crate::observe::redaction::redact_sent_text;
 use crate::store::StoreError;
 use crate::table::{TableFaults, quote_excerpt};
 
@@ -9,7 +10,7 @@ use crate::table::{TableFaults, quote_excerpt};
 #[derive(Debug, thiserror::Error)]
 pub enum ManagementFault {
     /// A value of the request is faulty.
-    #[error("{field}: expected {expected}, but found {found}")]
+    #[error("{field}: expected {expected}, but found {found}{}", hint_of(.meant.as_deref()))]
     Invalid {
         /// The name of the value.
         field: &'static str,
@@ -17,6 +18,8 @@ pub enum ManagementFault {
         expected: String,
         /// What was found.
         found: String,
+        /// What to write in its place, if that is known.
+        meant: Option<String>,
     },
     /// There is no such key or override. The text says what was expected and found.
     #[error("{0}")]
@@ -41,13 +44,20 @@ pub enum ManagementFault {
     Table(#[from] TableFaults),
 }
 
+/// Returns the end of a fault: what to write in place of what was found.
+fn hint_of(meant: Option<&str>) -> String {
+    meant.map(|meant| format!("; write {meant}")).unwrap_or_default()
+}
+
 impl ManagementFault {
-    pub(super) fn invalid(
+    /// The fault of the value `field`, without a hint.
+    pub fn invalid(
         field: &'static str,
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> ManagementFault {
-        ManagementFault::Invalid { field, expected: expected.into(), found: found.into() }
+        let (expected, found) = (expected.into(), found.into());
+        ManagementFault::Invalid { field, expected, found, meant: None }
     }
 
     /// The fault of a text that a parser refuses. The parser's error says what it expected.
@@ -64,15 +74,25 @@ impl ManagementFault {
     /// Adds to a faulty value what to write in its place, if that is known.
     #[must_use]
     pub(super) fn with_meant(self, meant: Option<String>) -> ManagementFault {
-        match (self, meant) {
-            (ManagementFault::Invalid { field, expected, found }, Some(meant)) => {
-                ManagementFault::Invalid {
-                    field,
-                    expected,
-                    found: format!("{found}; write {meant}"),
-                }
+        match self {
+            ManagementFault::Invalid { field, expected, found, .. } => {
+                ManagementFault::Invalid { field, expected, found, meant }
             }
-            (fault, _) => fault,
+            fault => fault,
+        }
+    }
+
+    /// Hides what may be a key or an e-mail address in what was found. A hint with such a part is
+    /// left out. What was expected comes from riskgate and its config.
+    #[must_use]
+    pub fn without_secrets(self) -> ManagementFault {
+        match self {
+            ManagementFault::Invalid { field, expected, found, meant } => {
+                let meant = meant.filter(|it| redact_sent_text(it) == *it);
+                let found = redact_sent_text(&found);
+                ManagementFault::Invalid { field, expected, found, meant }
+            }
+            fault => fault,
         }
     }
 }

@@ -11,12 +11,15 @@ use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
 use crate::config::{Config, ReloadableConfig, find_nearest_name, guess_text};
 use crate::keys::{
-    AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, MIN_KEY_LEN, Token, collect_accounts,
-    has_generated_key, is_valid_id_or_account, read_key_file, sha256,
+    AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, collect_accounts, has_generated_key,
+    is_valid_id_or_account, read_key_file, sha256,
 };
 use crate::model::origin::OriginPattern;
+use crate::model::typed_address::first_mark_of_address;
 use crate::model::visible_text::is_control_or_invisible;
+use crate::observe::redaction::may_be_sent_key;
 use crate::store::{ChangeAuthor, KeyRow, NewKeyPlan, RepeatableRequestRow, Store, StoreError};
+use crate::table::quote_excerpt;
 
 /// The longest label, in characters.
 const MAX_LABEL_CHARS: usize = 200;
@@ -191,23 +194,28 @@ pub fn revoke_key(
 /// is the id of that key. The result leaves out an `id` that looks like the text of a key.
 pub fn describe_unknown_id(id: &str, known: Option<&str>) -> String {
     let list = "`riskgate keys list` shows the ids";
-    // A text without digits and capital letters is a name, and no key.
-    let is_name = || id.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_.".contains(&byte));
-    let is_id = |rest: &str| rest.len() == 16 && rest.bytes().all(|it| it.is_ascii_hexdigit());
     match known {
         Some(known) => {
             format!("expected the id of a key, but found the key itself; its id is {known}")
         }
-        None if id.len() < MIN_KEY_LEN
-            || is_name()
-            || id.strip_prefix("key_").is_some_and(is_id) =>
-        {
-            format!("expected the id of a key, but found {id:?}, which no key has; {list}")
-        }
-        None => format!(
-            "expected the id of a key such as key_0123456789abcdef, but found what may be a key, \
-             and no key has it; {list}"
+        None if may_be_sent_key(id) => format!(
+            "expected the id of a key such as key_0123456789abcdef, but found {}, and no key has \
+             it; {list}",
+            quote_sent_name(id)
         ),
+        None => {
+            let found = quote_sent_name(id);
+            format!("expected the id of a key, but found {found}, which no key has; {list}")
+        }
+    }
+}
+
+/// Quotes a text in place of an id or a name that riskgate does not know. Does not quote what may
+/// be a key or an e-mail address.
+pub fn quote_sent_name(text: &str) -> String {
+    match first_mark_of_address(text).is_none() && may_be_sent_key(text) {
+        true => "what may be a key".to_owned(),
+        false => quote_excerpt(text),
     }
 }
 

@@ -33,6 +33,11 @@ impl LimitChange {
 }
 
 impl MonthlyLimit {
+    /// Returns the limit of a number of calls. `None` if the number is above [`MAX_MONTHLY_LIMIT`].
+    pub fn of_calls(calls: u64) -> Option<MonthlyLimit> {
+        (calls <= MAX_MONTHLY_LIMIT).then_some(MonthlyLimit::Calls(calls))
+    }
+
     /// The calls that the limit allows in a month; `None` if unlimited.
     pub fn calls(self) -> Option<u64> {
         match self {

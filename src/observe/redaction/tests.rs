@@ -24,3 +24,19 @@ fn keys_and_addresses_are_hidden_and_everything_else_stays() {
         assert_eq!(redact_secrets(text), expected);
     }
 }
+
+#[test]
+fn a_client_sees_its_names_and_numbers_again_but_no_key_and_no_address() {
+    for (text, expected) in [
+        ("\"enterprise-yearli\"", "\"enterprise-yearli\""),
+        ("unknown field `requests_per_month`", "unknown field `requests_per_month`"),
+        ("maximumCallsPerMonth", "maximumCallsPerMonth"),
+        ("9007199254740992", "9007199254740992"),
+        ("key_0123456789abcdef", "key_0123456789abcdef"),
+        ("\"sv_0123456789abcdef0123456789abcdef\"", "\"…\""),
+        ("\"0123456789abcdef0123456789abcdef\"", "\"…\""),
+        ("a jane@example.com b", "a … b"),
+    ] {
+        assert_eq!(redact_sent_text(text), expected);
+    }
+}

@@ -10,7 +10,9 @@ use super::keys::choose_visible_account;
 use super::request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_response, list_to_json};
 use super::ring_index::RingIndex;
 use super::{AdminApi, Answer, AuthorizedChange};
-use crate::management::{AccountEntry, limit_to_json, set_account};
+use crate::management::{
+    AccountEntry, ManagementFault, limit_to_json, quote_sent_name, set_account,
+};
 use crate::process::admin::access::Access;
 use crate::store::MonthlyLimit;
 
@@ -45,8 +47,7 @@ impl AdminApi {
             None | Some("name") => false,
             Some("use") => true,
             Some(found) => {
-                let expected = "sort: expected name or use";
-                return Err(ApiError::invalid(format!("{expected}, but found {found:?}")));
+                return Err(ApiError::unexpected("sort", "name or use", found));
             }
         };
         let place_of = |account: &AccountEntry| {
@@ -78,7 +79,8 @@ impl AdminApi {
                 Ok(account_to_json(account, &ring_index, &calls, now))
             }
             None => {
-                let detail = format!("expected the name of an account, but found {name:?}");
+                let found = quote_sent_name(name);
+                let detail = format!("expected the name of an account, but found {found}");
                 Err(ApiError::not_found("There is no such account.", Some(detail)))
             }
         }
@@ -96,8 +98,9 @@ impl AdminApi {
             Some(Value::String(text)) if text == "unlimited" || text == "plan" => Some(text),
             Some(Value::Number(number)) if number.is_u64() => Some(number.to_string()),
             Some(found) => {
-                let expected = "limit: expected a whole number, \"unlimited\" or \"plan\"";
-                return Err(ApiError::invalid(format!("{expected}, but found {found}")));
+                let expected = "a whole number, \"unlimited\" or \"plan\"";
+                let fault = ManagementFault::invalid("limit", expected, found.to_string());
+                return Err(fault.into());
             }
         };
         let config = self.config();

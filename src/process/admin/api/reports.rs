@@ -18,7 +18,7 @@ const DEFAULT_HISTORY_MINUTES: u32 = 6 * 60;
 
 impl AdminApi {
     pub(super) fn show_history(&self, request: &ApiRequest) -> Result<Value, ApiError> {
-        let read = |name: &str, max: u32| -> Result<Option<u32>, ApiError> {
+        let read = |name: &'static str, max: u32| -> Result<Option<u32>, ApiError> {
             let Some(found) = request.parameter(name) else { return Ok(None) };
             let number = found.parse().ok().filter(|number| (1..=max).contains(number));
             let expected = format!("a number from 1 to {max}");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::management::ManagementFault;
 use crate::model::domain::percent_decode;
-use crate::observe::redaction::redact_secrets;
+use crate::observe::redaction::redact_sent_text;
 use crate::process::admin::access::Access;
 use crate::process::admin::responses::{JSON_TYPE, build_response};
 use crate::store::StoreError;
@@ -112,7 +112,8 @@ impl ApiRequest {
                     true => "no parameter".to_owned(),
                     false => format!("one of {}", known.join(", ")),
                 };
-                return Err(ApiError::invalid(format!("expected {expected}, but found {name:?}")));
+                let found = redact_sent_text(&format!("{name:?}"));
+                return Err(ApiError::invalid(format!("expected {expected}, but found {found}")));
             }
             if self.query[..at].iter().any(|(earlier, _)| earlier == name) {
                 return Err(ApiError::invalid(format!(
@@ -178,10 +179,12 @@ impl ApiRequest {
         if !value.is_object() {
             return Err(ApiError::invalid("expected a JSON object"));
         }
+        // The texts of these errors have words of the request.
+        let refuse = |text: String| ApiError::invalid(redact_sent_text(&text));
         serde_json::from_value::<T>(value.clone())
-            .map_err(|error| ApiError::invalid(describe_faulty_member::<T>(&error, value)))?;
+            .map_err(|error| refuse(describe_faulty_member::<T>(&error, value)))?;
         // If two members have the same name, a `Value` has the last. Reading the text refuses both.
-        serde_json::from_slice(body).map_err(|error| ApiError::invalid(error.to_string()))
+        serde_json::from_slice(body).map_err(|error| refuse(error.to_string()))
     }
 }
 
@@ -276,17 +279,17 @@ impl ApiError {
         ApiError::new(StatusCode::CONFLICT, "force_required", message).with_detail(detail)
     }
 
-    /// A 422, with what was expected and found. What was found may be, or contain, an e-mail
-    /// address or a key.
-    pub(super) fn invalid(detail: impl AsRef<str>) -> ApiError {
+    /// A 422, with what was expected and found. The detail must not have a text of the client that
+    /// may be, or contain, an e-mail address or a key.
+    pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         ApiError::new(status, "validation_error", "A value of the request is faulty.")
-            .with_detail(redact_secrets(detail.as_ref()))
+            .with_detail(detail)
     }
 
-    /// A 422 of the parameter `name`.
-    pub(super) fn unexpected(name: &str, expected: &str, found: &str) -> ApiError {
-        ApiError::invalid(format!("{name}: expected {expected}, but found {found:?}"))
+    /// A 422 of the parameter `name`, in which the client sent `found`.
+    pub(super) fn unexpected(name: &'static str, expected: &str, found: &str) -> ApiError {
+        ManagementFault::invalid(name, expected, format!("{found:?}")).into()
     }
 
     pub(super) fn unauthorized(access: &Access) -> ApiError {
@@ -389,6 +392,7 @@ impl From<TableFaults> for ApiError {
 
 impl From<ManagementFault> for ApiError {
     fn from(fault: ManagementFault) -> ApiError {
+        let fault = fault.without_secrets();
         let detail = fault.to_string();
         match fault {
             ManagementFault::Invalid { .. } => ApiError::invalid(detail),

@@ -364,6 +364,36 @@ fn no_error_shows_an_address() {
         assert!(answer.text().contains(named), "{method} {path}: {}", answer.text());
         assert!(!answer.text().contains("secret"), "{method} {path}: {}", answer.text());
     }
+    for (path, found) in [
+        ("/accounts/secret%40gmail.com", "found a text with an @"),
+        ("/accounts/rg_secret0123456789abcdef", "found what may be a key"),
+        ("/keys/secret%40gmail.com", "found a text with an @"),
+        ("/accounts/a-long-name-of-an-account", "found \\\"a-long-name-of-an-account\\\""),
+    ] {
+        let answer = call_api(&gateway, "GET", path, &tokens.write, &Value::Null).expect(404);
+        assert!(answer.text().contains(found), "{path}: {}", answer.text());
+        assert!(!answer.text().contains("secret"), "{path}: {}", answer.text());
+    }
+}
+
+#[test]
+fn an_error_names_the_plans_of_the_config_and_the_corrected_value() {
+    let setup = Setup::new().set("plans.enterprise-yearly", "7");
+    let (setup, tokens) = AdminTokens::add_to(setup);
+    let gateway = setup.start();
+    for (body, told) in [
+        (
+            json!({ "plan": "enterprise-yearli" }),
+            "but found \"enterprise-yearli\"; write enterprise-yearly",
+        ),
+        (json!({ "plan": "gold" }), "one of business, enterprise-yearly, free,"),
+        (json!({ "limit": 9_007_199_254_740_992_u64 }), "but found \"9007199254740992\""),
+        (json!({ "requests_per_month": 1 }), "unknown field `requests_per_month`"),
+    ] {
+        let answer = call_api(&gateway, "PATCH", "/accounts/acme", &tokens.write, &body);
+        let detail = answer.expect(422).json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(told), "{detail}");
+    }
 }
 
 #[test]
