@@ -58,9 +58,10 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
             // A failed command must not leave a new store behind.
             check_account_change(&config.reloadable, &name, plan, limit)?;
             let (mut store, author) = (open_store(&config)?, find_command_author());
-            let declared = read_declared_keys(&config.reloadable).unwrap_or_default();
-            let is_new = store.find_account(&name)?.is_none()
-                && !declared.iter().any(|declared| declared.key.account == name);
+            // With a faulty key file, nobody knows whether the account is new.
+            let is_undeclared = read_declared_keys(&config.reloadable)
+                .is_ok_and(|keys| !keys.iter().any(|declared| declared.key.account == name));
+            let is_new = is_undeclared && store.find_account(&name)?.is_none();
             let account = set_account(&mut store, &config.reloadable, &author, &name, plan, limit)?;
             if is_new {
                 print_message(format!("created the account {name}; it has no key"));

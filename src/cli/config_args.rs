@@ -12,8 +12,15 @@ use crate::config::{
 /// Says what to write in place of a text that is no address of a listener. The text is empty if
 /// that is not known.
 pub fn hint_for_address(text: &str) -> String {
+    guess_address(text).map(|it| format!("; write {it}")).unwrap_or_default()
+}
+
+/// Returns the address of a listener that a text is meant for.
+pub fn guess_address(text: &str) -> Option<String> {
     let is_address = |it: &str| it.parse::<SocketAddr>().is_ok_and(|it| it.port() > 0);
-    guess_text(text, is_address).map(|it| format!("; write {it}")).unwrap_or_default()
+    // Behind the user of a URL stands its address.
+    let behind_user = || guess_text(text.rsplit_once('@')?.1, is_address);
+    guess_text(text, is_address).or_else(behind_user)
 }
 
 /// The option that names the config file.

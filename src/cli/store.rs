@@ -119,10 +119,24 @@ pub fn parse_month(text: &str) -> Result<Month, String> {
 /// Returns the month that a text with the name of a month means, such as `2026-11` for `nov 2026`.
 /// Without a year, it is the last such month that has begun.
 fn guess_named_month(text: &str) -> Option<String> {
-    const NAMES: [&str; 12] =
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    const NAMES: [&str; 12] = [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ];
     let text = text.to_ascii_lowercase();
-    let number = NAMES.iter().position(|name| text.contains(name))? + 1;
+    let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() >= 3);
+    let number_of = |word: &str| NAMES.iter().position(|name| name.starts_with(word));
+    let number = words.into_iter().find_map(number_of)? + 1;
     let year = text.split(|c: char| !c.is_ascii_digit()).find_map(|it| match it.len() {
         4 => it.parse::<u32>().ok(),
         _ => None,

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::config_args::guess_address;
 use super::examples::find_example;
 use crate::config::{find_nearest_name, redact_if_url};
 
@@ -119,7 +120,7 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
     };
     if let Some(name) = text(ContextKind::InvalidSubcommand) {
         let (path, parent) = find_named_command(root, words);
-        return Some(find_command_tip(root, &path, parent, name));
+        return find_command_tip(root, &path, parent, name);
     }
     let (path, command) = find_named_command(root, words);
     let mut positionals = command.get_positionals();
@@ -158,7 +159,12 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
         other => other.map(|(_, option)| *option),
     };
     let meant = required.or_else(of_account).and_then(|it| it.get_long()).or(of_lone_value);
-    meant.map(|long| format!("write --{long} {}", redact_if_url(word)))
+    let long = meant?;
+    let value = match long {
+        "admin" => guess_address(word)?,
+        _ => redact_if_url(word),
+    };
+    Some(format!("write --{long} {value}"))
 }
 
 /// Returns the tip for a word behind the value of an option: both were meant as one value.
@@ -176,7 +182,10 @@ fn find_tip_for_blank(command: &Command, word: &str, words: &[String]) -> Option
         "listen" | "upstream" if word.parse::<u16>().is_ok() => {
             Some(format!("write {option} {value}:{word}"))
         }
-        "note" | "label" => Some(format!("write {option} \"{value} {word}\"")),
+        "note" | "label" => {
+            let (value, word) = (redact_if_url(value), redact_if_url(word));
+            Some(format!("write {option} \"{value} {word}\""))
+        }
         _ => None,
     }
 }
@@ -193,21 +202,23 @@ fn find_named_command<'c>(root: &'c Command, words: &[String]) -> (String, &'c C
     (path, command)
 }
 
-fn find_command_tip(root: &Command, path: &str, parent: &Command, name: &str) -> String {
+/// Returns the tip for an unknown command below `parent`. `None` if nothing is near and `parent`
+/// has no commands.
+fn find_command_tip(root: &Command, path: &str, parent: &Command, name: &str) -> Option<String> {
     let other = FOREIGN_COMMANDS.iter().find(|(words, _)| path.is_empty() && words.contains(&name));
     if let Some((_, tip)) = other {
-        return (*tip).to_owned();
+        return Some((*tip).to_owned());
     }
     let ends_account = path == "accounts" && ["delete", "rm", "remove", "del"].contains(&name);
     if ends_account {
-        return "an account stays; `riskgate accounts set NAME --limit 0` refuses its calls, and \
-                `riskgate keys revoke ID` ends a key"
-            .to_owned();
+        let tip = "an account stays; `riskgate accounts set NAME --limit 0` refuses its calls, and \
+                   `riskgate keys revoke ID` ends a key";
+        return Some(tip.to_owned());
     }
     if path == "config" && ["set", "edit", "write", "update", "change", "add"].contains(&name) {
-        return "no command changes the config: edit the file; a running gateway reads it within \
-                two seconds"
-            .to_owned();
+        let tip = "no command changes the config: edit the file; a running gateway reads it within \
+                   two seconds";
+        return Some(tip.to_owned());
     }
     let near = guess_command(parent, name).map(|it| format!("{path} {it}"));
     let meant = near.or_else(|| {
@@ -220,13 +231,13 @@ fn find_command_tip(root: &Command, path: &str, parent: &Command, name: &str) ->
         first.filter(|_| is_meant).cloned()
     });
     match meant.map(|it| it.trim_start().to_owned()) {
-        Some(meant) => match find_example(&meant) {
+        Some(meant) => Some(match find_example(&meant) {
             Some(example) => format!("did you mean `riskgate {meant}`? For example: {example}"),
             None => format!("did you mean `riskgate {meant}`?"),
-        },
+        }),
         None => {
             let names: Vec<&str> = parent.get_subcommands().map(Command::get_name).collect();
-            format!("the commands are {}", names.join(", "))
+            (!names.is_empty()).then(|| format!("the commands are {}", names.join(", ")))
         }
     }
 }

@@ -199,6 +199,7 @@ fn words_of_other_programs_lead_to_the_command() {
         ("keys create --plan pro acme", "tip: write --account acme"),
         ("run --listen 127.0.0.1 8080", "tip: write --listen 127.0.0.1:8080"),
         ("keys create --label my label", "tip: write --label \"my label\""),
+        ("keys create --label foo me@x.co", "tip: write --label \"foo …@x.co\""),
         ("audit --operation create", "override_file.change"),
     ] {
         let ran = run_command(Command::new(BINARY).args(line.split(' '))).expect(2);
@@ -231,6 +232,9 @@ fn a_wrong_value_gets_the_right_one() {
         ("ready 127.0.0.1:9090", "tip: write --admin 127.0.0.1:9090"),
         ("usage --month 2026-Nov", "; write 2026-11\n"),
         ("usage --month december2025", "; write 2025-12\n"),
+        ("usage --month 2025-sept", "; write 2025-09\n"),
+        ("usage --month decade", "expected a month as in 2026-11\n"),
+        ("ready http://u:p@127.0.0.1:9090", "tip: write --admin 127.0.0.1:9090\n"),
         ("decide", "tip: echo ADDRESS | riskgate decide -"),
         ("sign-ups show", "tip: echo ADDRESS | riskgate sign-ups show -"),
         ("help keys crate", "tip: did you mean `riskgate keys create`?"),
@@ -242,6 +246,8 @@ fn a_wrong_value_gets_the_right_one() {
         let ran = run_command(Command::new(BINARY).args(line.split(' '))).expect(2);
         assert!(ran.stderr.contains(hint) && !ran.stderr.contains("similar"), "{}", ran.stderr);
     }
+    let ran = run_command(Command::new(BINARY).args(["help", "keys", "rotate", "x"])).expect(2);
+    assert!(!ran.stderr.contains("the commands are"), "{}", ran.stderr);
     let setup = Setup::new();
     for (line, hint) in [
         ("keys create --account a --plan=Pro", "found \"Pro\"; write pro\n"),
@@ -534,6 +540,9 @@ fn accounts_set_says_if_the_account_is_new() {
     assert_eq!(said("acme"), "");
     assert_eq!(said("acm"), "created the account acm; it has no key\n");
     assert_eq!(said("acm"), "");
+    // A faulty key file may have a key of the account.
+    let setup = setup.set_text("keys.file", "missing.toml");
+    assert_eq!(setup.cli(&["accounts", "set", "b", "--plan", "pro"]).expect(0).stderr, "");
 }
 
 #[test]
