@@ -180,10 +180,17 @@ fn judge_answer(status: StatusCode, has_id: bool, config: &Config) -> Finding {
             format!("{status} of the proxy in front, which got no answer of riskgate"),
             format!("start the gateway, and let the proxy forward to listen.http, {http}"),
         ),
-        (false, _) if config.reloadable.authz.is_some() => Finding::good(
-            SUBJECT,
-            format!("{status} of another server; on authz.path, its proxy asks riskgate"),
-        ),
+        // Nobody can tell the site whose proxy asks riskgate from another site.
+        (false, _)
+            if config.reloadable.authz.is_some()
+                && config.reloadable.upstream_routes.is_empty() =>
+        {
+            Finding::warning(
+                SUBJECT,
+                format!("{status} of another server, which may ask riskgate on authz.path"),
+                "see that the proxy of this site asks riskgate, or leave --url out",
+            )
+        }
         (false, _) => Finding::fault(
             SUBJECT,
             format!("{status} without X-Request-Id, so it is none of riskgate"),
