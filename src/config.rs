@@ -80,7 +80,6 @@ pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerpr
 pub use fault::ConfigFault;
 pub use file_setting_places::{FileSettingPlaces, hint_for_unopened};
 pub use hints::{find_nearest_name, guess_text};
-use listen::ListenAddresses;
 pub use locations::{
     CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, FormerDefault,
     RelativePathBases,
@@ -302,13 +301,13 @@ impl Config {
 
     fn from_settings(file: Option<PathBuf>, settings: &mut Settings) -> Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let ListenAddresses { admin, http, https, redirect } = settings.read_listen_addresses();
+        let addresses = settings.read_listen_addresses();
         let admin_tokens = settings.read_admin_tokens();
         let trusted_proxies = settings.read_networks("listen.trusted_proxies");
         let upstream_routes = settings.read_upstream_routes();
         let authz_path = settings.read_authz_path(&upstream_routes);
         let authz = settings.read_authz_rules(authz_path.as_ref());
-        settings.report_admin_without_token(admin, &admin_tokens);
+        settings.report_admin_without_token(&addresses, &admin_tokens);
         let feeds = settings.read_feeds();
         let downstream = settings.read_downstream_options(&trusted_proxies, authz_path.as_ref());
         let bodies = settings.read_body_options(downstream.request_limits.body_bytes);
@@ -319,10 +318,10 @@ impl Config {
             file_setting_places: FileSettingPlaces::default(),
             doubtful_settings: Vec::new(),
             startup: StartupConfig {
-                http,
-                https,
-                redirect,
-                admin,
+                http: addresses.http,
+                https: addresses.https,
+                redirect: addresses.redirect,
+                admin: addresses.admin,
                 threads: settings.read_integer("listen.threads", 1..=1024, cores as u64) as usize,
                 downstream,
                 connection_limits: settings.read_connection_limits(&trusted_proxies),

@@ -1,11 +1,11 @@
 //! The tokens of the admin listener: `admin.token` and `[[admin.token]]`.
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 
 use super::description::{SettingKind, toml_text};
+use super::listen::ListenAddresses;
 use super::raw_value::{RawValue, parse_duration};
-use super::settings::Settings;
+use super::settings::{Settings, find_admin_address_on_loopback};
 use crate::keys::{is_valid_id_or_account, parse_sha256_field, sha256};
 use crate::model::month::parse_rfc3339;
 
@@ -80,24 +80,32 @@ impl Settings {
 
     /// Reports a fault if the admin listener would answer anybody: it is not on loopback, and no
     /// token is set.
-    pub fn report_admin_without_token(&mut self, admin: SocketAddr, tokens: &[AdminToken]) {
+    pub fn report_admin_without_token(
+        &mut self,
+        addresses: &ListenAddresses,
+        tokens: &[AdminToken],
+    ) {
+        let admin = addresses.admin;
         // A faulty token has its own fault.
-        let is_token = |key: &String| key.starts_with("admin.token") && self.has_value(key);
-        let has_token = self.values.keys().any(is_token);
-        if admin.ip().is_loopback() || !tokens.is_empty() || has_token {
+        if admin.ip().is_loopback() || !tokens.is_empty() || self.has_admin_token() {
             return;
         }
         let problem = format!(
             "expected an address of loopback, or a token of 16 characters or more in admin.token, \
              but found {admin} and no token"
         );
+        let meant = find_admin_address_on_loopback(admin, &addresses.without_admin());
         let hint = format!(
-            "write \"127.0.0.1:{}\", or make a token: riskgate admin-token create --name NAME --scope write",
-            admin.port()
+            "write \"{meant}\", or make a token: riskgate admin-token create --name NAME --scope write"
         );
         self.report_at_value("listen.admin", &toml_text(&admin.to_string()), &problem, Some(hint));
         // A name that is near to that of the token is the only fault then.
         self.change_last_fault(|fault| fault.with_missing_key("admin.token"));
+    }
+
+    /// Returns true if a setting of a token has a value, even a faulty one.
+    pub(super) fn has_admin_token(&self) -> bool {
+        self.values.keys().any(|key| key.starts_with("admin.token") && self.has_value(key))
     }
 
     fn read_plain_token(&mut self) -> Option<AdminToken> {

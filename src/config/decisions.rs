@@ -6,7 +6,7 @@ use super::description::{toml_list, toml_text};
 use super::effective::fingerprint_secret;
 use super::hints::find_nearest_name;
 use super::raw_value::RawValue;
-use super::routes::is_below;
+use super::routes::{guess_path, is_below, is_route_prefix};
 use super::settings::Settings;
 use crate::decide::{
     Action, Condition, ConditionFault, DecisionRule, InboxSecret, MIN_SECRET_BYTES,
@@ -295,18 +295,29 @@ impl Settings {
                 let short = name.strip_prefix("/v1/").unwrap_or(name);
                 match find_nearest_name(short, deciding.iter().copied()) {
                     Some(near) => Some(format!("did you mean {}?", toml_text(near))),
-                    None => name.starts_with('/').then(|| {
-                        format!(
-                            "write an [[upstream.route]] with prefix = {found} and a section \
-                             [upstream.route.screen]"
-                        )
-                    }),
+                    None => hint_for_missing_route(name, &deciding),
                 }
             };
             self.report_in_list(key, (index, 0..name.len()), name, &problem, hint);
         }
         Some(names)
     }
+}
+
+/// Returns what to write for a path that is no deciding route. `None` if the text is no path, or
+/// one of riskgate's own.
+fn hint_for_missing_route(name: &str, deciding: &[&str]) -> Option<String> {
+    let guess = || guess_path(name).filter(|it| is_route_prefix(it));
+    let own = name.starts_with('/') && is_route_prefix(name);
+    let prefix = if own { name.to_owned() } else { guess().filter(|_| name.contains('/'))? };
+    let shown = toml_text(&prefix);
+    Some(match deciding.contains(&prefix.as_str()) {
+        true => format!("write {shown}"),
+        false => format!(
+            "write an [[upstream.route]] with prefix = {shown} and a section \
+             [upstream.route.screen]"
+        ),
+    })
 }
 
 /// Returns the longest of these prefixes that is at or above a path.

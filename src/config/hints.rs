@@ -167,6 +167,8 @@ pub struct Units {
     pub port: u16,
     /// Whether an address has to be of loopback.
     loopback_only: bool,
+    /// Whether `-` or `_` in place of a blank would make another name, which nobody meant.
+    keeps_blanks: bool,
 }
 
 /// What a fraction between 0 and 1 stands for.
@@ -217,14 +219,16 @@ impl Units {
         let days_only = key.ends_with(".keep");
         // Without a token, any other address is a fault.
         let loopback_only = key == "listen.admin";
-        let port = match key.rsplit('.').next().unwrap_or_default() {
+        let name = key.rsplit('.').next().unwrap_or_default();
+        let port = match name {
             "http" => 8080,
             "https" => 443,
             "admin" => 9090,
             "resolvers" => 53,
             _ => 80,
         };
-        Units { kilo, seconds_only, days_only, fraction, port, loopback_only }
+        let keeps_blanks = ["fields", "paths", "path", "prefix", "health_path"].contains(&name);
+        Units { kilo, seconds_only, days_only, fraction, port, loopback_only, keeps_blanks }
     }
 }
 
@@ -238,7 +242,11 @@ pub fn suggest_value(
     if raw.as_text().is_some_and(str::is_empty) {
         return None;
     }
-    let each = || guess_each_item(raw, units, &is_valid);
+    let joiners = count_joiners(raw);
+    let is_valid = |guess: &RawValue| {
+        is_valid(guess) && (!units.keeps_blanks || count_joiners(guess) <= joiners)
+    };
+    let each = || guess_each_item(raw, units, is_valid);
     let guess = list_guesses(raw, units).into_iter().find(&is_valid).or_else(each)?;
     let is_plain = |text: &str| redact_urls_and_long_words(text) == text;
     Some(match (raw, guess.as_text_list()) {
@@ -265,6 +273,15 @@ pub fn suggest_value(
             },
         },
     })
+}
+
+/// Counts the characters that join words in the texts of a value.
+fn count_joiners(value: &RawValue) -> usize {
+    match value {
+        RawValue::Text(text) | RawValue::Untyped(text) => text.matches(['-', '_']).count(),
+        RawValue::List(items) => items.iter().map(count_joiners).sum(),
+        _ => 0,
+    }
 }
 
 /// Returns what a text on the command line or in a request was meant for: the first guess that
@@ -502,11 +519,15 @@ const REWRITES: [fn(&str) -> Option<String>; 42] = [
     |text| Some(text.trim_end_matches(':').trim().replace([' ', '_'], "-")),
     // Where a proxy that asks has the address.
     |text| {
-        let (place, name) = text.split_once([':', '.', '='])?;
-        let own = match place.to_ascii_lowercase().as_str() {
-            "form" | "json" | "post" | "data" | "field" | "body" => "body",
-            "args" | "arg" | "param" | "params" | "get" | "url" | "query" => "query",
-            "headers" | "header" => "header",
+        let at = text.find([':', '.', '='])?;
+        let (place, name) = (text[..at].to_ascii_lowercase(), &text[at + 1..]);
+        let own = match place.as_str() {
+            "body" | "query" | "header" => place.as_str(),
+            "headers" => "header",
+            // The name of a field may have dots, as in `data.email`.
+            _ if text[at..].starts_with('.') => return None,
+            "form" | "json" | "post" | "data" | "field" => "body",
+            "args" | "arg" | "param" | "params" | "get" | "url" => "query",
             _ => return None,
         };
         Some(format!("{own}:{name}"))

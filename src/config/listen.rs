@@ -25,6 +25,18 @@ pub struct ListenAddresses {
 const OTHER_ADDRESS_FIELDS: [&str; 4] =
     ["x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip"];
 
+impl ListenAddresses {
+    /// The addresses of all listeners but the admin listener, each with its setting.
+    pub(super) fn without_admin(&self) -> Vec<(&'static str, SocketAddr)> {
+        let others = [
+            ("listen.http", Some(self.http)),
+            ("listen.https", self.https),
+            ("listen.redirect", self.redirect),
+        ];
+        others.into_iter().filter_map(|(key, address)| Some((key, address?))).collect()
+    }
+}
+
 impl Settings {
     /// Reads `listen.client_address`.
     pub fn read_client_address_rule(&mut self, trusted_proxies: Networks) -> ClientAddressRule {
@@ -92,12 +104,9 @@ impl Settings {
             let fault = self.begin_fault_at_value("listen.redirect").with_problem(problem);
             self.faults.push(fault.with_hint(Some(hint.to_owned())));
         }
-        self.report_address_conflicts(&[
-            ("listen.http", Some(addresses.http)),
-            ("listen.https", addresses.https),
-            ("listen.redirect", addresses.redirect),
-            ("listen.admin", Some(addresses.admin)),
-        ]);
+        let mut all = addresses.without_admin();
+        all.push(("listen.admin", addresses.admin));
+        self.report_address_conflicts(&all);
         addresses
     }
 

@@ -51,11 +51,8 @@ impl Settings {
         entry_key: &str,
         earlier_routes: &[UpstreamRoute],
     ) -> Option<UpstreamRoute> {
-        let path = |raw: &RawValue| {
-            let text = raw.as_text()?;
-            let is_path = text == "/" || PathPrefix::parse(text).is_some();
-            (is_path && !is_own_path(text)).then(|| text.to_owned())
-        };
+        let path =
+            |raw: &RawValue| raw.as_text().filter(|it| is_route_prefix(it)).map(str::to_owned);
         let key = format!("{entry_key}.prefix");
         let found = self.values.get(&key).and_then(|setting| setting.raw.as_text());
         let expected = expected_prefix(found);
@@ -68,7 +65,7 @@ impl Settings {
         if path.is_none() {
             let text = self.texts_of(&key).next();
             let guess = text.and_then(|text| find_meant_path(&text));
-            let guess = guess.filter(|it| PathPrefix::parse(it).is_some() && !is_own_path(it));
+            let guess = guess.filter(|it| is_route_prefix(it));
             self.hint_fault_of(&key, guess.map(|it| format!("write {}", toml_text(&it))));
         }
         if is_own && path.is_none() {
@@ -117,7 +114,8 @@ impl Settings {
         let is_screened = self.section_spans.contains_key(&format!("{entry_key}.screen"));
         let key = format!("{entry_key}.key");
         if is_screened && !self.values.contains_key(&key) {
-            let problem = "expected key = false, because browsers have no API key, and get 401";
+            let problem = "expected key = true or key = false, because browsers have no API key, \
+                           and get 401 while it is true";
             let hint = "write key = false, or key = true if all clients send a key".to_owned();
             self.warn_at_key(&key, problem, Some(hint));
         }
@@ -252,6 +250,11 @@ pub fn guess_path(text: &str) -> Option<String> {
 pub(super) fn is_below(prefix: &str, path: &str) -> bool {
     let rest = path.strip_prefix(prefix.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns true if a route may have this prefix.
+pub(super) fn is_route_prefix(text: &str) -> bool {
+    (text == "/" || PathPrefix::parse(text).is_some()) && !is_own_path(text)
 }
 
 /// Returns true if some server may read one of riskgate's own paths in this path.

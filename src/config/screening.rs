@@ -37,8 +37,9 @@ impl Settings {
             paths.filter(|paths| !paths.is_empty())
         });
         if fields.is_none() {
-            let faulty = self.texts_of(&key("fields")).find(|it| FieldPath::parse(it).is_none());
-            self.hint_fault_of(&key("fields"), faulty.and_then(|it| hint_for_field(&it)));
+            self.amend_hints_of_list(&key("fields"), |texts, hint| {
+                hint.or_else(|| hint_for_fields(texts))
+            });
             if !self.has_value(&key("fields")) {
                 self.replace_last_hint(HINT_FOR_MISSING_FIELDS.to_owned());
             }
@@ -134,8 +135,10 @@ fn hint_for_path(text: &str, route: &str, is_path: impl Fn(&String) -> bool) -> 
     Some(format!("write {}", toml_text(&meant)))
 }
 
-/// Returns what to write in place of a faulty name of a field, if its brackets make it faulty.
-fn hint_for_field(name: &str) -> Option<String> {
+/// Returns what to write in place of the first faulty name of a field, if it is a pattern or its
+/// brackets make it faulty.
+fn hint_for_fields(names: &[String]) -> Option<String> {
+    let name = names.iter().find(|it| FieldPath::parse(it).is_none())?;
     if name.contains(['*', '/', '^', '(', '=', '#']) {
         return Some("write the name of the field, as the form has it: no pattern".to_owned());
     }

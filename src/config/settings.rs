@@ -24,6 +24,7 @@ use super::readable_name::ReadableSettingName;
 use super::variables::{ENV_PREFIX, hint_for_credential, hint_for_variable};
 
 use crate::keys::Plans;
+use crate::model::monthly_limit::MAX_MONTHLY_LIMIT;
 use crate::model::network::{Networks, network_around};
 use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl, has_malformed_escape};
 
@@ -886,9 +887,7 @@ impl Settings {
     }
 
     /// Reports listeners that have the same address.
-    pub fn report_address_conflicts(&mut self, addresses: &[(&str, Option<SocketAddr>)]) {
-        let set: Vec<(&str, SocketAddr)> =
-            addresses.iter().filter_map(|(key, address)| Some((*key, (*address)?))).collect();
+    pub fn report_address_conflicts(&mut self, set: &[(&str, SocketAddr)]) {
         for (at, (key, address)) in set.iter().enumerate() {
             let other = set[..at].iter().find(|(_, other)| do_addresses_conflict(address, other));
             if let Some((other, _)) = other {
@@ -899,7 +898,12 @@ impl Settings {
                     false => (other, key),
                 };
                 let problem = format!("expected another address than {other}, but found {address}");
-                let hint = free_address_for(key, *address, &set);
+                // The listener without a token has to be on loopback, by its other fault.
+                let meant = match *key == "listen.admin" && !self.has_admin_token() {
+                    true => SocketAddr::from(([127, 0, 0, 1], address.port())),
+                    false => *address,
+                };
+                let hint = free_address_for(key, meant, set);
                 self.report_at_value(key, &format!("\"{address}\""), &problem, hint);
             }
         }
@@ -915,8 +919,9 @@ impl Settings {
             });
         }
         self.note_default("[]");
-        let wide = self.texts_of(key).find_map(|it| network_around(&it).map(|all| (it, all)));
-        if let Some((text, around)) = wide.filter(|_| networks.is_some()) {
+        let with_host_bits = |it: String| network_around(&it).map(|all| (it, all));
+        let wide: Vec<_> = self.texts_of(key).filter_map(with_host_bits).collect();
+        for (text, around) in wide.into_iter().filter(|_| networks.is_some()) {
             let address = text.split('/').next().unwrap_or_default();
             let problem = format!("expected the first address of a network, but found {text:?}");
             let hint = format!("write \"{around}\", or \"{address}\" for this address alone");
@@ -1050,6 +1055,16 @@ impl Settings {
             if let Some(default) = default {
                 self.note_default(default.to_string());
             }
+            if let Some(MonthlyLimit::Calls(calls)) = value
+                && MonthlyLimit::of_calls(calls).is_none()
+            {
+                // A fault would keep a config from being read that earlier versions took.
+                let problem = format!(
+                    "expected at most {MAX_MONTHLY_LIMIT}, because clients see no higher number, \
+                     but found {calls}"
+                );
+                self.warn_at_value(&key, &problem, Some("write \"unlimited\"".to_owned()));
+            }
             if let Some(value) = value.or(default.map(MonthlyLimit::Calls)) {
                 limits.insert(name, value);
             }
@@ -1070,15 +1085,37 @@ fn free_address_for(
     address: SocketAddr,
     listeners: &[(&str, SocketAddr)],
 ) -> Option<String> {
+    let free = find_free_address(key, address, listeners)?;
+    Some(format!("write {}", toml_text(&free.to_string())))
+}
+
+/// Returns this address with the usual port of the listener, or with the next port that none of
+/// `listeners` has there.
+fn find_free_address(
+    key: &str,
+    address: SocketAddr,
+    listeners: &[(&str, SocketAddr)],
+) -> Option<SocketAddr> {
     let usual = match key {
         "listen.https" => 8443,
         "listen.admin" => 9090,
         _ => 8080,
     };
     let mut free = (usual..usual + 10).map(|port| SocketAddr::new(address.ip(), port));
-    let is_free =
-        |it: &SocketAddr| !listeners.iter().any(|(_, other)| do_addresses_conflict(it, other));
-    Some(format!("write {}", toml_text(&free.find(is_free)?.to_string())))
+    free.find(|it| !listeners.iter().any(|(_, other)| do_addresses_conflict(it, other)))
+}
+
+/// Returns the address of loopback that the admin listener may have in place of `admin`: with the
+/// same port, if none of the `other` listeners has it.
+pub(super) fn find_admin_address_on_loopback(
+    admin: SocketAddr,
+    others: &[(&str, SocketAddr)],
+) -> SocketAddr {
+    let same_port = SocketAddr::from(([127, 0, 0, 1], admin.port()));
+    match others.iter().any(|(_, other)| do_addresses_conflict(&same_port, other)) {
+        true => find_free_address("listen.admin", same_port, others).unwrap_or(same_port),
+        false => same_port,
+    }
 }
 
 /// Returns what to write for a name in place of the address of a listener.

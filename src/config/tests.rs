@@ -1331,6 +1331,11 @@ fn settings_that_say_less_than_their_author_thinks_are_told() {
         ),
         ("[plans]\nPro = 5\n", "2:1: plans.Pro: expected pro, or a name", "write pro = 5"),
         (
+            "[plans]\nfree = 9007199254740993\n",
+            "2:8: plans.free: expected at most 9007199254740991, because clients see no higher",
+            "write \"unlimited\"",
+        ),
+        (
             "[[rule]]\nname = \"a\"\nif = []\nthen = \"block\"\n",
             "4:1: rule \"a\": then: expected a condition or routes, because otherwise riskgate",
             "write a condition into `if`, or remove this rule",
@@ -1347,7 +1352,7 @@ fn settings_that_say_less_than_their_author_thinks_are_told() {
         ),
         (
             "[[upstream.route]]\nprefix = \"/\"\n[upstream.route.screen]\nfields = [\"email\"]\n",
-            "1:1: upstream.route \"/\": key: expected key = false, because browsers have no API key",
+            "1:1: upstream.route \"/\": key: expected key = true or key = false, because browsers",
             "write key = false, or key = true if all clients send a key",
         ),
     ] {
@@ -2129,4 +2134,51 @@ fn a_wrong_server_at_the_address_of_a_store_is_told() {
     assert!(found.ends_with("; write the address of the Redis or Valkey server"), "{found}");
     let found = place("no Sentinel names a primary: h:1: ERR unknown command 'SENTINEL', with");
     assert!(found.contains("; a server answers there: write redis:// for it"), "{found}");
+}
+
+/// Each text of a list has its own hint or warning, and no hint names what the config refuses.
+#[test]
+fn each_text_has_its_own_hint_and_no_hint_is_refused() {
+    let faults = read_config_text(
+        &screened_route("").replace("[\"email\"]", "[\"email\", \"*email*\", \"user[email]\"]"),
+    )
+    .unwrap_err();
+    assert_eq!(faults.len(), 2, "{faults:#?}");
+    assert!(faults[0].contains("write the name of the field, as the form has it"), "{faults:#?}");
+    assert!(faults[1].contains("write \"user.email\""), "{faults:#?}");
+    for (line, joined) in [("paths = [\"/a b\"]", "a-b"), ("paths = [\"/a b\", \"/c\"]", "a-b")] {
+        let faults = read_config_text(&screened_route(line)).unwrap_err();
+        assert!(faults.iter().all(|it| !it.contains(joined)), "{faults:#?}");
+    }
+    let fields = screened_route("").replace("[\"email\"]", "[\"a b\", \"c\"]");
+    let faults = read_config_text(&fields).unwrap_err();
+    assert!(faults.iter().all(|it| !it.contains("a-b") && !it.contains("a_b")), "{faults:#?}");
+    let route_of = |name: &str| {
+        let rule = format!("[[rule]]\nname = \"a\"\nthen = \"review\"\nroutes = [\"{name}\"]\n");
+        read_config_text(&rule).unwrap_err().join("\n")
+    };
+    assert!(!route_of("/v1/check").contains("[[upstream.route]]"), "{}", route_of("/v1/check"));
+    for (name, prefix) in [("//x", "/x"), ("/a/*", "/a"), ("/sign-up", "/sign-up")] {
+        let hint = format!("write an [[upstream.route]] with prefix = \"{prefix}\" and");
+        assert!(route_of(name).contains(&hint), "{}", route_of(name));
+    }
+    let listen = "[listen]\nhttp = \"127.0.0.1:8080\"\nadmin = \"0.0.0.0:8080\"\n";
+    let faults = read_config_text(listen).unwrap_err();
+    assert_eq!(faults.len(), 2, "{faults:#?}");
+    assert!(faults.iter().all(|it| it.contains("write \"127.0.0.1:9090\"")), "{faults:#?}");
+    let proxies =
+        "[listen]\ntrusted_proxies = [\"10.0.0.1/8\", \"10.9.0.0/16\", \"192.168.1.1/24\"]\n";
+    let warnings = read_config_text(proxies).unwrap().doubtful_settings;
+    let warnings: Vec<String> = warnings.iter().map(ConfigFault::to_text).collect();
+    assert_eq!(warnings.len(), 2, "{warnings:#?}");
+    assert!(warnings[1].contains("found \"192.168.1.1/24\""), "{warnings:#?}");
+    for (email, meant) in [
+        ("data.email", "body:data.email"),
+        ("form:email", "body:email"),
+        ("body.email", "body:email"),
+    ] {
+        let text = format!("[authz]\npath = \"/authz\"\nemail = \"{email}\"\n");
+        let told = read_config_text(&text).unwrap_err().join("\n");
+        assert!(told.contains(&format!("write \"{meant}\"")), "{told}");
+    }
 }
