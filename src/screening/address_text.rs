@@ -39,8 +39,8 @@ pub(super) fn is_new_lone_address(text: &str, known: &[String]) -> bool {
 /// Words that stand beside an address in an answer. A longer word makes a sentence.
 const SHORT_WORDS: [&str; 4] = ["hi", "ok", "to", "an"];
 
-/// Returns true if each word of the text is a known address, one of [`SHORT_WORDS`], or a mark such as `✓`.
-/// Other words beside an address may become a part of it where software removes blanks.
+/// Returns true if each word of the text is a known address, one of [`SHORT_WORDS`], or a mark such
+/// as `✓`. Other words beside an address may become a part of it where software removes blanks.
 fn has_only_known_words(text: &str, known: &[String]) -> bool {
     let is_mark = |word: &str| {
         word.chars().all(|c| !c.is_alphanumeric() && !DOTS.contains(&c) && !"%&=@_\\".contains(c))
