@@ -7,8 +7,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::override_file::OverrideFile;
 use crate::store::{StoredOverride, keep_first_losses};
-use crate::table::{OverrideAction, OverrideListRow, parse_override_rows, render_override_list};
+use crate::table::{OverrideAction, OverrideListRow, TableInputs};
+
+/// An override that was set up to this many seconds before the last confirmation may have been set
+/// after the loss: the clocks of two machines differ.
+const CLOCK_TOLERANCE_SECONDS: i64 = 5;
 
 /// The names whose overrides the store lost, or has again although they were cleared.
 #[derive(Clone, Debug, Default)]
@@ -16,13 +21,22 @@ pub(super) struct LostOverrides {
     by_domain: BTreeMap<String, LostDomain>,
 }
 
-/// The overrides of a name that the store lost.
-#[derive(Clone, Debug)]
+/// The overrides of a name of which the store lost changes.
+#[derive(Clone, Debug, Default)]
 struct LostDomain {
-    /// The rows that the store lost. Empty if the store has only rows again that were cleared.
+    /// The rows that this process knew, and that the store lost.
     lost: Vec<OverrideListRow>,
+    /// The rows that the store had, and that this process did not know: they were cleared or
+    /// replaced, or set after the loss.
+    regained: Vec<OverrideListRow>,
+    /// Whether one of the regained rows may have been set after the loss.
+    may_be_set_again: bool,
+    /// The rows that this process knew, and that the store still had.
+    kept: Vec<OverrideListRow>,
     /// All rows of the name that the store had when the loss was found.
     found: Vec<StoredOverride>,
+    /// The rows of the file of `table.overrides` that decide the name. Some may have ended.
+    rows_of_file: Vec<OverrideListRow>,
 }
 
 /// When the rows of a process and of its store are compared, in Unix seconds.
@@ -36,8 +50,9 @@ pub struct ComparisonTimes {
 
 impl LostOverrides {
     /// Compares the rows that this process knew with those of a store that lost changes. `known` is
-    /// the text of a file of overrides. Rows that have ended don't count. A name counts as set
-    /// again if the store has a row of it that is newer than the last version that was confirmed.
+    /// the text of a file of overrides. Rows that have ended, or that no table can read, don't
+    /// count. A name counts as set again if the store has a row of it that is newer than the last
+    /// version that was confirmed.
     pub(super) fn add_differences(
         &mut self,
         known: Option<&str>,
@@ -46,25 +61,29 @@ impl LostOverrides {
     ) {
         let known: HashSet<&str> = known.unwrap_or_default().lines().skip(1).collect();
         let found: HashSet<&str> = stored.iter().map(|row| row.text.as_str()).collect();
-        let in_force = |rows: Vec<&str>| {
-            let rows = parse_override_rows("overrides", &render_override_list(rows));
-            let rows = rows.unwrap_or_default().into_iter();
-            rows.filter(|row| !row.has_ended(times.now)).collect::<Vec<_>>()
-        };
-        let mut by_domain: BTreeMap<String, Vec<OverrideListRow>> = BTreeMap::new();
-        for row in in_force(known.difference(&found).copied().collect()) {
-            by_domain.entry(row.domain.clone()).or_default().push(row);
+        let is_in_force = |row: &OverrideListRow| !row.has_ended(times.now);
+        let mut by_domain: BTreeMap<String, LostDomain> = BTreeMap::new();
+        let lost_texts = known.difference(&found);
+        let lost_rows = lost_texts.filter_map(|text| OverrideListRow::parse(text).ok());
+        for row in lost_rows.filter(is_in_force) {
+            by_domain.entry(row.domain.clone()).or_default().lost.push(row);
         }
-        for row in in_force(found.difference(&known).copied().collect()) {
-            by_domain.entry(row.domain).or_default();
+        let new_rows = stored.iter().filter(|row| !known.contains(row.text.as_str()));
+        let may_be_new_at = times.confirmed_at.saturating_sub(CLOCK_TOLERANCE_SECONDS);
+        for stored_row in new_rows {
+            if let Some(row) = parse_stored_row(stored_row).filter(is_in_force) {
+                let lost = by_domain.entry(row.domain.clone()).or_default();
+                lost.may_be_set_again |= stored_row.created_at >= may_be_new_at;
+                lost.regained.push(row);
+            }
         }
         let mut rows_now = rows_by_domain(stored, |domain| by_domain.contains_key(domain));
         for (domain, mut lost) in by_domain {
-            let found = rows_now.remove(domain.as_str()).unwrap_or_default();
-            if found.iter().all(|row| row.created_at <= times.confirmed_at) {
-                // A later override of the names below would replace the exact one.
-                lost.sort_by_key(|row| row.is_exact);
-                self.by_domain.entry(domain).or_insert(LostDomain { lost, found });
+            lost.found = rows_now.remove(domain.as_str()).unwrap_or_default();
+            let kept = lost.found.iter().filter(|row| known.contains(row.text.as_str()));
+            lost.kept = kept.filter_map(parse_stored_row).collect();
+            if lost.found.iter().all(|row| row.created_at <= times.confirmed_at) {
+                self.by_domain.entry(domain).or_insert(lost);
             }
         }
     }
@@ -76,31 +95,79 @@ impl LostOverrides {
             .retain(|domain, lost| lost.found == rows_now.remove(domain).unwrap_or_default());
     }
 
-    /// One line for each loss that is not repaired yet, with the command that repairs it. Lists
-    /// only the first losses.
-    pub(super) fn describe_losses(&self) -> Vec<String> {
-        let lines = self.by_domain.iter().map(|(domain, lost)| lost.describe_loss(domain));
-        keep_first_losses(lines).collect()
+    /// Finds out which of the names the file of `table.overrides` decides. The file wins over the
+    /// store, so nothing is to be done about these names. While the file is faulty, the rows that
+    /// were read before apply, as in the table.
+    pub(super) fn read_override_file(&mut self, inputs: &TableInputs) {
+        if self.by_domain.is_empty() {
+            return;
+        }
+        let file = OverrideFile::read(inputs);
+        if file.is_faulty() {
+            return;
+        }
+        let mut rows = file.find_deciding_rows(self.by_domain.keys());
+        for (domain, lost) in &mut self.by_domain {
+            lost.rows_of_file = rows.remove(domain).unwrap_or_default();
+        }
+    }
+
+    /// One line for each loss that is not repaired at `now`, in Unix seconds, with the commands
+    /// that repair it. Lists only the first losses.
+    pub(super) fn describe_losses(&self, now: i64) -> Vec<String> {
+        let lines = self.by_domain.iter();
+        keep_first_losses(lines.filter_map(|(domain, lost)| lost.describe_loss(domain, now)))
+            .collect()
     }
 }
 
 impl LostDomain {
-    fn describe_loss(&self, domain: &str) -> String {
-        if self.lost.is_empty() {
-            return format!(
-                "override of {domain}: the store lost that it was cleared or replaced, and it is \
-                 in force again; run `riskgate table clear {domain}`, or set the right one"
-            );
+    /// `None` if no row that differs is in force at `now`, or if a row of the file of
+    /// `table.overrides` decides the name.
+    fn describe_loss(&self, domain: &str, now: i64) -> Option<String> {
+        let [lost, regained, kept, of_file] =
+            [&self.lost, &self.regained, &self.kept, &self.rows_of_file]
+                .map(|rows| rows.iter().filter(|row| !row.has_ended(now)).collect::<Vec<_>>());
+        if !of_file.is_empty() || lost.is_empty() && regained.is_empty() {
+            return None;
         }
-        let commands: Vec<String> = self.lost.iter().map(format_repair).collect();
-        let state = if self.found.is_empty() { "it is" } else { "the one before it is" };
-        let force = if self.found.is_empty() { "no longer in force" } else { "in force again" };
-        format!(
-            "override of {domain}: the store lost it, and {state} {force}; {}, or set the right \
-             one",
-            commands.join(" and ")
-        )
+        let repairs = list_repairs(domain, &lost, &regained, kept).join(" and ");
+        let state = match (lost.is_empty(), regained.is_empty()) {
+            (_, false) if self.may_be_set_again => {
+                return Some(format!(
+                    "override of {domain}: the store lost changes, and one that was set at about \
+                     that time is in force; if it is right, set it again, else {repairs}"
+                ));
+            }
+            (true, _) => "that it was cleared or replaced, and it is in force again",
+            (false, true) => "it, and it is no longer in force",
+            (false, false) => "it, and the one before it is in force again",
+        };
+        Some(format!(
+            "override of {domain}: the store lost {state}; {repairs}, or set the right one"
+        ))
     }
+}
+
+/// Says step by step what leads from the rows of the store to those that this process knew.
+fn list_repairs<'r>(
+    domain: &str,
+    lost: &[&'r OverrideListRow],
+    regained: &[&OverrideListRow],
+    kept: Vec<&'r OverrideListRow>,
+) -> Vec<String> {
+    // An override of the names below replaces all others of the name.
+    let replaces = |new: &OverrideListRow, row: &OverrideListRow| {
+        new.action().is_some() && (!new.is_exact || row.is_exact)
+    };
+    let is_replaced = |row: &OverrideListRow| lost.iter().any(|new| replaces(new, row));
+    let is_clear_needed = !regained.iter().all(|row| is_replaced(row));
+    let removed = kept.into_iter().filter(|row| is_clear_needed || is_replaced(row));
+    let mut rows: Vec<&OverrideListRow> = lost.iter().copied().chain(removed).collect();
+    // Commands refuse a name of which the file has a row, so that row is the last.
+    rows.sort_by_key(|row| (row.action().is_none(), row.is_exact));
+    let clear = is_clear_needed.then(|| format!("run `riskgate table clear {domain}`"));
+    clear.into_iter().chain(rows.into_iter().map(format_repair)).collect()
 }
 
 /// Says what sets a row again, apart from its note.
@@ -118,6 +185,13 @@ fn format_repair(row: &OverrideListRow) -> String {
         }
         None => "write its row into the file of table.overrides".to_owned(),
     }
+}
+
+/// Parses a row of a store. `None` if no table can read it, or if the store has it under another
+/// name or scope.
+pub(super) fn parse_stored_row(row: &StoredOverride) -> Option<OverrideListRow> {
+    let read = OverrideListRow::parse(&row.text).ok()?;
+    (read.domain == row.domain && read.is_exact == row.is_exact).then_some(read)
 }
 
 /// The rows of the names that `is_meant` chooses.

@@ -1,10 +1,10 @@
 //! The file of overrides that the operator writes. Its rows win over those of the store, even over
 //! more specific ones. riskgate never writes this file.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::fault::ManagementFault;
-use super::stored_overrides::operator_overrides_path;
 use crate::model::domain::DnsName;
 use crate::table::{OverrideListRow, TableInputs};
 
@@ -27,7 +27,7 @@ impl OverrideFile {
             Ok(rows) => (rows, None),
             Err(faults) => (Vec::new(), Some(faults.to_string())),
         };
-        if operator_overrides_path(inputs).is_none() {
+        if inputs.is_default_overrides_path {
             winning_rows.clear();
         }
         OverrideFile { path: path.clone(), winning_rows, fault }
@@ -61,6 +61,26 @@ impl OverrideFile {
             let below = name.as_str().strip_suffix(row.domain.as_str());
             below.is_some_and(|rest| rest.is_empty() || rest.ends_with('.') && !row.is_exact)
         })
+    }
+
+    /// Finds, for each of these names, the rows of which one decides the name unless it has ended,
+    /// as in [`OverrideFile::check_does_not_decide`].
+    pub(super) fn find_deciding_rows<'n>(
+        &self,
+        names: impl Iterator<Item = &'n String>,
+    ) -> HashMap<String, Vec<OverrideListRow>> {
+        let mut rows_by_domain: HashMap<&str, Vec<&OverrideListRow>> = HashMap::new();
+        for row in &self.winning_rows {
+            rows_by_domain.entry(&row.domain).or_default().push(row);
+        }
+        let find = |name: &str| -> Vec<OverrideListRow> {
+            let own_and_parents = std::iter::successors(Some(name), |name| {
+                name.split_once('.').map(|(_, parent)| parent)
+            });
+            let rows = own_and_parents.filter_map(|it| rows_by_domain.get(it)).flatten();
+            rows.filter(|row| row.domain == name || !row.is_exact).copied().cloned().collect()
+        };
+        names.map(|name| (name.clone(), find(name))).filter(|(_, rows)| !rows.is_empty()).collect()
     }
 
     fn check_no_row(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fault::ManagementFault;
-use super::lost_overrides::{ComparisonTimes, LostOverrides};
+use super::lost_overrides::{ComparisonTimes, LostOverrides, parse_stored_row};
 use super::present_time::{read_machine_time, read_time_of_store};
 use crate::config::StoreOptions;
 use crate::keys::sha256;
@@ -36,6 +36,8 @@ pub struct KnownOverrides {
     damaged: Vec<String>,
     default_file: DefaultFileState,
     lost: LostOverrides,
+    /// Whether the store lost changes between the overrides before and these.
+    is_after_loss: bool,
 }
 
 /// Whether the store has the rows of the default file.
@@ -98,9 +100,21 @@ impl KnownOverrides {
         lost.forget_names_set_again(&stored.rows);
         if has_lost_changes {
             lost.add_differences(self.text.as_deref(), &stored.rows, times);
+            lost.read_override_file(inputs);
         }
         let next = KnownOverrides::of_stored(store, inputs, stored)?;
-        Ok(Some(KnownOverrides { lost, ..next }))
+        Ok(Some(KnownOverrides { lost, is_after_loss: has_lost_changes, ..next }))
+    }
+
+    /// Returns true if the store lost changes between the overrides before and these.
+    pub fn is_after_loss(&self) -> bool {
+        self.is_after_loss
+    }
+
+    /// Reads the file of `table.overrides`, if the store has lost overrides: those that a row of
+    /// the file decides are not named.
+    pub fn read_file_for_losses(&mut self, inputs: &TableInputs) {
+        self.lost.read_override_file(inputs);
     }
 
     /// Reads the overrides that a store has, even if the store has lost others. If the store is an
@@ -123,10 +137,7 @@ impl KnownOverrides {
         stored: StoredOverrides,
     ) -> Result<KnownOverrides, StoreError> {
         let StoredOverrides { version, rows, mut damaged } = stored;
-        let is_readable = |row: &&StoredOverride| {
-            OverrideListRow::parse(&row.text)
-                .is_ok_and(|read| read.domain == row.domain && read.is_exact == row.is_exact)
-        };
+        let is_readable = |row: &&StoredOverride| parse_stored_row(row).is_some();
         let (good, faulty): (Vec<_>, Vec<_>) = rows.iter().partition(is_readable);
         damaged.extend(faulty.into_iter().map(|row| row.domain.clone()));
         let text = render_override_list(good.iter().map(|row| row.text.as_str()));
@@ -136,6 +147,7 @@ impl KnownOverrides {
             damaged,
             default_file: DefaultFileState::InUse,
             lost: LostOverrides::default(),
+            is_after_loss: false,
         };
         known.update_default_file_state(store, inputs)?;
         Ok(known)
@@ -221,9 +233,10 @@ impl KnownOverrides {
         inputs
     }
 
-    /// Says to an operator what is wrong with the overrides; `None` if nothing is.
-    pub fn describe_problem(&self, inputs: &TableInputs) -> Option<String> {
-        let mut problems = self.lost.describe_losses();
+    /// Says to an operator what is wrong with the overrides at `now`, in Unix seconds; `None` if
+    /// nothing is.
+    pub fn describe_problem(&self, inputs: &TableInputs, now: i64) -> Option<String> {
+        let mut problems = self.lost.describe_losses(now);
         if !self.damaged.is_empty() {
             let named: Vec<&str> =
                 self.damaged.iter().take(MAX_NAMED_DAMAGED_ROWS).map(String::as_str).collect();
@@ -291,11 +304,6 @@ pub fn take_over_default_file(
 /// The path of the default file; `None` if the config names a file of overrides.
 pub(super) fn default_overrides_path(inputs: &TableInputs) -> Option<&PathBuf> {
     inputs.overrides_path.as_ref().filter(|_| inputs.is_default_overrides_path)
-}
-
-/// The path of the file of overrides that the config names, which riskgate never writes.
-pub(super) fn operator_overrides_path(inputs: &TableInputs) -> Option<&PathBuf> {
-    inputs.overrides_path.as_ref().filter(|_| !inputs.is_default_overrides_path)
 }
 
 /// Reads the default file. Returns its absolute path and its text; `None` if there is no such file.

@@ -60,11 +60,17 @@ impl OverrideFollower {
 
     /// Describes what is wrong with the overrides of the store, and why the default file was not
     /// taken over. Returns `None` if there is no problem.
-    pub(super) fn describe_problem(&self, inputs: &TableInputs) -> Option<String> {
-        let of_rows = self.known.describe_problem(inputs);
+    pub(super) fn describe_problem(&self, inputs: &TableInputs, now: i64) -> Option<String> {
+        let of_rows = self.known.describe_problem(inputs, now);
         let problems =
             [self.store_problem.as_ref(), of_rows.as_ref(), self.take_over_problem.as_ref()];
         join_problems(problems.into_iter().flatten())
+    }
+
+    /// Finds out which lost overrides the file of `table.overrides` decides. Call this when the
+    /// file has changed.
+    pub(super) fn read_file_for_losses(&mut self, inputs: &TableInputs) {
+        self.known.read_file_for_losses(inputs);
     }
 
     /// Returns why the store was not read at the last attempt.
@@ -137,7 +143,11 @@ impl OverrideFollower {
         }
         let times = ComparisonTimes { confirmed_at: self.confirmed_at, now: now.unix_now };
         let read = self.known.read_next(store, inputs, times).map_err(describe)?;
-        self.known = read.ok_or_else(|| "an empty server".to_owned())?;
+        let read = read.ok_or_else(|| "an empty server".to_owned())?;
+        if read.is_after_loss() {
+            warn_of_loss(self.known.version(), &version);
+        }
+        self.known = read;
         self.confirmed_at = now.unix_now;
         Ok(true)
     }
@@ -178,4 +188,16 @@ fn check_same_store(
         )),
         None => Ok(()),
     }
+}
+
+/// Logs that the store has lost changes. The problem of the part names only those after which
+/// other overrides are in force.
+fn warn_of_loss(known: Option<&OverridesVersion>, found: &OverridesVersion) {
+    let Some(known) = known else { return };
+    log::warn!(
+        "the store lost changes of overrides: version {} was known, and the store has version {} \
+         of another history",
+        known.number,
+        found.number
+    );
 }

@@ -203,7 +203,7 @@ impl Worker {
             self.are_overrides_unapplied = true;
         }
         let problems = [
-            self.overrides.describe_problem(inputs),
+            self.overrides.describe_problem(inputs, now.unix_now),
             self.are_overrides_held_back.then(|| OVERRIDES_HELD_BACK.to_owned()),
         ];
         let problem = join_problems(problems.into_iter().flatten());
@@ -246,6 +246,7 @@ impl Worker {
         let may_be_held_back =
             std::mem::take(&mut self.are_overrides_unapplied) || self.are_overrides_held_back;
         let has_new_files = self.watch.has_changed_since_read();
+        self.overrides.read_file_for_losses(&self.configured_sources);
         let read = catch_unwind(AssertUnwindSafe(|| self.build_successor()));
         let panic = BuildFault {
             text: "expected a table, but found a panic".to_owned(),

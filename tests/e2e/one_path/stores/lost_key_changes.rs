@@ -254,6 +254,8 @@ fn lost_overrides_are_named_until_their_names_are_set_or_cleared_again() {
         wait_until("what the store has is in force", || {
             !is_denied("lost") && is_denied("changed") && is_denied("cleared")
         });
+        let logged = "the store lost changes of overrides: version 5 was known";
+        assert_eq!(gateway.stderr().matches(logged).count(), 1, "{}", gateway.stderr());
         change(&["deny", "other"]);
         wait_until("the other one is denied", || is_denied("other"));
         assert_eq!(named(), [true; 3]);
