@@ -448,12 +448,16 @@ impl StartupConfig {
         .collect()
     }
 
-    /// The files that are read only when the process starts.
-    pub fn files_read_at_start(&self) -> Vec<PathBuf> {
+    /// The settings that name files which are read only when the process starts, each with its
+    /// file.
+    pub fn files_read_at_start(&self) -> Vec<(&'static str, PathBuf)> {
         let of_upstream = self.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
+        let of_upstream = of_upstream.map(|path| ("upstream.tls_ca", PathBuf::from(path)));
         let of_traces = self.traces.as_ref().and_then(|traces| traces.tls_ca.clone());
-        let of_store = self.store.redis.files();
-        of_store.into_iter().chain(of_traces).chain(of_upstream.map(PathBuf::from)).collect()
+        let of_traces = of_traces.map(|path| ("traces.tls_ca", path));
+        let of_store = self.store.files_read_at_start();
+        let of_store = of_store.map(|(setting, path)| (setting, path.clone()));
+        of_store.chain(of_upstream).chain(of_traces).collect()
     }
 }
 

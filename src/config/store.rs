@@ -1,6 +1,6 @@
 //! `[store]`: the store and its connection settings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::settings::Settings;
@@ -24,6 +24,15 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
+    /// The settings that name files which only a new process reads, each with its file. A server is
+    /// asked with renewed certificates once a connection fails, but Sentinels are not.
+    pub fn files_read_at_start(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let asks_sentinels = matches!(&self.url, StoreUrl::Redis(url) if url.names_sentinels());
+        let certificates = self.redis.certificate_files().filter(move |_| asks_sentinels);
+        let password = self.redis.sentinel_password_file.iter();
+        certificates.chain(password.map(|path| ("store.sentinel_password_file", path)))
+    }
+
     /// Opens the store. `timeout` limits each operation.
     pub fn open(&self, timeout: Duration) -> Result<Store, StoreError> {
         Store::open(&self.url, &self.redis, timeout)

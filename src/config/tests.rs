@@ -2182,3 +2182,26 @@ fn each_text_has_its_own_hint_and_no_hint_is_refused() {
         assert!(told.contains(&format!("write \"{meant}\"")), "{told}");
     }
 }
+
+#[test]
+fn only_files_that_no_running_process_reads_again_need_a_restart() {
+    let names = |url: &str, more: &str| -> Vec<&'static str> {
+        let tls = "tls_ca = \"a\"\ntls_certificate = \"b\"\ntls_key = \"c\"\n";
+        let text = format!("[store]\nurl = \"{url}\"\n{tls}{more}");
+        let config = read_config_text(&text).unwrap();
+        config.startup.files_read_at_start().into_iter().map(|(setting, _)| setting).collect()
+    };
+    let of_sentinels = [
+        "store.tls_ca",
+        "store.tls_certificate",
+        "store.tls_key",
+        "store.sentinel_password_file",
+        "upstream.tls_ca",
+    ];
+    for url in ["rediss://a.test:1", "rediss+cluster://a.test:1"] {
+        assert_eq!(names(url, ""), [""; 0], "{url}");
+    }
+    let more = "sentinel_user = \"d\"\nsentinel_password_file = \"e\"\n\
+                [upstream]\ntls = true\ntls_name = \"b.test\"\ntls_ca = \"f\"\n";
+    assert_eq!(names("rediss+sentinel://a.test:1/main", more), of_sentinels);
+}

@@ -145,11 +145,9 @@ impl ReloadState {
     pub(super) fn report_settings_needing_restart(&self) {
         let mut settings = self.list_changed_startup_settings();
         if self.have_startup_files_changed {
-            settings.push(
-                "the files of store.tls_ca, store.tls_certificate, store.tls_key, \
-                 store.sentinel_password_file, upstream.tls_ca and traces.tls_ca"
-                    .to_owned(),
-            );
+            let files = self.inputs.startup.files_read_at_start();
+            let names: Vec<&str> = files.into_iter().map(|(setting, _)| setting).collect();
+            settings.push(format!("the file of {}", names.join(" or ")));
         }
         if !settings.is_empty() {
             log::warn!(

@@ -54,7 +54,7 @@ impl InputWatches {
         };
         let mut watches = InputWatches {
             certificates: paths_of(|config| list_certificate_files(&config.reloadable)),
-            startup_files: paths_of(|config| config.startup.files_read_at_start()),
+            startup_files: paths_of(list_startup_files),
             table: paths_of(|config| config.reloadable.table.input_paths()),
             key_file: paths_of(|config| config.reloadable.key_file.iter().cloned().collect()),
             config: FileWatch::for_paths(first.files),
@@ -65,7 +65,7 @@ impl InputWatches {
         watches.settings = read.settings;
         if let Some(config) = &read.config {
             watches.certificates.set_paths(list_certificate_files(&config.reloadable));
-            watches.startup_files.set_paths(config.startup.files_read_at_start());
+            watches.startup_files.set_paths(list_startup_files(config));
             watches.table.set_paths(config.reloadable.table.input_paths());
             watches.key_file.set_paths(config.reloadable.key_file.iter().cloned().collect());
         }
@@ -80,6 +80,11 @@ impl InputWatches {
             |it: &EffectiveSetting| it.key == key && it.origin == SettingOrigin::Default;
         self.settings.as_ref().is_some_and(|settings| settings.0.iter().any(is_default))
     }
+}
+
+/// Lists the files that are read only when the process starts.
+fn list_startup_files(config: &Config) -> Vec<PathBuf> {
+    config.startup.files_read_at_start().into_iter().map(|(_, path)| path).collect()
 }
 
 /// Lists the files of the certificates of the HTTPS listener.

@@ -215,9 +215,8 @@ impl Redis {
         let time_left = deadline.saturating_duration_since(Instant::now());
         if connected.is_err()
             && !time_left.is_zero()
-            && let Some(connector) = self.certificate_watch.read_again()
+            && self.certificate_watch.renew(&mut self.connector)
         {
-            self.connector = connector;
             connected = self.connector.connect(time_left);
         }
         let OpenLink { link, named } =

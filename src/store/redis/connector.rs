@@ -167,22 +167,29 @@ impl CertificateWatch {
         Ok((CertificateWatch { url: url.clone(), options: options.clone(), contents }, connector))
     }
 
-    /// Makes a new connector if the files have changed and are good. Sentinels that are asked
+    /// If the files have changed and are good, replaces the connector by one with these files, and
+    /// returns true. The new one knows the same primaries of a Cluster. Sentinels that are asked
     /// already keep the former certificates.
-    pub fn read_again(&mut self) -> Option<Connector> {
+    pub fn renew(&mut self, connector: &mut Connector) -> bool {
         let contents = read_certificate_files(&self.options);
         if !self.url.has_tls() || contents.is_none() || contents == self.contents {
-            return None;
+            return false;
         }
-        let connector = Connector::new(&self.url, &self.options).ok()?;
+        let Ok(mut renewed) = Connector::new(&self.url, &self.options) else { return false };
+        if let Connector::Cluster { last_primaries: known, .. } = connector
+            && let Connector::Cluster { last_primaries, .. } = &mut renewed
+        {
+            *last_primaries = std::mem::take(known);
+        }
+        *connector = renewed;
         self.contents = contents;
-        Some(connector)
+        true
     }
 }
 
 /// `None` if one of the files can't be read.
 fn read_certificate_files(options: &RedisOptions) -> Option<Vec<Vec<u8>>> {
-    options.certificate_files().iter().map(|path| read_credential_file(path).ok()).collect()
+    options.certificate_files().map(|(_, path)| read_credential_file(path).ok()).collect()
 }
 
 /// Says why the connection to a server failed. If there is time to ask, also says whether the
@@ -302,3 +309,6 @@ fn read_password(location: &str, path: &Path) -> Result<String, StoreError> {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

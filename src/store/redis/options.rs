@@ -23,16 +23,13 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// The files that the options name.
-    pub fn files(&self) -> Vec<PathBuf> {
-        self.certificate_files().into_iter().chain(self.sentinel_password_file.clone()).collect()
-    }
-
-    /// The files of certificates and keys that the options name.
-    pub(super) fn certificate_files(&self) -> Vec<PathBuf> {
-        let of_client = self.client_certificate.iter();
-        let of_client = of_client.flat_map(|it| [it.certificate.clone(), it.key.clone()]);
-        self.tls_ca.clone().into_iter().chain(of_client).collect()
+    /// The settings that name files of certificates and keys, each with its file.
+    pub fn certificate_files(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let of_ca = self.tls_ca.iter().map(|path| ("store.tls_ca", path));
+        let of_client = self.client_certificate.iter().flat_map(|it| {
+            [("store.tls_certificate", &it.certificate), ("store.tls_key", &it.key)]
+        });
+        of_ca.chain(of_client)
     }
 }
 
