@@ -86,7 +86,6 @@ pub use locations::{
 };
 pub use raw_value::{parse_duration, redact_if_url};
 pub use routes::guess_path;
-use secret::is_unread_secret_beside_store;
 use settings::Settings;
 pub use settings::hint_for_store;
 pub use store::StoreOptions;
@@ -227,17 +226,18 @@ impl Config {
         }
     }
 
-    /// Like [`Config::read`], but for a command that needs no secret except the address of the
-    /// store: passes over the files of other secrets that can't be read. The config lacks these
-    /// secrets.
+    /// Like [`Config::read`], but for a command that needs only some secrets: passes over faulty
+    /// files of other secrets. The config lacks these secrets. `needed` has the settings that name
+    /// the files of the needed ones, such as `store.url_file`.
     ///
     /// # Errors
     /// As [`Config::read`].
-    pub fn read_despite_unread_secrets(
+    pub fn read_with_secrets(
         sources: &ConfigSources,
+        needed: &[&str],
     ) -> Result<Config, Vec<ConfigFault>> {
         let (config, mut faults) = Config::read_collecting_faults(sources);
-        faults.retain(|fault| !is_unread_secret_beside_store(fault));
+        faults.retain(|fault| fault.faulty_secret().is_none_or(|file| needed.contains(&file)));
         config.filter(|_| faults.is_empty()).ok_or(faults)
     }
 

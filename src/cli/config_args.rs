@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use super::failure::CommandFailure;
 use super::output::print_warning;
-use crate::config::{
-    Config, ConfigFault, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, guess_text,
-};
+use crate::config::{Config, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, guess_text};
 
 /// Says what to write in place of a text that is no address of a listener. The text is empty if
 /// that is not known.
@@ -35,19 +33,18 @@ pub struct ConfigArgs {
 impl ConfigArgs {
     /// Reads the config for a command that needs no secret except the address of the store.
     pub fn read_config(&self) -> Result<Config, CommandFailure> {
-        self.read_config_by(Config::read_despite_unread_secrets)
+        self.read_config_with_secrets(&["store.url_file"])
     }
 
-    /// Reads the config with all secrets.
-    pub fn read_config_and_secrets(&self) -> Result<Config, CommandFailure> {
-        self.read_config_by(Config::read)
+    /// Reads the config for a command that needs the address of the store and the secret of inbox
+    /// ids.
+    pub fn read_config_with_inbox_secret(&self) -> Result<Config, CommandFailure> {
+        self.read_config_with_secrets(&["store.url_file", "inbox.secret_file"])
     }
 
-    fn read_config_by(
-        &self,
-        read: impl Fn(&ConfigSources) -> Result<Config, Vec<ConfigFault>>,
-    ) -> Result<Config, CommandFailure> {
-        let config = read(&self.config_sources()).map_err(CommandFailure::config_faults)?;
+    fn read_config_with_secrets(&self, needed: &[&str]) -> Result<Config, CommandFailure> {
+        let config = Config::read_with_secrets(&self.config_sources(), needed)
+            .map_err(CommandFailure::config_faults)?;
         for former in &config.former_defaults {
             print_warning(former.to_warning());
         }

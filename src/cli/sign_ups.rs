@@ -45,7 +45,7 @@ pub struct Args {
 pub fn run(command: &SignUpsCommand) -> Result<(), CommandFailure> {
     match command {
         SignUpsCommand::Show(args) => {
-            let (config, address) = (args.config.read_config_and_secrets()?, read_address()?);
+            let (config, address) = (args.config.read_config_with_inbox_secret()?, read_address()?);
             let found = match open_store_to_read(&config)? {
                 Some(mut store) => with_owner(&mut store, &config, &address, find_sign_ups)?,
                 None => SignUpsOfInboxes::default(),
@@ -53,7 +53,7 @@ pub fn run(command: &SignUpsCommand) -> Result<(), CommandFailure> {
             print_result(render_found(&found, args.json))
         }
         SignUpsCommand::Delete(args) => {
-            let (config, address) = (args.config.read_config_and_secrets()?, read_address()?);
+            let (config, address) = (args.config.read_config_with_inbox_secret()?, read_address()?);
             let (mut store, author) = (open_existing_store(&config)?, find_command_author());
             let deleted = with_owner(&mut store, &config, &address, |store, owner| {
                 delete_sign_ups(store, &author, owner)

@@ -119,6 +119,7 @@ impl Settings {
                 let problem = "expected a token, but found the value of a field Authorization";
                 let hint = "write the token alone, without Bearer before it";
                 self.report_at_value("admin.token", "…", problem, Some(hint.to_owned()));
+                self.mark_fault_of_secret("admin.token_file");
                 None
             }
             Some(text) => Some(AdminToken {
@@ -132,6 +133,7 @@ impl Settings {
                 let is_text = setting.raw.as_text().is_some();
                 let hint = "write the output of: openssl rand -hex 16";
                 self.hint_last_fault(is_text.then(|| hint.to_owned()));
+                self.mark_fault_of_secret("admin.token_file");
                 None
             }
         }

@@ -99,6 +99,7 @@ impl Settings {
                 "write the output of openssl rand -hex 32 into a new file, and its path here"
                     .to_owned();
             self.report_at_key(key, &problem, Some(hint));
+            self.mark_fault_of_secret(key);
         }
         secret
     }

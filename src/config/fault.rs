@@ -25,8 +25,8 @@ pub struct ConfigFault {
 enum FaultKind {
     /// This setting or section is missing.
     MissingKey(String),
-    /// The file of a secret can't be read, which this setting names.
-    UnreadSecret(String),
+    /// The file of a secret, which this setting names, can't be read or has no such secret.
+    FaultySecret(String),
     /// The list of the setting `key` has this faulty text.
     ListText { key: String, text: String },
 }
@@ -84,18 +84,19 @@ impl ConfigFault {
         }
     }
 
-    /// Notes that the file of a secret can't be read, which this setting names.
+    /// Notes that the file of a secret, which this setting names, can't be read or has no such
+    /// secret.
     #[must_use]
-    pub(super) fn with_unread_secret(mut self, file_key: &str) -> ConfigFault {
-        self.kind = Some(Box::new(FaultKind::UnreadSecret(file_key.to_owned())));
+    pub(super) fn with_faulty_secret(mut self, file_key: &str) -> ConfigFault {
+        self.kind = Some(Box::new(FaultKind::FaultySecret(file_key.to_owned())));
         self
     }
 
     /// Returns the setting that names the file of a secret, if the fault is that the file can't be
-    /// read.
-    pub(super) fn unread_secret(&self) -> Option<&str> {
+    /// read or has no such secret.
+    pub(super) fn faulty_secret(&self) -> Option<&str> {
         match self.kind.as_deref() {
-            Some(FaultKind::UnreadSecret(file_key)) => Some(file_key),
+            Some(FaultKind::FaultySecret(file_key)) => Some(file_key),
             _ => None,
         }
     }

@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::fault::ConfigFault;
 use super::file_setting_places::{find_existing_folder, hint_for_replaced_part, hint_for_unopened};
 use super::raw_value::{RawValue, redact_urls_and_long_words};
 use super::settings::{RawSetting, Settings};
@@ -66,18 +65,19 @@ impl Settings {
                     }
                 };
                 self.report_at_key(file_key, &problem, hint);
-                let fault = self.faults.pop().map(|fault| fault.with_unread_secret(file_key));
-                self.faults.extend(fault);
+                self.mark_fault_of_secret(file_key);
                 None
             }
         }
     }
-}
 
-/// Returns true if the fault is that the file of a secret can't be read, and a command that only
-/// uses the store does not need this secret.
-pub(super) fn is_unread_secret_beside_store(fault: &ConfigFault) -> bool {
-    fault.unread_secret().is_some_and(|file_key| file_key != "store.url_file")
+    /// Notes that the last fault is that of a secret, if the setting `file_key` names a file of the
+    /// secret: commands that don't need the secret pass over such a fault.
+    pub(super) fn mark_fault_of_secret(&mut self, file_key: &str) {
+        if self.has_value(file_key) {
+            self.change_last_fault(|fault| fault.with_faulty_secret(file_key));
+        }
+    }
 }
 
 /// Returns what is wrong with the path of a secret's file, and what to write. Shows no part of the

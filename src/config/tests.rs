@@ -2205,3 +2205,31 @@ fn only_files_that_no_running_process_reads_again_need_a_restart() {
                 [upstream]\ntls = true\ntls_name = \"b.test\"\ntls_ca = \"f\"\n";
     assert_eq!(names("rediss+sentinel://a.test:1/main", more), of_sentinels);
 }
+
+#[test]
+fn a_command_passes_over_faulty_files_of_secrets_that_it_does_not_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("empty"), "").unwrap();
+    std::fs::write(path("field"), "Bearer 0123456789abcdef").unwrap();
+    let config = path("riskgate.toml");
+    let read = |token: &str, needed: &[&str]| -> Vec<String> {
+        let [token, empty] = [token, "empty"].map(|name| path(name).display().to_string());
+        let text = format!(
+            "[admin]\ntoken_file = \"{token}\"\n[inbox]\nsecret_file = \"{empty}\"\n\
+             [webhook]\nurl = \"https://a.test/\"\nsecret_file = \"{empty}\"\n\
+             previous_secret_file = \"{empty}\"\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let file = ConfigFile::Path(config.clone());
+        let sources = ConfigSources { file, flags: Vec::new() };
+        let faults = Config::read_with_secrets(&sources, needed).err().unwrap_or_default();
+        faults.iter().map(ToString::to_string).collect()
+    };
+    for token in ["empty", "field", "missing"] {
+        assert_eq!(read(token, &["store.url_file"]), [""; 0], "{token}");
+        let of_inbox = read(token, &["store.url_file", "inbox.secret_file"]);
+        assert!(of_inbox.len() == 1 && of_inbox[0].contains("inbox.secret_file"), "{of_inbox:?}");
+        assert!(read(token, &["admin.token_file"])[0].contains("admin.token"), "{token}");
+    }
+}

@@ -93,6 +93,7 @@ impl Settings {
                 );
                 let hint = format!("write one with: {NEW_SECRET} > {file}");
                 self.report_at_key(&file_key, &problem, Some(hint));
+                self.mark_fault_of_secret(&file_key);
             }
             None => {
                 self.report_hidden_fault(key, SECRET_SYNTAX);

@@ -121,6 +121,11 @@ fn commands_on_the_store_need_no_file_of_another_secret() {
     }
     let refused = setup.cli_with_input(&["sign-ups", "show", "-"], b"jane@x.com").expect(78);
     assert!(refused.stderr.contains("/none/inbox"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("/none/token"), "{}", refused.stderr);
+    let inbox = setup.path("inbox");
+    std::fs::write(&inbox, [b'x'; 32]).unwrap();
+    let setup = setup.set_text("inbox.secret_file", &inbox.display().to_string());
+    setup.cli_with_input(&["sign-ups", "show", "-"], b"jane@x.com").expect(0);
     let setup = Setup::new().unset("store.url").set_text("store.url_file", "/none/store");
     setup.cli(&["keys", "list"]).expect(78);
 }
