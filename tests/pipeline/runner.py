@@ -20,6 +20,11 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 REPORTS = TARGET / "test"
 # What a failed stage printed last.
 LAST_LINES = 60
+# What the last lines of the run repeat of the log of a failed stage.
+REPEATED_LINES = 25
+# A file system in memory, and the bytes that must be free on it before stages keep files there.
+MEMORY = Path("/dev/shm")
+FREE_MEMORY = 4 << 30
 # How long processes of a stage may take to end after it.
 END_SECONDS = 5.0
 # Each process of a stage has this variable. It names the stage's run, so that what is left is found.
@@ -40,6 +45,9 @@ class Stage:
     environment: dict = field(default_factory=dict)
     # Whether a process or a temporary file that the stage leaves behind is a fault.
     leaves_nothing: bool = False
+    # Whether its temporary files are in memory if possible. A machine whose disk stands still for a
+    # minute then fails no stage that waits for answers.
+    is_in_memory: bool = False
     # Whether the stage may ask for a password on the terminal.
     uses_terminal: bool = False
     # A stage that takes longer has failed.
@@ -68,7 +76,8 @@ class StageRun:
 
     def run(self, command, environment=None):
         """Runs a command in a temporary folder of its own. Returns True if it succeeds."""
-        scratch = Path(tempfile.mkdtemp(prefix="rg-"))
+        folder = MEMORY if self.stage.is_in_memory and has_memory_for_files() else None
+        scratch = Path(tempfile.mkdtemp(prefix="rg-", dir=folder))
         # Tests run commands as other users, who must reach their files.
         scratch.chmod(0o755)
         process = self.runner.start_process(
@@ -245,11 +254,23 @@ class Runner:
                 pass
 
     def print_last_lines(self, stage):
-        log = self.log_path(stage)
-        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-        self.print_line(f"== {stage.name} failed; the end of {log}:")
-        for line in lines[-LAST_LINES:]:
+        self.print_line(f"== {stage.name} failed; the end of {self.log_path(stage)}:")
+        for line in self.read_log(stage)[-LAST_LINES:]:
             self.print_line(f"    {line}")
+
+    def read_log(self, stage):
+        log = self.log_path(stage)
+        return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def has_memory_for_files():
+    """Whether temporary files, of which some are programs, may be in memory."""
+    try:
+        system = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    return (os.access(MEMORY, os.W_OK) and not system.f_flag & os.ST_NOEXEC
+            and system.f_bavail * system.f_frsize >= FREE_MEMORY)
 
 
 def end_group(process):

@@ -125,7 +125,7 @@ def list_quick_stages():
         Stage("programs", [["scripts/setup", "--tests"]], after=("setup",), uses_terminal=True),
         Stage("build", build_tests, "build", after=("setup",), minutes=60),
         Stage("tests", [nextest_command("quick")], after=("build", "programs"),
-              leaves_nothing=True),
+              leaves_nothing=True, is_in_memory=True),
         # Licences, bans and sources of the crates that are shipped; bans and sources of the others.
         Stage("dependencies", [
             deny_command("--config", "deny.toml", "check", "licenses", "bans", "sources"),
@@ -149,9 +149,11 @@ def list_all_stages(seed):
     built = ("build", "programs")
     stages += [
         Stage("tests-pingora-path", [nextest_command("pingora-path")], after=built,
-              environment={"RISKGATE_TEST_PINGORA_PATH": "1"}, leaves_nothing=True),
+              environment={"RISKGATE_TEST_PINGORA_PATH": "1"}, leaves_nothing=True,
+              is_in_memory=True),
         Stage("tests-thorough", [nextest_command("thorough", "not default()")], after=built,
-              environment={"RISKGATE_TEST_FUZZ_MS": "5000"}, leaves_nothing=True),
+              environment={"RISKGATE_TEST_FUZZ_MS": "5000"}, leaves_nothing=True,
+              is_in_memory=True),
         Stage("each-test-ran", check_that_each_test_ran, after=("build",)),
         # The files of a release, around the debug build.
         Stage("release", [[*NICE, "scripts/release", "--quick"]], "build", after=built),
@@ -180,7 +182,7 @@ def list_all_stages(seed):
     for stage in loaded:
         stage.after += built
         stage.environment = {"RISKGATE_BINARY": str(BINARY)}
-        stage.leaves_nothing = True
+        stage.leaves_nothing = stage.is_in_memory = True
     return stages + loaded + [
         Stage("release-files", [["scripts/release-tools/check-release", "--quick"]], "build",
               after=("release",)),

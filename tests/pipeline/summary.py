@@ -3,7 +3,7 @@
 import time
 
 from . import test_reports
-from .runner import NOT_RUN, PASSED
+from .runner import FAILED, NOT_RUN, PASSED, REPEATED_LINES
 from .stages import PROFILE_OF_STAGE
 
 SLOWEST_TESTS = 20
@@ -35,6 +35,11 @@ def describe(runner, seed):
     lines += ["", f"{passed} stages passed, {len(runner.stages) - passed} failed; {len(runs)} tests "
               f"ran; {time.monotonic() - runner.begun:.0f} s"]
     lines += [f"random tests began at seed {seed}: RISKGATE_TEST_SEED={seed}"]
+    for stage in runner.stages:
+        # The tests that failed have been named. Their output can be in the middle of the log.
+        if stage.outcome == FAILED and stage.name not in PROFILE_OF_STAGE:
+            lines += ["", f"the end of {runner.log_path(stage)}"]
+            lines += [f"    {line}" for line in runner.read_log(stage)[-REPEATED_LINES:]]
     if passed < len(runner.stages):
         lines += ["to repeat what failed: scripts/test --failed"]
     return "\n".join(lines)
