@@ -260,11 +260,12 @@ pub fn suggest_value(
             }
         }
         (RawValue::Untyped(_), None) => {
-            let text =
-                guess.as_text().map_or_else(|| render_value(&guess), |it| Some(it.to_owned()));
+            let text = guess
+                .as_text()
+                .map_or_else(|| render_unless_secret(&guess), |it| Some(it.to_owned()));
             format!("write {}", text.filter(|it| is_plain(it))?)
         }
-        _ => match render_value(&guess) {
+        _ => match render_unless_secret(&guess) {
             Some(shown) => format!("write {shown}"),
             // A URL may have a secret in its path, so the hint does not repeat it.
             None => match guess.as_text()?.strip_prefix("https://")?.strip_prefix(raw.as_text()?) {
@@ -290,8 +291,8 @@ pub fn guess_text(text: &str, is_valid: impl Fn(&str) -> bool) -> Option<String>
     text_guesses(text, Units::of_setting("")).find(|it| is_valid(it))
 }
 
-/// Returns a value as TOML.
-fn render_value(value: &RawValue) -> Option<String> {
+/// Returns a value as TOML; `None` if a log must not show the value.
+fn render_unless_secret(value: &RawValue) -> Option<String> {
     match value {
         RawValue::Text(text) | RawValue::Untyped(text) => {
             (redact_urls_and_long_words(text) == *text).then(|| toml_text(text))
@@ -308,7 +309,7 @@ fn render_value(value: &RawValue) -> Option<String> {
                     .then(|| toml_list(&texts)),
                 None => items
                     .iter()
-                    .map(render_value)
+                    .map(render_unless_secret)
                     .collect::<Option<Vec<_>>>()
                     .map(|all| format!("[{}]", all.join(", "))),
             }

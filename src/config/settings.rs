@@ -362,9 +362,10 @@ impl Settings {
         });
     }
 
-    /// Amends the hint of each fault in a text of a list, or else that of the last fault, which is
-    /// of the whole list. `amend` gets the texts of which the fault is, and the present hint. Does
-    /// nothing if the setting is not set.
+    /// Amends the hints of the faults of a list. If single texts of the list have faults, amends
+    /// the hint of each of them. If none has, amends the hint of the last fault, which must be
+    /// about the whole list. `amend` gets the faulty texts, or all texts of the list, and the
+    /// present hint. Does nothing if the setting is not set.
     pub(super) fn amend_hints_of_list(
         &mut self,
         key: &str,

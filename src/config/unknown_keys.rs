@@ -854,8 +854,8 @@ pub(super) fn known_keys() -> &'static BTreeSet<String> {
     &KNOWN_KEYS
 }
 
-/// Returns a setting and its section for a name as the environment has it, such as `http = … below
-/// [listen]` for `LISTEN_HTTP` and `RISKGATE__LISTEN__HTTP`.
+/// Returns the setting that an environment variable was meant for, with its section. For
+/// `LISTEN_HTTP` and for `RISKGATE__LISTEN__HTTP`, returns the text `http = … below [listen]`.
 pub(super) fn find_meant_setting_of_variable(name: &str) -> Option<String> {
     let words = name.to_ascii_lowercase();
     let words = words.strip_prefix("riskgate_").unwrap_or(&words).trim_matches('_');

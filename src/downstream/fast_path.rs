@@ -49,7 +49,7 @@ impl<'r> PlainRequest<'r> {
 }
 
 /// A request that passed the gates before the quota, and has to wait for the store.
-pub struct WaitingRequest<'r> {
+pub struct RequestWaitingForStore<'r> {
     request: PlainRequest<'r>,
     parts: RequestParts<'r>,
     route: MatchedRoute<'r>,
@@ -78,7 +78,7 @@ pub enum BatchEnd<'r> {
     Next(NextAction),
     /// The next request, at the front of the bytes not consumed, has to wait for the store. The
     /// caller sends the buffered responses, then calls [`FastPath::answer_after_wait`].
-    WaitForStore(Box<WaitingRequest<'r>>),
+    WaitForStore(Box<RequestWaitingForStore<'r>>),
 }
 
 /// What the caller does next with the connection.
@@ -160,7 +160,7 @@ impl FastPath {
                     return (consumed, BatchEnd::Next(NextAction::Proxy(request)));
                 }
                 Judgement::MustWait(route) => {
-                    let waiting = Box::new(WaitingRequest { request, parts, route, ctx });
+                    let waiting = Box::new(RequestWaitingForStore { request, parts, route, ctx });
                     return (consumed, BatchEnd::WaitForStore(waiting));
                 }
             }
@@ -210,11 +210,11 @@ impl FastPath {
     /// after the wait, the connection closes after the response.
     pub async fn answer_after_wait(
         &mut self,
-        waiting: WaitingRequest<'_>,
+        waiting: RequestWaitingForStore<'_>,
         is_process_ending: impl Fn() -> bool,
         out: &mut Vec<u8>,
     ) -> (usize, NextAction) {
-        let WaitingRequest { request, parts, route, mut ctx } = waiting;
+        let RequestWaitingForStore { request, parts, route, mut ctx } = waiting;
         match self.gate.judge_after_wait(route, &parts, &mut ctx).await {
             GateDecision::Reply(reply) => {
                 let is_ending = is_process_ending();
@@ -228,8 +228,8 @@ impl FastPath {
     }
 
     /// Counts and logs a request whose client left before riskgate waited for the store.
-    pub fn abandon_request(&self, waiting: WaitingRequest<'_>) {
-        let WaitingRequest { request, mut ctx, .. } = waiting;
+    pub fn abandon_request(&self, waiting: RequestWaitingForStore<'_>) {
+        let RequestWaitingForStore { request, mut ctx, .. } = waiting;
         ctx.set_aborted_outcome();
         self.gate.count_and_log_on_fast_path(&ctx, request.gate_head());
     }

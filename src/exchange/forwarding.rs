@@ -14,7 +14,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType, Result};
 
 use super::forwarding_headers::{
-    ClientConnection, ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
+    PeerFacts, ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
 };
 use super::response::{MalformedResponse, ResponseFraming, parse_connection_options};
 use crate::keys::Key;
@@ -207,7 +207,7 @@ fn write_riskgate_request_fields(
         HostChoice::OfRoute(host) => host.as_bytes(),
     };
     put(&HOST_FIELD, host);
-    let client = ClientConnection {
+    let client = PeerFacts {
         peer_address: client_info.peer_address,
         is_tls: client_info.is_client_tls,
         trusted_proxies: client_info.trusted_proxies,

@@ -104,7 +104,7 @@ impl<'r> ReceivedForwardingInfo<'r> {
     /// pass the fields that a client has written.
     pub fn write_x_forwarded_fields(
         &self,
-        client: &ClientConnection<'_>,
+        client: &PeerFacts<'_>,
         put: &mut impl FnMut(&FieldName, &[u8]),
     ) {
         let chain = match client.reads_forwarded {
@@ -154,8 +154,9 @@ impl<'r> ReceivedForwardingInfo<'r> {
     }
 }
 
-/// The connection of the client, or of the nearest proxy.
-pub(super) struct ClientConnection<'c> {
+/// The other end of the connection, a client or the nearest proxy, and what riskgate believes of
+/// it.
+pub(super) struct PeerFacts<'c> {
     /// The address from which the connection comes; `None` if a PROXY header named no client.
     pub peer_address: Option<IpAddr>,
     /// Whether the connection uses TLS.

@@ -10,9 +10,9 @@ use super::fault::ManagementFault;
 use crate::keys::{Token, sha256};
 use crate::store::{RepeatableRequestRow, Store};
 
-/// Separates the random digits of a salt from the prefix of the key. A repeated request takes this
+/// In a salt, separates the random digits from the prefix of the key. A repeated request takes this
 /// prefix, even if `keys.prefix` has changed. No prefix contains the separator.
-const PREFIX_SEPARATOR: char = ':';
+const SALT_PREFIX_SEPARATOR: char = ':';
 
 /// A request with an `Idempotency-Key`.
 pub struct RepeatableRequest<'r> {
@@ -43,7 +43,7 @@ impl RepeatableRequest<'_> {
         present_prefix: &str,
         salt: &str,
     ) -> Result<Token, ManagementFault> {
-        let prefix = salt.split_once(PREFIX_SEPARATOR).map_or(present_prefix, |(_, it)| it);
+        let prefix = salt.split_once(SALT_PREFIX_SEPARATOR).map_or(present_prefix, |(_, it)| it);
         let (token, key) = (self.token_text, self.idempotency_key.as_bytes());
         let seed = hash_parts(&[b"key", salt.as_bytes(), token, key]);
         let derived = Token::derive(prefix, seed.as_bytes());
@@ -83,7 +83,7 @@ impl RepeatableRequest<'_> {
         Ok(RepeatableRequestRow {
             id: self.record_id(),
             digest: self.content_digest(),
-            salt: format!("{}{PREFIX_SEPARATOR}{key_prefix}", hex::encode(salt)),
+            salt: format!("{}{SALT_PREFIX_SEPARATOR}{key_prefix}", hex::encode(salt)),
             key_id: key_id.to_owned(),
         })
     }

@@ -6,7 +6,7 @@
 
 use arrayvec::ArrayString;
 
-use crate::model::domain::{Domain, DomainError};
+use crate::model::domain::{Domain, DomainError, find_last};
 use crate::model::role_names::is_role_name;
 
 /// Longest local part in bytes (RFC 5321 section 4.5.3.1.1).
@@ -64,7 +64,8 @@ impl EmailAddress {
             return Err(EmailError::Length);
         }
         // The domain has no `@`, but a quoted local part may have one.
-        let (local_part, domain) = text.rsplit_once('@').ok_or(EmailError::NoAt)?;
+        let at = find_last(text, b'@').ok_or(EmailError::NoAt)?;
+        let (local_part, domain) = (&text[..at], &text[at + 1..]);
         if local_part.len() > MAX_LOCAL_PART_LEN
             || !(is_dot_string(local_part) || is_quoted_string(local_part))
         {
@@ -110,16 +111,14 @@ impl EmailAddress {
     /// Returns true if the address belongs to a function or a machine, such as `info@` and
     /// `no-reply@`. What follows a `+` does not matter: mail to `info+news@` reaches `info@`.
     pub fn is_role(&self) -> bool {
-        // No role name has a digit. This test is quick, and answers for many people.
-        let bytes = self.local_part.as_bytes();
-        let is_one_word = bytes.iter().all(u8::is_ascii_alphanumeric);
-        if is_one_word && bytes.iter().any(u8::is_ascii_digit) {
-            return false;
-        }
         let mut name = ArrayString::<MAX_LOCAL_PART_LEN>::new();
-        let letters = self.local_part.chars().map(narrow_character).take_while(|c| *c != '+');
+        let mut letters = self.local_part.chars().map(narrow_character).take_while(|c| *c != '+');
+        let mut has_space_for = |c| name.try_push(c).is_ok();
         // A few letters are longer in lower case; no role name has any of these letters.
-        let fits = letters.flat_map(char::to_lowercase).all(|c| name.try_push(c).is_ok());
+        let fits = letters.all(|c| match c.is_ascii() {
+            true => has_space_for(c.to_ascii_lowercase()),
+            false => c.to_lowercase().all(&mut has_space_for),
+        });
         fits && is_role_name(name.trim_matches('"'))
     }
 }

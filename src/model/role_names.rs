@@ -132,19 +132,17 @@ static KINDS: LazyLock<HashMap<&str, WordKind>> = LazyLock::new(|| {
 pub(super) fn is_role_name(local_part: &str) -> bool {
     let kind = |word: &str| KINDS.get(word).copied();
     let is_role = |word: &str| matches!(kind(word), Some(WordKind::Role | WordKind::LeadingRole));
-    if is_role(local_part) {
-        return true;
-    }
     let words = || local_part.split(['-', '_', '.']).filter(|word| !word.is_empty());
     let mut further_words = words();
-    let (Some(first), Some(_)) = (further_words.next(), further_words.next()) else {
-        return false;
-    };
-    if kind(first) == Some(WordKind::LeadingRole) {
-        return true;
+    let first = further_words.next().unwrap_or_default();
+    // Most people's names end here.
+    let Some(kind_of_first) = kind(first) else { return false };
+    if further_words.next().is_none() {
+        return is_role(local_part);
     }
-    words().all(|word| kind(word).is_some())
-        && (words().any(is_role) || is_role(&words().collect::<String>()))
+    kind_of_first == WordKind::LeadingRole
+        || words().all(|word| kind(word).is_some())
+            && (words().any(is_role) || is_role(&words().collect::<String>()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::model::domain::Domain;
+use crate::model::domain::{Domain, find_last};
 use crate::model::email::{EmailAddress, EmailError};
 
 /// The characters that some software takes for the `@` of an address. Unicode's compatibility
@@ -68,7 +68,7 @@ impl TypedAddress {
         if hides_another_address(address.local_part()) {
             return Err(EmailError::OtherAddress);
         }
-        let domain = text.rsplit('@').next().unwrap_or_default();
+        let domain = &text[find_last(text, b'@').map_or(0, |at| at + 1)..];
         let sanitized = parse_sanitized(text);
         let other_readings = OtherReadings { sanitized, ..OtherReadings::of_domain(domain) };
         Ok(TypedAddress { address, other_readings })
@@ -79,7 +79,7 @@ impl TypedAddress {
 /// part (CVE-2025-13033), or decode an encoded word in it (RFC 2047). No honest address has an `@`
 /// or an encoded word in its local part.
 fn hides_another_address(local_part: &str) -> bool {
-    has_at_sign(local_part) || local_part.contains("=?")
+    has_at_sign(local_part) || local_part.as_bytes().windows(2).any(|it| it == b"=?")
 }
 
 /// Returns the address without the characters that PHP's `FILTER_SANITIZE_EMAIL` removes: quotes,

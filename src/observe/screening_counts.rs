@@ -34,8 +34,8 @@ struct FormKind {
     route: SmolStr,
     action: &'static str,
     reason: &'static str,
-    /// The domain of the worst address; `None` if no address was valid, or if too many domains had
-    /// higher counts.
+    /// The domain of the worst address; `None` if no address was valid, or if the counts of the
+    /// domain were dropped, see [`drop_rare_domains`].
     domain: Option<SmolStr>,
 }
 

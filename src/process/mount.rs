@@ -12,7 +12,7 @@ use pingora::services::background::{BackgroundService, GenBackgroundService};
 use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::gate::Gate;
 use crate::process::reload::Reloader;
-use crate::process::server::startup::build_gate_state_and_reloader;
+use crate::process::server::startup::start_gate_state_and_reloader;
 use crate::process::server::{StartError, StartupInputs, check_log_paths, create_upstreams};
 use crate::proxy::gateway::Gateway;
 
@@ -95,7 +95,7 @@ impl Mount {
         let inputs = StartupInputs::read(&overrides).map_err(StartError::Config)?;
         check_log_paths(&inputs.config)?;
         let config = inputs.config.clone();
-        let (state, reloader, _) = build_gate_state_and_reloader(inputs, None, overrides)?;
+        let (state, reloader, _) = start_gate_state_and_reloader(inputs, None, overrides)?;
         let gate = Gate::new(state, config.startup.startup_rules.clone());
         Ok(Mount { gate, config, reloader, process_id: std::process::id() })
     }

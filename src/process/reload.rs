@@ -3,8 +3,10 @@
 //! Four times a second, the threads of this module look at the metadata of the files, and at the
 //! versions of keys and overrides in the store. So they notice renames, writes in place and
 //! Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload` reload all parts as soon as no file
-//! is being written, and after ten seconds at the latest. Each part reloads completely or keeps its
-//! last good state. A fault in one part does not hold back the others.
+//! is being written, and after ten seconds at the latest, but for a part whose files still change
+//! then. A faulty part keeps its last good state, and does not hold back the others. Of the table,
+//! only the faulty half stays as it was: the lists or the overrides. If the memory does not suffice
+//! for new keys, changes of known keys still take effect.
 
 mod audit;
 mod config;

@@ -42,7 +42,7 @@ use exit::{ExitTasks, UpgradeState, claim_runtime_dir_or_warn};
 pub use signals::survive_file_size_limit;
 use signals::{SignalHandler, SignalStreams};
 use sockets::{ListenSockets, ProxyServiceParts, check_predecessor};
-use startup::build_gate_state_and_reloader;
+use startup::start_gate_state_and_reloader;
 pub(in crate::process) use startup_inputs::check_log_paths;
 pub use startup_inputs::{
     StartError, StartupInputs, warnings_of_invalid_certificates,
@@ -79,7 +79,7 @@ pub fn run(
         runtime_dir_and_socket.unwrap_or_else(|| (open_runtime_dir(&config), None));
     let mut prepared_start = bind_unless_upgrading(&config, runtime_dir, upgrade_socket.is_some())?;
     let (state, reloader, reload_trigger) =
-        build_gate_state_and_reloader(inputs, certificates.clone(), config_sources)?;
+        start_gate_state_and_reloader(inputs, certificates.clone(), config_sources)?;
     install_panic_hook(&state);
     if let Some(upgrade_socket) = upgrade_socket {
         take_over_sockets(&config, &mut prepared_start, upgrade_socket, &reloader, &upstreams)?;

@@ -1,6 +1,6 @@
 //! Bodies of `multipart/form-data` (RFC 7578), as browsers and HTTP clients write them. If a body
 //! breaks the grammar, riskgate reads the values that some server may read, and the body counts as
-//! not read completely.
+//! not read completely. If the last delimiter is missing, the last part ends with the body.
 
 mod line_end;
 mod part;

@@ -63,7 +63,10 @@ pub fn read_field_values(
 
 /// Returns the values of all `fields` in a query. `query` is the text behind `?`.
 pub fn read_query_values(query: &[u8], fields: &[FieldPath]) -> FieldValues {
-    urlencoded::read_values(query, fields)
+    match query.is_empty() {
+        true => FieldValues::default(),
+        false => urlencoded::read_values(query, fields),
+    }
 }
 
 /// Returns the values of all `fields` in a body, or in the start of a longer body.

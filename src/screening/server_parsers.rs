@@ -11,7 +11,7 @@ mod part_names;
 
 pub(super) use action_arguments::{
     OtherParts, has_nameless_address, has_no_reference, is_name_of_arguments, may_be_arguments,
-    may_have_reference, refers_to_itself,
+    may_be_encoded_name_of_arguments, may_have_reference, refers_to_itself,
 };
 pub(super) use encoded_words::{DecodedWords, decode_words_as_tomcat};
 pub(super) use part_names::{

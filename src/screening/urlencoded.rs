@@ -7,8 +7,8 @@ use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
 use super::json;
 use super::server_parsers::{
-    has_nameless_address, is_name_of_arguments, may_be_arguments, may_have_reference,
-    refers_to_itself, remove_bad_percents, without_skipped_characters,
+    has_nameless_address, is_name_of_arguments, may_be_arguments, may_be_encoded_name_of_arguments,
+    may_have_reference, refers_to_itself, remove_bad_percents, without_skipped_characters,
 };
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
 use crate::model::typed_address::has_at_sign;
@@ -64,7 +64,9 @@ pub(super) fn may_be_server_action(
     };
     let (mut has_reference, mut has_new_address) = (false, false);
     for (name, value) in pairs() {
-        if name.len() > LONGEST_NAME_OF_ARGUMENTS || !is_name_of_arguments(&to_text(&decode(name)))
+        if name.len() > LONGEST_NAME_OF_ARGUMENTS
+            || !may_be_encoded_name_of_arguments(name)
+            || !is_name_of_arguments(&to_text(&decode(name)))
         {
             continue;
         }
@@ -215,7 +217,7 @@ fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
                 }
             }
         }
-        if pair.contains(&b';') && has_field {
+        if has_field && pair.contains(&b';') {
             found.mark_unread(UnreadCause::Broken);
         }
     }

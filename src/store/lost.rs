@@ -215,9 +215,9 @@ impl LostRows {
 }
 
 impl LostKey {
-    /// Replaces the id of the lost key with an id made of the old id and the first 64 bits of the
-    /// digest. No other key has the new id. Logs may show it, because 64 bits don't reveal the
-    /// digest.
+    /// Replaces the id of the lost key with an id made of the start of the old id and the first 64
+    /// bits of the digest. No honest store gives another key this id. Logs may show it, because 64
+    /// bits don't reveal the digest.
     fn assign_new_id(&mut self) {
         let KeyRow { id, digest, .. } = &mut self.row;
         let fingerprint = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));

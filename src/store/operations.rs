@@ -3,12 +3,12 @@
 //! If an operation returns `Ok`, SQLite has written its changes to disk, or the Redis server has
 //! acknowledged them. After a change of keys, accounts or overrides, `store.wait_replicas` replicas
 //! have acknowledged the change too. Such a change is atomic: it takes effect completely or not at
-//! all. The exception is `restore_rows`, which writes lost rows in pages, and returns how many
-//! replicas lack these rows.
+//! all. The exception is `write_back_lost_rows`, which writes lost rows in pages, and returns how
+//! many replicas lack these rows.
 //!
 //! Lost rows, top counts, DNS facts and sign-ups may be written in several pages. Each page is
 //! atomic. If the operation fails, some pages may be written already, and the caller can repeat the
-//! operation. Of these operations, only `restore_rows` waits for replicas.
+//! operation. Of these operations, only `write_back_lost_rows` waits for replicas.
 //!
 //! A change that takes an author has a record in the audit, which names the author. Each such
 //! change and its record are one atomic step, so there is no change without its record. A server
@@ -215,7 +215,7 @@ pub trait RotationBackend {
 }
 
 /// How both kinds of store get lost rows back.
-pub trait RestoreBackend {
+pub trait WriteBackBackend {
     /// Writes back rows that the store had acknowledged and lost. Adds missing keys and accounts,
     /// but no key whose id another key has. If the store ends a key later than `keys` does, gives
     /// the key the earlier end. All other rows stay as they are. If there is nothing to write, the
@@ -223,7 +223,7 @@ pub trait RestoreBackend {
     ///
     /// Returns how many of the `store.wait_replicas` replicas lack the rows; a repeated call counts
     /// them again.
-    fn restore_rows(
+    fn write_back_lost_rows(
         &mut self,
         author: &ChangeAuthor,
         keys: &[KeyRow],
@@ -609,8 +609,8 @@ pub trait ExpiredRowBackend {
     fn delete_expired_rows(&mut self, latest_useless_dns_expiry: i64) -> Result<(), StoreError>;
 }
 
-/// The believed time as the caller last told it, and when the caller told it: a store reads no
-/// clock.
+/// The believed time as the caller last told it, and when the caller told it: a store does not read
+/// the clock of its machine that tells the date.
 pub struct ToldTime {
     told: BelievedTime,
     told_at: Instant,

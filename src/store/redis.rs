@@ -30,7 +30,6 @@ mod quota_events;
 mod rate_charge_state;
 pub(super) mod rates;
 mod reply;
-mod restore;
 mod ring;
 mod ring_state;
 pub(super) mod ring_store;
@@ -43,6 +42,7 @@ mod sign_ups;
 mod store_of_link;
 mod top;
 mod write;
+mod write_back;
 
 #[cfg(test)]
 mod tests;

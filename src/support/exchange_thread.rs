@@ -35,7 +35,7 @@ enum ThreadState {
 
 impl StoreExchangeThread {
     /// Runs `exchange` at once, then after each [`STORE_EXCHANGE_INTERVAL`], or earlier if
-    /// [`StoreExchangeThread::wait_until_exchanged`] is called. Runs it a last time when
+    /// [`StoreExchangeThread::request_turn_and_wait`] is called. Runs it a last time when
     /// [`StoreExchangeThread::close`] is called, and returns.
     pub fn run(&self, mut exchange: impl FnMut()) {
         exchange();
@@ -63,9 +63,9 @@ impl StoreExchangeThread {
         }
     }
 
-    /// Waits until the thread has exchanged what the store has now, at most for `timeout`. Returns
-    /// at once if no thread runs.
-    pub fn wait_until_exchanged(&self, timeout: Duration) {
+    /// Requests a turn, and waits until the thread has exchanged what the store has now, at most
+    /// for `timeout`. Returns at once if no thread runs.
+    pub fn request_turn_and_wait(&self, timeout: Duration) {
         let mut turns = self.lock_turns();
         let wanted = self.request_turn_of(&mut turns);
         let is_awaited =
@@ -78,8 +78,8 @@ impl StoreExchangeThread {
         self.request_turn_of(&mut self.lock_turns());
     }
 
-    /// Does what [`ExchangeThread::request_turn`] does. Returns how many turns have ended once the
-    /// requested turn has ended.
+    /// Does what [`StoreExchangeThread::request_turn`] does. Returns how many turns have ended once
+    /// the requested turn has ended.
     fn request_turn_of(&self, turns: &mut Turns) -> u64 {
         // A turn that has begun may have read the store before now. The turn after that has not.
         turns.wanted = turns.ended + 2;

@@ -19,7 +19,7 @@ use super::seen_days::SeenDays;
 use super::similar_names::{SuffixState, TypedName};
 use super::table_data::Table;
 use super::unlisted_rules::UnlistedRule;
-use crate::model::domain::{Domain, self_and_parent_offsets};
+use crate::model::domain::{Domain, find_last, self_and_parent_offsets};
 use crate::model::month::SECONDS_PER_DAY;
 
 /// A row that matched a name.
@@ -62,7 +62,7 @@ impl Table {
                 false => self.make_answer_of_row(row),
             };
         }
-        let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
+        let tld_at = find_last(name, b'.').map_or(0, |dot| dot + 1);
         let tld_flags = self.tld_flags.flags_of(&name[tld_at..]);
         if tld_flags & (TLD_COVERS_ALL | TLD_HAS_ROW_ACROSS_SUFFIXES) != 0
             && let Some(row) =
@@ -126,7 +126,7 @@ impl Table {
                 .unwrap_or_else(|| self.make_answer_of_row(row)),
             false => {
                 let name = domain.as_str();
-                let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
+                let tld_at = find_last(name, b'.').map_or(0, |dot| dot + 1);
                 let tld_flags = self.tld_flags.flags_of(&name[tld_at..]);
                 self.answer_unlisted_name(domain, registrable_start, tld_flags, now)
                     .with_fields_laid_over(row.answer)
@@ -161,7 +161,7 @@ impl Table {
         name: &'n str,
         registrable_start: Option<usize>,
     ) -> Option<TypedName<'n>> {
-        let tld = &name[name.rfind('.').map_or(0, |dot| dot + 1)..];
+        let tld = &name[find_last(name, b'.').map_or(0, |dot| dot + 1)..];
         let has_tld_list = self.decoded_table.meta.tlds_date.is_some();
         let is_tld = !has_tld_list || self.tld_flags.flags_of(tld) & TLD_EXISTS != 0;
         let suffix_state = match registrable_start? {

@@ -49,8 +49,8 @@ impl Table {
     }
 
     /// The providers under `typos_of` in the manifest. A probe of the resolvers asks for the mail
-    /// hosts of the first of them. While a probe fails, riskgate resolves no names with these
-    /// resolvers.
+    /// hosts of the first three of them, until one has some. While a probe fails, riskgate resolves
+    /// no names with these resolvers.
     pub fn resolver_probe_providers(&self) -> &[String] {
         &self.decoded_table.meta.inferred.typos_of
     }

@@ -287,11 +287,13 @@ pub fn value_if_single<'v>(mut values: impl Iterator<Item = &'v [u8]>) -> Option
 /// Returns true for a field that a client must not list in `Connection`, because riskgate relies on
 /// this field.
 pub(crate) fn must_stay_end_to_end(option: &[u8]) -> bool {
-    const END_TO_END_FIELDS: [&[u8]; 8] = [
+    const END_TO_END_FIELDS: [&[u8]; 10] = [
         b"authorization",
         b"host",
         b"origin",
         b"content-length",
+        b"content-type",
+        b"content-encoding",
         b"transfer-encoding",
         b"x-request-id",
         b"traceparent",

@@ -76,7 +76,7 @@ impl TableRebuilder {
             last_good_lists: None,
             are_lists_to_keep: true,
             record_refused_at: None,
-            waiting_requests: Vec::new(),
+            rebuild_waiters: Vec::new(),
             waiting_since: Instant::now(),
         };
         reader.update_table_gauges();
@@ -128,13 +128,13 @@ struct Worker {
     /// When the audit could not read a file of the table; `None` if the table is recorded.
     record_refused_at: Option<Instant>,
     /// The requests that the next rebuild answers. They wait until no file is being written.
-    waiting_requests: Vec<WaitingRequest>,
-    /// When the first of `waiting_requests` arrived.
+    rebuild_waiters: Vec<RebuildWaiter>,
+    /// When the first of `rebuild_waiters` arrived.
     waiting_since: Instant,
 }
 
 /// A request that waits for a rebuild.
-struct WaitingRequest {
+struct RebuildWaiter {
     reply: oneshot::Sender<Option<String>>,
     /// Whether the requester has changed an override of the store.
     needs_overrides: bool,
@@ -160,8 +160,8 @@ impl Worker {
             // The watch is asked in each turn, because it compares the files with the turn before.
             let is_settled = self.watch.is_settled();
             let is_read_due = self.watch.is_read_due();
-            self.sync_overrides(is_read_due || !self.waiting_requests.is_empty());
-            if !self.waiting_requests.is_empty() {
+            self.sync_overrides(is_read_due || !self.rebuild_waiters.is_empty());
+            if !self.rebuild_waiters.is_empty() {
                 self.answer_requests_if_due(is_settled);
             } else if is_read_due
                 || is_settled && (self.are_overrides_unapplied || self.claim_due_expiry_rebuild())
@@ -178,7 +178,7 @@ impl Worker {
     /// Adds `first` and all requests in the queue to those that wait for a rebuild. The sources of
     /// the last request that has sources apply.
     fn add_requests(&mut self, first: RebuildRequest, requests: &Receiver<RebuildRequest>) {
-        if self.waiting_requests.is_empty() {
+        if self.rebuild_waiters.is_empty() {
             self.waiting_since = Instant::now();
         }
         for RebuildRequest { sources, reply } in std::iter::once(first).chain(requests.try_iter()) {
@@ -189,7 +189,7 @@ impl Worker {
                 self.sources = self.overrides.add_to_copy_of(&sources);
                 self.configured_sources = sources;
             }
-            self.waiting_requests.push(WaitingRequest { reply, needs_overrides });
+            self.rebuild_waiters.push(RebuildWaiter { reply, needs_overrides });
         }
     }
 
@@ -233,7 +233,7 @@ impl Worker {
         let are_overrides_served = is_settled && !self.are_overrides_held_back;
         let of_overrides = self.overrides.store_problem().map(str::to_owned);
         let of_overrides = of_overrides.or(problem.clone().filter(|_| !are_overrides_served));
-        for request in std::mem::take(&mut self.waiting_requests) {
+        for request in std::mem::take(&mut self.rebuild_waiters) {
             let problem = if request.needs_overrides { &of_overrides } else { &problem };
             // The requester may be gone.
             let _ = request.reply.send(problem.clone());

@@ -1,5 +1,6 @@
 //! Runs quota webhooks. One thread finds reached thresholds and records them in the store as
-//! events. Another thread sends the events. Requests never wait for either thread.
+//! events. Another thread sends the events. No request waits for the store or for the receiver of
+//! the events.
 
 mod delivery;
 mod detection;

@@ -62,7 +62,8 @@ impl WriteBack {
             (self.attempted_keys, self.attempted_accounts) = lost.rows_to_restore();
         }
         let author = ChangeAuthor::riskgate(&machine_name());
-        let restored = store.restore_rows(&author, &self.attempted_keys, &self.attempted_accounts);
+        let restored =
+            store.write_back_lost_rows(&author, &self.attempted_keys, &self.attempted_accounts);
         self.problem = match restored {
             Ok(missing) => {
                 self.lacks_replicas = missing > 0;

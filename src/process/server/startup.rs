@@ -28,7 +28,7 @@ use crate::webhook::WebhookControl;
 
 /// Builds the state that the gate uses, the reloader that updates this state, and the trigger of
 /// the reloader. Starts the threads that the state and the reloader need.
-pub(in crate::process) fn build_gate_state_and_reloader(
+pub(in crate::process) fn start_gate_state_and_reloader(
     inputs: StartupInputs,
     certificates: Option<Arc<CurrentCertificates>>,
     config_sources: ConfigSources,

@@ -11,10 +11,6 @@ use crate::screening::address_text::is_new_lone_address;
 pub(in crate::screening) fn is_name_of_arguments(name: &str) -> bool {
     let is_blank = |c: char| c.is_whitespace() || c == '\u{feff}';
     let number = name.strip_prefix('S').unwrap_or(name).trim_matches(is_blank);
-    let is_of_number = |byte: u8| {
-        matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E' | b'x' | b'X')
-            || matches!(byte, b'o' | b'O' | b'b' | b'B')
-    };
     let is_digit = |byte: u8| byte.is_ascii_digit();
     let is_written_number = || !number.starts_with('0') && number.bytes().all(is_digit);
     match number.is_empty() {
@@ -23,6 +19,20 @@ pub(in crate::screening) fn is_name_of_arguments(name: &str) -> bool {
             number.bytes().all(is_of_number) && number.bytes().any(is_digit) && !is_written_number()
         }
     }
+}
+
+/// Returns true if the name, as a form of this type writes it, may be a name of arguments when it
+/// is decoded. This test is quick, and true for some further names.
+pub(in crate::screening) fn may_be_encoded_name_of_arguments(name: &[u8]) -> bool {
+    let is_other_letter =
+        |byte: &u8| byte.is_ascii_alphabetic() && *byte != b'S' && !is_of_number(*byte);
+    !name.iter().any(is_other_letter) || name.contains(&b'%')
+}
+
+/// Returns true for a character of a number in JavaScript.
+fn is_of_number(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E' | b'x' | b'X')
+        || matches!(byte, b'o' | b'O' | b'b' | b'B')
 }
 
 /// Returns true if React's server may read this text as JSON with a text in it.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::{
     AuditBackend, ConnectionBackend, DailyUsageBackend, DeploymentBackend, DnsFactBackend,
     ExpiredRowBackend, FillBackend, InboxSecretBackend, KeyAdditionBackend, LedgerBackend,
-    OverrideBackend, QuotaEventBackend, RestoreBackend, RingBackend, RotationBackend,
-    SignUpBackend, TimeBackend, TopListBackend,
+    OverrideBackend, QuotaEventBackend, RingBackend, RotationBackend, SignUpBackend, TimeBackend,
+    TopListBackend, WriteBackBackend,
 };
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::Month;
@@ -30,7 +30,7 @@ pub trait Backend:
     + RingBackend
     + KeyAdditionBackend
     + RotationBackend
-    + RestoreBackend
+    + WriteBackBackend
     + FillBackend
     + AuditBackend
     + OverrideBackend

@@ -27,8 +27,8 @@ use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store
 use crate::store::error::{self, FoundContents, StoreError};
 use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::operations::{
-    AuditBackend, FillBackend, KeyAdditionBackend, OverrideBackend, RestoreBackend, RingBackend,
-    RotationBackend,
+    AuditBackend, FillBackend, KeyAdditionBackend, OverrideBackend, RingBackend, RotationBackend,
+    WriteBackBackend,
 };
 use crate::store::rows::{
     AccountRow, DamagedRows, KeyRow, RepeatableRequestRow, RingChanges, RingRows, RingVersion,
@@ -250,8 +250,8 @@ impl RotationBackend for Sqlite {
     }
 }
 
-impl RestoreBackend for Sqlite {
-    fn restore_rows(
+impl WriteBackBackend for Sqlite {
+    fn write_back_lost_rows(
         &mut self,
         author: &ChangeAuthor,
         keys: &[KeyRow],
@@ -261,7 +261,7 @@ impl RestoreBackend for Sqlite {
         self.write("restoring lost rows", |transaction| {
             let next_version = "SELECT value + 1 FROM meta WHERE key = 'ring_version'";
             let next_version = transaction.query_row(next_version, [], |row| row.get(0))?;
-            let restored = rows::restore_rows(transaction, keys, accounts, next_version)?;
+            let restored = rows::write_back_lost_rows(transaction, keys, accounts, next_version)?;
             if restored > 0 {
                 increment_ring_version(transaction)?;
                 append_record(transaction, now, author, &change_of_restored_rows(restored))?;

@@ -233,7 +233,7 @@ fn parse_key(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
 /// gives the key the earlier end. Returns how many rows changed. A digest identifies a key,
 /// whatever the key's id in the store. If the store lacks the digest of a key, and another key has
 /// the id, the key is not added.
-pub(super) fn restore_rows(
+pub(super) fn write_back_lost_rows(
     transaction: &Transaction<'_>,
     keys: &[KeyRow],
     accounts: &[AccountRow],

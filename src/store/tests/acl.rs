@@ -98,7 +98,7 @@ fn run_operations_with_permissions(
             Some(LimitChange::SetOwnLimit(MonthlyLimit::Calls(5))),
         )?;
         store.rotate_key(&TESTER, &rotation("key_1", &key(2, "acme"), 9, 5), None)?;
-        store.restore_rows(&TESTER, &[key(3, "acme")], &[])?;
+        store.write_back_lost_rows(&TESTER, &[key(3, "acme")], &[])?;
         store.find_repeatable_request("r")?;
         super::overrides::set(&mut store, "a.com", "deny")?;
         super::overrides::take_over(&mut store, "/o.csv", &[])?;
@@ -396,7 +396,7 @@ const CHANGES: [NamedChange; 6] = [
         store.rotate_key(&TESTER, &rotation("key_1", &key(2, "acme"), 1_900_000_000, 5), None)
     }),
     ("revoke", |store| store.expire_or_revoke_key(&TESTER, "key_1", None, Some(9))),
-    ("restore", |store| store.restore_rows(&TESTER, &[key(4, "acme")], &[]).map(drop)),
+    ("restore", |store| store.write_back_lost_rows(&TESTER, &[key(4, "acme")], &[]).map(drop)),
     ("init", |store| store.mark_as_store(&TESTER)),
 ];
 

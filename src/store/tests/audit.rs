@@ -59,8 +59,8 @@ fn each_change_of_keys_and_accounts_has_its_record() {
         store.expire_or_revoke_key(&author, "key_1", None, Some(1_800_000_000)).unwrap();
         let plan = Some(NewKeyPlan::of_store_account("free"));
         store.add_keys(&author, &[(key(3, "acme"), plan), (key(4, "acme"), None)], None).unwrap();
-        store.restore_rows(&author, &[key(5, "acme")], &[]).unwrap();
-        store.restore_rows(&author, &[key(5, "acme")], &[]).unwrap();
+        store.write_back_lost_rows(&author, &[key(5, "acme")], &[]).unwrap();
+        store.write_back_lost_rows(&author, &[key(5, "acme")], &[]).unwrap();
         repair_a_later_month(&mut store);
         let mut records = read_records(&mut store);
         records.retain(|record| record.0 != "store.init");

@@ -33,7 +33,7 @@ fn assert_key_and_account_changes_work(store: &mut Store, context: &str) {
         .unwrap();
     store.rotate_key(&TESTER, &rotation(&late.id, &key(30_000 + n, "late"), 9, 5), None).unwrap();
     store.expire_or_revoke_key(&TESTER, &late.id, None, Some(5)).unwrap();
-    store.restore_rows(&TESTER, &[key(40_000 + n, "late")], &[]).unwrap();
+    store.write_back_lost_rows(&TESTER, &[key(40_000 + n, "late")], &[]).unwrap();
     let changes = store.ring_changes(before.ring_version.version).unwrap();
     assert_eq!((changes.keys.len(), changes.accounts.len()), (3, 1), "{context}");
     assert_eq!(rows(store).keys.len() as u32, n + 3, "{context}");

@@ -20,7 +20,9 @@ fn a_change_id_identifies_the_history_of_a_version() {
             &|store| add_keys(store, &[key(1, "acme")]),
             &|store| store.set_account(&TESTER, "acme", Some("pro"), None).unwrap(),
             &|store| store.expire_or_revoke_key(&TESTER, "key_1", None, Some(5)).unwrap(),
-            &|store| assert_eq!(store.restore_rows(&TESTER, &[key(2, "acme")], &[]).unwrap(), 0),
+            &|store| {
+                assert_eq!(store.write_back_lost_rows(&TESTER, &[key(2, "acme")], &[]).unwrap(), 0)
+            },
         ];
         for change in changes {
             change(&mut store);
@@ -64,7 +66,7 @@ fn only_the_latest_thousand_change_ids_are_kept() {
 }
 
 #[test]
-fn restore_rows_only_adds_rows_and_lowers_ends() {
+fn writing_back_only_adds_rows_and_lowers_ends() {
     on_each_store(|location| {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
@@ -83,11 +85,11 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
         // The store has these rows already, or ends them earlier.
         let same = [key(1, "acme"), key(2, "acme"), ended(2, Some(1_000), Some(60))];
         let known = [AccountRow { own_limit: None, ..account("acme", None) }];
-        store.restore_rows(&TESTER, &same, &known).unwrap();
+        store.write_back_lost_rows(&TESTER, &same, &known).unwrap();
         assert_eq!(rows(&mut store), before, "nothing to write, so no new version");
         // Another key has this id now.
         let other = KeyRow { id: "key_1".to_owned(), ..ended(9, None, Some(1)) };
-        store.restore_rows(&TESTER, &[other], &[]).unwrap();
+        store.write_back_lost_rows(&TESTER, &[other], &[]).unwrap();
         assert_eq!(rows(&mut store), before, "the row of the store stays");
 
         let lost =
@@ -99,7 +101,7 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
             ended(3, None, Some(70)),
             late.clone(),
         ];
-        store.restore_rows(&TESTER, &keys, std::slice::from_ref(&lost)).unwrap();
+        store.write_back_lost_rows(&TESTER, &keys, std::slice::from_ref(&lost)).unwrap();
         let now = rows(&mut store);
         let ends: Vec<_> = now.keys.iter().map(|key| (key.expires_at, key.revoked_at)).collect();
         assert_eq!(
@@ -112,13 +114,13 @@ fn restore_rows_only_adds_rows_and_lowers_ends() {
         assert_eq!((changes.keys.len(), changes.accounts.len()), (4, 1), "nodes get the changes");
         assert!(now.ring_version.version > before.ring_version.version);
         let many: Vec<_> = (100..2_600).map(|n| key(n, "acme")).collect();
-        store.restore_rows(&TESTER, &many, &[]).unwrap();
+        store.write_back_lost_rows(&TESTER, &many, &[]).unwrap();
         assert_eq!(rows(&mut store).keys.len(), 5 + many.len());
     });
 }
 
 #[test]
-fn restore_rows_ends_a_key_by_digest_whatever_its_id() {
+fn writing_back_ends_a_key_by_digest_whatever_its_id() {
     on_each_store(|location| {
         let mut store = location.open();
         add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
@@ -127,30 +129,30 @@ fn restore_rows_ends_a_key_by_digest_whatever_its_id() {
             KeyRow { id: "key_2".to_owned(), revoked_at: Some(5), ..key(1, "acme") },
             KeyRow { id: "old".to_owned(), expires_at: Some(9), ..key(2, "acme") },
         ];
-        store.restore_rows(&TESTER, &known, &[]).unwrap();
+        store.write_back_lost_rows(&TESTER, &known, &[]).unwrap();
         let now = rows(&mut store).keys;
         let ends: Vec<_> =
             now.iter().map(|key| (key.id.as_str(), key.revoked_at, key.expires_at)).collect();
         assert_eq!(ends, [("key_1", Some(5), None), ("key_2", None, Some(9))]);
         let before = store.ring_version().unwrap();
-        store.restore_rows(&TESTER, &known, &[]).unwrap();
+        store.write_back_lost_rows(&TESTER, &known, &[]).unwrap();
         assert_eq!(store.ring_version().unwrap(), before, "a second call changes nothing");
     });
 }
 
 #[test]
-fn restore_rows_counts_the_replicas_that_lack_the_rows() {
+fn writing_back_counts_the_replicas_that_lack_the_rows() {
     let server = RedisServer::start();
     let url = StoreUrl::parse(&server.url()).unwrap();
     let options = RedisOptions { wait_replicas: 1, ..RedisOptions::default() };
     let mut store = Store::open(&url, &options, Duration::from_millis(400)).unwrap();
     let lost: Vec<_> = (0..1_500).map(|n| key(n, "acme")).collect();
     let accounts = [account("acme", None)];
-    assert_eq!(store.restore_rows(&TESTER, &lost, &accounts).unwrap(), 1);
+    assert_eq!(store.write_back_lost_rows(&TESTER, &lost, &accounts).unwrap(), 1);
     assert_eq!(rows(&mut store).keys.len(), lost.len(), "all of it was written");
     let replica = RedisServer::replica_of(&server);
     let started = Instant::now();
-    while store.restore_rows(&TESTER, &lost, &accounts).unwrap() > 0 {
+    while store.write_back_lost_rows(&TESTER, &lost, &accounts).unwrap() > 0 {
         assert!(started.elapsed() < Duration::from_secs(20), "the replica did not get the rows");
     }
     assert_eq!(replica.run(&["HLEN", "riskgate:{ring}:keys"]), "1500");

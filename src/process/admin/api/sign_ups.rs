@@ -30,7 +30,7 @@ impl AdminApi {
         let owner = SignUpOwner { address: &typed.address, secret_of_file, accounts: &accounts };
         let deleted =
             self.change_store_and_wait(|store| delete_sign_ups(store, &authorized.author, &owner))?;
-        self.state.sign_ups.exchange_thread().wait_until_exchanged(MAX_EFFECT_WAIT);
+        self.state.sign_ups.exchange_thread().request_turn_and_wait(MAX_EFFECT_WAIT);
         Ok(json_response(200, &json!({ "sign_ups": deleted })))
     }
 }

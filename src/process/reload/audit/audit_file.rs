@@ -72,7 +72,7 @@ impl AuditFile {
             self.known_log_bytes = known_log_bytes;
             return Ok(());
         }
-        let mut log = open_or_create(&written_log_path(&self.path)).map_err(failed)?;
+        let mut log = open_or_create(&path_of_written_records_log(&self.path)).map_err(failed)?;
         log.lock().map_err(failed)?;
         if log.metadata().map_err(failed)?.len() < known_log_bytes {
             // Somebody has deleted or shortened the log.
@@ -156,7 +156,7 @@ impl AuditFile {
 
 /// Checks that records could be appended to the file at `path`, without creating a file.
 pub(in crate::process) fn check_audit_file(path: &Path) -> io::Result<()> {
-    for path in [path.to_owned(), written_log_path(path)] {
+    for path in [path.to_owned(), path_of_written_records_log(path)] {
         if open_if_exists(&path)?.is_none() {
             check_creatable(&path)?;
         }
@@ -170,7 +170,7 @@ fn describe_store_error(error: StoreError) -> String {
 
 /// Returns the path of the log of written records. A tool that rotates the file leaves the log
 /// alone.
-fn written_log_path(path: &Path) -> PathBuf {
+fn path_of_written_records_log(path: &Path) -> PathBuf {
     path.with_added_extension("written")
 }
 

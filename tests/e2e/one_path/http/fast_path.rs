@@ -17,8 +17,6 @@ mod random_posts;
 pub mod random_requests;
 mod upstream_script;
 
-use std::time::Duration;
-
 use crate::harness::http2_frames::{
     DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, encode_frame,
     encode_request_fields,

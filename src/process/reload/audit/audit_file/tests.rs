@@ -54,11 +54,11 @@ fn a_process_that_was_killed_between_its_writes_repeats_nothing() {
     let mut store = open_store(folder.path(), "s.db");
     make_change(&mut store, "one");
     AuditFile::new(path.clone()).append_new_records(&mut store).unwrap();
-    let log = std::fs::read(written_log_path(&path)).unwrap();
+    let log = std::fs::read(path_of_written_records_log(&path)).unwrap();
     make_change(&mut store, "two");
     AuditFile::new(path.clone()).append_new_records(&mut store).unwrap();
     // The line of the last record is whole, the log lacks it, and a third line is incomplete.
-    std::fs::write(written_log_path(&path), [&log[..], b"half"].concat()).unwrap();
+    std::fs::write(path_of_written_records_log(&path), [&log[..], b"half"].concat()).unwrap();
     let mut text = std::fs::read_to_string(&path).unwrap();
     text += "{\"id\":\"3\",\"at";
     std::fs::write(&path, text).unwrap();

@@ -7,7 +7,7 @@ use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use crate::store::audit::ChangeAuthor;
 use crate::store::error::StoreError;
-use crate::store::operations::RestoreBackend;
+use crate::store::operations::WriteBackBackend;
 use crate::store::rows::{AccountRow, KeyRow};
 
 /// The most rows in one script. The script passes two arguments for each row to one Redis command,
@@ -17,8 +17,8 @@ const OPERATION: &str = "restoring lost rows";
 /// How long [`REPLICATED_KEY`] is kept, in seconds.
 const REPLICATED_SECONDS: u64 = 10;
 
-impl RestoreBackend for Redis {
-    fn restore_rows(
+impl WriteBackBackend for Redis {
+    fn write_back_lost_rows(
         &mut self,
         author: &ChangeAuthor,
         keys: &[KeyRow],
@@ -49,7 +49,7 @@ impl Redis {
             arguments.extend([account.name.clone(), format_account(account)]);
         }
         arguments.extend(self.time_arguments());
-        let script = (Script::RestoreRows, &RING_REDIS_KEYS[..]);
+        let script = (Script::WriteBackLostRows, &RING_REDIS_KEYS[..]);
         self.run_script(OPERATION, self.timeout, script, |pipeline| {
             pipeline.arg(&arguments);
         })

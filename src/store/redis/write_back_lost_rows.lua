@@ -1,4 +1,4 @@
--- Writes a page of lost rows back: the operation `restore_rows`.
+-- Writes a page of lost rows back: the operation `write_back_lost_rows`.
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit
 -- ARGV 1 an id for the change, 2 the author, 3 the number of keys; then for each key its id, digest
