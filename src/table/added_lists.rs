@@ -247,7 +247,8 @@ pub(super) const GUARDING_BITS: u32 = rules::CLEARED_BIT
 ///   provider or for special use.
 /// - The feed has disposable names of tier B, C or D, and the row's name is a real name, is below a
 ///   protected public suffix, or is above a guarded name in the same registrable domain.
-/// - The feed has aliases or free providers, and its name is at or below a disposable or role name.
+/// - The feed has aliases or free providers, and its name is at or below a role name, or a
+///   disposable name of any list or feed.
 /// - A row of a name above it, in the same registrable domain, flags its name at least as strongly.
 pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Manifest) {
     let is_feed_list =
@@ -257,8 +258,8 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
     }
     // Before the rest, because such a row covers no row of a name below it.
     drop_feed_rows_above_guarded_names(lists, is_feed_list);
-    // The first map has facts about each name itself, from all lists but feeds. The second map has
-    // the facts that cover the names below as well, from all lists and feeds.
+    // The first map has facts about each name itself. The second map has the facts that cover the
+    // names below as well. Of a feed, both have only whether it flags the name.
     let (mut bits_of_name, mut bits_covering_subdomains): (HashMap<&str, u32>, HashMap<&str, u32>) =
         Default::default();
     let mut protected_suffixes: HashSet<&str> = HashSet::new();
@@ -271,9 +272,7 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
         if bits == 0 {
             continue;
         }
-        if !is_feed_list(row.list_number) {
-            *bits_of_name.entry(&row.name).or_default() |= bits;
-        }
+        *bits_of_name.entry(&row.name).or_default() |= bits;
         if row.coverage != Coverage::NameOnly {
             *bits_covering_subdomains.entry(&row.name).or_default() |= bits;
         }

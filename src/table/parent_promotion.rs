@@ -26,8 +26,8 @@ const GOOD_BITS: u32 = GUARDING_BITS | rules::KNOWN_OR_CLEARED_BIT;
 /// - The registrable name is at or below a suffix with free names: other people own the names
 ///   below it.
 /// - It is below a public suffix that is protected or for special use.
-/// - A list calls it, or a name below it, good: see [`GOOD_BITS`]. So a row of a feed that
-///   `drop_guarded_feed_rows` drops leads to no row here.
+/// - A list that is no feed calls it, or a name below it, good: see [`GOOD_BITS`]. So a row of a
+///   feed that `drop_guarded_feed_rows` drops leads to no row here.
 pub(super) fn find_promoted_parents<'t>(
     lists: &ParsedLists<'t>,
     manifest: &Manifest,
@@ -54,7 +54,7 @@ pub(super) fn find_promoted_parents<'t>(
         return Vec::new();
     }
     let parents: HashSet<&str> = siblings.keys().map(|(_, parent)| *parent).collect();
-    let excluded = find_excluded_parents(lists, &parents);
+    let excluded = find_excluded_parents(lists, &parents, is_feed_list);
     let mut promoted: Vec<Row<'t>> = siblings
         .values()
         .filter_map(|found| Some((found, registrable_parent(found.first_row)?)))
@@ -86,10 +86,11 @@ fn registrable_parent<'r>(row: &'r Row<'_>) -> Option<&'r str> {
 fn find_excluded_parents<'p>(
     lists: &ParsedLists<'_>,
     parents: &HashSet<&'p str>,
+    is_feed_list: impl Fn(u8) -> bool,
 ) -> HashSet<&'p str> {
     let mut excluded = HashSet::new();
     let mut excluding_suffixes: HashSet<&str> = HashSet::new();
-    for row in &lists.rows {
+    for row in lists.rows.iter().filter(|row| !is_feed_list(row.list_number)) {
         let covers_names_below = row.coverage != Coverage::NameOnly
             && row.fact_bits & rule_bit(Rule::FreeSubdomain) != 0
             || row.coverage == Coverage::AcrossSuffixes && row.fact_bits & GOOD_BITS != 0;

@@ -100,3 +100,25 @@ fn only_feeds_of_disposable_names_promote_a_parent() {
         assert_answers(&table, &[("many.com", "safe 10"), ("new.many.com", "safe 10")]);
     }
 }
+
+#[test]
+fn a_name_that_one_feed_calls_good_stops_no_promotion_by_another() {
+    let names: &[&str] = &["a.many.com", "b.many.com", "c.many.com"];
+    for kind in [FeedKind::Alias, FeedKind::Free] {
+        let table = build_with_feeds(&[(TIER_B, names), (kind, &["d.many.com"])]);
+        assert_answers(&table, &[("many.com", "disposable 60"), ("new.many.com", "disposable 60")]);
+    }
+}
+
+#[test]
+fn a_name_that_one_feed_flags_is_called_good_by_no_other() {
+    for kind in [FeedKind::Alias, FeedKind::Free] {
+        let good: &[&str] = &["flagged.com", "below.flagged.com", "good.com"];
+        let table = build_with_feeds(&[(kind, good), (TIER_B, &["flagged.com"])]);
+        assert_answers(
+            &table,
+            &[("flagged.com", "disposable 90"), ("below.flagged.com", "disposable 90")],
+        );
+        assert!(describe_answer(&table, "good.com").starts_with("safe "));
+    }
+}
