@@ -10,6 +10,7 @@ pub mod dns_resolver;
 pub mod excerpt;
 pub mod exchange_thread;
 pub mod line_index;
+pub(crate) mod lock;
 pub mod log_interval;
 pub mod machine_clock;
 pub mod machine_name;

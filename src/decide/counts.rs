@@ -10,12 +10,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use hashbrown::HashTable;
 
 use crate::model::believed_time::MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS;
 use crate::model::sign_up::{Pseudonym, SIGN_UP_LIFETIME_SECONDS, SignUp};
+use crate::support::lock::lock;
 
 use super::facts::{CountFacts, MAX_COUNT};
 
@@ -167,7 +168,7 @@ impl LatestForms {
             (inbox, address, domain, client).hash(&mut hasher);
         }
         let (form, now) = (hasher.finish(), sign_ups.first().map_or(0, |it| it.at));
-        let mut forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = lock(&self.forms);
         forms.retain(|(_, at)| (0..REPEAT_SECONDS).contains(&(now - at)));
         let is_repeated = forms.iter().any(|(known, _)| *known == form);
         if !is_repeated {
@@ -180,7 +181,7 @@ impl LatestForms {
     }
 
     fn clear(&self) {
-        self.forms.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.forms).clear();
     }
 }
 
@@ -194,8 +195,7 @@ impl Sets {
     }
 
     fn lock_shard_of(&self, owner: Pseudonym) -> MutexGuard<'_, Shard> {
-        let shard = &self.0[usize::from(owner.0[15]) % SHARD_COUNT];
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0[usize::from(owner.0[15]) % SHARD_COUNT])
     }
 
     fn add(&self, owner: Pseudonym, member: Pseudonym, at: i64) {
@@ -226,7 +226,7 @@ impl Sets {
 
     fn remove_members(&self, members: &HashSet<u64>) {
         for shard in &*self.0 {
-            shard.lock().unwrap_or_else(PoisonError::into_inner).remove_members(members);
+            lock(shard).remove_members(members);
         }
     }
 

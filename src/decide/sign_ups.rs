@@ -1,14 +1,15 @@
 //! The counter of sign-ups, which all requests share: inbox ids, counts, and unwritten sign-ups.
 
 use std::net::IpAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::model::believed_time::MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS;
 use crate::model::email::EmailAddress;
 use crate::model::network::SignUpNetwork;
 use crate::model::sign_up::{InboxDeletion, Pseudonym, SignUp, SignUpEntry, apply_deletions};
 use crate::support::exchange_thread::StoreExchangeThread;
+use crate::support::lock::lock;
 use crate::support::snapshot::SnapshotCell;
 
 use super::counts::SignUpCounts;
@@ -145,7 +146,7 @@ impl SignUpCounter {
             return;
         }
         let added = self.counts.add_form(sign_ups);
-        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsaved = lock(&self.unsaved);
         let free = MAX_UNSAVED.saturating_sub(unsaved.len());
         unsaved.extend(added.into_iter().take(free));
     }
@@ -167,7 +168,7 @@ impl SignUpCounter {
     /// time of the deletion. Later unwritten sign-ups count again once they are written and read.
     fn forget_deleted(&self, deletions: &[InboxDeletion]) {
         let is_deleted = |sign_up: &SignUp| deletions.iter().any(|it| it.covers_unwritten(sign_up));
-        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsaved = lock(&self.unsaved);
         unsaved.retain(|sign_up| !is_deleted(sign_up));
         drop(unsaved);
         self.counts.forget_inboxes(&deletions.iter().map(|it| it.inbox).collect());
@@ -180,20 +181,20 @@ impl SignUpCounter {
 
     /// Returns the first of the sign-ups that are not in the store yet: `max` at most.
     pub fn list_unsaved(&self, max: usize) -> Vec<SignUp> {
-        let unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsaved = lock(&self.unsaved);
         unsaved.iter().take(max).copied().collect()
     }
 
     /// Removes the first `written` of the sign-ups that were not in the store yet: the store has
     /// them now.
     pub fn remove_unsaved(&self, written: usize) {
-        let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsaved = lock(&self.unsaved);
         let written = written.min(unsaved.len());
         unsaved.drain(..written);
     }
 
     /// The number of sign-ups that are not in the store yet.
     pub fn count_unsaved(&self) -> usize {
-        self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).len()
+        lock(&self.unsaved).len()
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use dashmap::DashMap;
 use tokio::sync::Notify;
@@ -18,6 +18,7 @@ use super::finding::OUTCOME_LABELS;
 use super::shared_addresses::SharedAddresses;
 use crate::model::domain::Domain;
 use crate::store::DnsFactRow;
+use crate::support::lock::lock;
 use crate::table::{Table, TableAnswer};
 
 /// The largest estimated size of the cache, in bytes.
@@ -133,13 +134,13 @@ impl DnsFactCache {
     pub fn enable_or_clear(&self, is_enabled: bool) {
         self.is_enabled.store(is_enabled, Ordering::Relaxed);
         if !is_enabled {
-            let mut order = self.lock_eviction_order();
+            let mut order = lock(&self.eviction_order);
             self.entries.clear();
             self.entries.shrink_to_fit();
             *order = VecDeque::new();
             self.estimated_bytes.store(0, Ordering::Relaxed);
             self.known_name_count.store(0, Ordering::Relaxed);
-            *self.lock_names_to_resolve() = NamesToResolve::default();
+            *lock(&self.names_to_resolve) = NamesToResolve::default();
         }
     }
 
@@ -164,7 +165,7 @@ impl DnsFactCache {
     /// until its finding is recorded, or its query is forgotten.
     pub async fn wait_and_dequeue_name(&self) -> Arc<str> {
         loop {
-            if let Some(name) = self.lock_names_to_resolve().queue.pop_front() {
+            if let Some(name) = lock(&self.names_to_resolve).queue.pop_front() {
                 return name;
             }
             self.name_queued.notified().await;
@@ -174,7 +175,7 @@ impl DnsFactCache {
     /// Allows the names that are being resolved to be queued again, because their queries were
     /// cancelled.
     pub fn forget_queries_in_flight(&self) {
-        let mut pending = self.lock_names_to_resolve();
+        let mut pending = lock(&self.names_to_resolve);
         pending.queued_or_in_flight = pending.queue.iter().cloned().collect();
     }
 
@@ -201,7 +202,7 @@ impl DnsFactCache {
             }
             None => self.schedule_retry(name, now),
         }
-        self.lock_names_to_resolve().queued_or_in_flight.remove(name);
+        lock(&self.names_to_resolve).queued_or_in_flight.remove(name);
         learned
     }
 
@@ -265,7 +266,7 @@ impl DnsFactCache {
     /// Inserts or replaces an entry. If the cache is then too large, evicts the oldest entries. An
     /// entry that was looked up since its insertion, or since it was last spared, is spared.
     fn insert_entry_and_evict(&self, name: &Arc<str>, entry: CacheEntry) {
-        let mut order = self.lock_eviction_order();
+        let mut order = lock(&self.eviction_order);
         let mut bytes = self.estimated_bytes.load(Ordering::Relaxed) + entry.estimated_bytes(name);
         let is_known = usize::from(entry.mx.is_some());
         let mut known = self.known_name_count.load(Ordering::Relaxed) + is_known;
@@ -298,7 +299,7 @@ impl DnsFactCache {
 
     /// The number of names in the queue.
     pub fn queued_name_count(&self) -> usize {
-        self.lock_names_to_resolve().queue.len()
+        lock(&self.names_to_resolve).queue.len()
     }
 
     /// The number of names that were not queued because the queue was full.
@@ -315,14 +316,6 @@ impl DnsFactCache {
     /// When a resolver last answered reliably, in seconds since 1970.
     pub fn last_answered_at(&self) -> Option<i64> {
         Some(self.last_answered_at.load(Ordering::Relaxed)).filter(|at| *at != 0)
-    }
-
-    fn lock_eviction_order(&self) -> MutexGuard<'_, VecDeque<Arc<str>>> {
-        self.eviction_order.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_names_to_resolve(&self) -> MutexGuard<'_, NamesToResolve> {
-        self.names_to_resolve.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,10 +3,12 @@
 //! A pacer outlives its clients. If the settings change, riskgate makes a new client with the same
 //! pacer. So the old and the new client share the rate.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+
+use crate::support::lock::lock;
 
 /// If a timer fires late, the pacer makes up for a delay of up to this length. So late timers do
 /// not lower the rate.
@@ -36,7 +38,7 @@ impl Pacer {
 
     /// From now on grants this many slots per second.
     pub fn set_rate(&self, slots_per_second: u32) {
-        self.lock_schedule().slot_interval = slot_interval_at(slots_per_second);
+        lock(&self.schedule).slot_interval = slot_interval_at(slots_per_second);
     }
 
     /// Waits for a slot, behind all queries that already wait. A cancelled wait uses no slot.
@@ -50,7 +52,7 @@ impl Pacer {
     /// Waits for the next slot, ahead of the queries that already wait.
     pub(super) async fn wait_for_priority_slot(&self) {
         let at = {
-            let mut schedule = self.lock_schedule();
+            let mut schedule = lock(&self.schedule);
             let at = schedule.next_slot_at.max(Instant::now());
             schedule.next_slot_at = at + schedule.slot_interval;
             at
@@ -60,17 +62,13 @@ impl Pacer {
 
     /// Takes a slot, if one is due. Otherwise the error is the time at which the next one is due.
     fn try_take_slot(&self) -> Result<(), Instant> {
-        let (mut schedule, now) = (self.lock_schedule(), Instant::now());
+        let (mut schedule, now) = (lock(&self.schedule), Instant::now());
         if now < schedule.next_slot_at {
             return Err(schedule.next_slot_at);
         }
         schedule.next_slot_at =
             schedule.next_slot_at.max(now - TIMER_SLACK) + schedule.slot_interval;
         Ok(())
-    }
-
-    fn lock_schedule(&self) -> MutexGuard<'_, SlotSchedule> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a process remembers of a feed's list on disk: which file has the right checksum.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::support::lock::lock;
 
 /// Length, inode and change time of the file of a list.
 pub(super) type ListFingerprint = [i64; 4];
@@ -14,12 +16,12 @@ pub struct VerifiedList(Arc<Mutex<Option<ListFingerprint>>>);
 impl VerifiedList {
     /// The fingerprint of the last verified file; `None` if no file was verified.
     pub(super) fn fingerprint(&self) -> Option<ListFingerprint> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 
     /// Remembers the file with this fingerprint.
     pub(super) fn remember(&self, fingerprint: Option<ListFingerprint>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = fingerprint;
+        *lock(&self.0) = fingerprint;
     }
 }
 

@@ -10,7 +10,7 @@ mod queue;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 pub use entry::{LogEntry, ScreeningEntry};
@@ -20,6 +20,8 @@ pub use writer::{LogRotation, LogTarget};
 use line::LineTemplate;
 use queue::SharedQueue;
 use writer::Writer;
+
+use crate::support::lock::lock;
 
 /// The options that a reload may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +71,7 @@ impl AccessLog {
     /// Changes the options for the lines from now on.
     pub fn set_options(&self, options: AccessLogOptions) {
         let has_user_agent = options.form.fields.contains(&LogField::UserAgent);
-        self.shared.lock_queue().template = LineTemplate::new(&options.form);
+        lock(&self.shared.queue).template = LineTemplate::new(&options.form);
         self.has_user_agent.store(has_user_agent, Ordering::Relaxed);
         self.is_enabled.store(options.is_enabled, Ordering::Relaxed);
     }
@@ -93,11 +95,9 @@ impl AccessLog {
     /// Lets the writer write the queued lines once more and end, and waits for the writer. Lines
     /// that the target does not take are dropped.
     pub fn close(&self) {
-        self.shared.lock_queue().is_closed = true;
+        lock(&self.shared.queue).is_closed = true;
         self.shared.batch_ready.notify_one();
-        if let Some(writer) =
-            self.writer_thread.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
+        if let Some(writer) = lock(&self.writer_thread).take() {
             let _ = writer.join();
         }
     }

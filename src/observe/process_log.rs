@@ -9,13 +9,14 @@ mod levels;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::redaction::redact_secrets;
 use crate::model::month::format_rfc3339_millis;
+use crate::support::lock::lock;
 use crate::support::machine_clock::machine_time_since_epoch;
 
 pub use levels::LogLevels;
@@ -106,7 +107,7 @@ impl ProcessLog {
     /// Returns how many lines were dropped, because the queue was full, or because standard error
     /// did not take the lines.
     pub fn dropped_lines(&self) -> u64 {
-        self.0.lock_queue().dropped_lines
+        lock(&self.0.queue).dropped_lines
     }
 
     /// Waits until all lines are written, at most for [`FLUSH_TIMEOUT`].
@@ -118,7 +119,7 @@ impl ProcessLog {
     /// standard error has taken no bytes for [`FINAL_LINES_STALL_TIMEOUT`].
     pub fn write_final_lines(&self, lines: &[String]) {
         for line in lines {
-            let mut queue = self.0.lock_queue();
+            let mut queue = lock(&self.0.queue);
             queue.lines.extend_from_slice(line.as_bytes());
             queue.lines.push(b'\n');
         }
@@ -162,14 +163,10 @@ impl log::Log for Logger {
 }
 
 impl SharedState {
-    fn lock_queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a line of another crate. Returns false if the line must be dropped, because other
     /// crates have logged [`MAX_OTHER_LINES_PER_SECOND`] in this second already.
     fn count_and_admit_line_of_other_crate(&self, second: u64) -> bool {
-        let mut queue = self.lock_queue();
+        let mut queue = lock(&self.queue);
         if queue.other_lines.0 != second {
             let dropped = std::mem::take(&mut queue.dropped_other_lines);
             queue.other_lines = (second, 0);
@@ -179,7 +176,7 @@ impl SharedState {
                     "{dropped} lines of other crates were dropped, because there were more than \
                      {MAX_OTHER_LINES_PER_SECOND} in a second"
                 );
-                queue = self.lock_queue();
+                queue = lock(&self.queue);
             }
         }
         let is_within_limit = queue.other_lines.1 < MAX_OTHER_LINES_PER_SECOND;
@@ -217,7 +214,7 @@ impl SharedState {
 
     /// Adds a line, or drops it if the queue is full. Never waits for standard error.
     fn queue_or_drop_line(&self, line: &str) {
-        let mut queue = self.lock_queue();
+        let mut queue = lock(&self.queue);
         if queue.lines.len() + line.len() > MAX_QUEUED_LOG_BYTES {
             queue.dropped_lines += 1;
             return;
@@ -231,7 +228,7 @@ impl SharedState {
     fn write_lines(&self, mut out: impl Write) {
         let (mut lines, mut dropped_reported) = (Vec::new(), 0);
         loop {
-            let queue = self.lock_queue();
+            let queue = lock(&self.queue);
             let is_empty = |queue: &mut Queue| queue.lines.is_empty();
             let waited = self.queue_changed.wait_while(queue, is_empty);
             let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
@@ -253,7 +250,7 @@ impl SharedState {
             drop(queue);
             for piece in split_into_chunks(&lines) {
                 let dropped = write_chunk(&mut out, piece);
-                let mut queue = self.lock_queue();
+                let mut queue = lock(&self.queue);
                 queue.bytes_in_write -= piece.len();
                 queue.dropped_lines += dropped;
                 drop(queue);
@@ -268,7 +265,7 @@ impl SharedState {
     /// no bytes were written for `stall_timeout`.
     fn wait_until_written(&self, stall_timeout: Duration, total_timeout: Option<Duration>) {
         let started = Instant::now();
-        let mut queue = self.lock_queue();
+        let mut queue = lock(&self.queue);
         loop {
             let left = queue.lines.len() + queue.bytes_in_write;
             let total_left = total_timeout.map(|total| total.saturating_sub(started.elapsed()));

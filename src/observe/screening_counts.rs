@@ -6,11 +6,13 @@
 //! blocked one.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use prometheus::IntCounter;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
+
+use crate::support::lock::lock;
 
 /// If so many combinations of route, action, reason and domain have counts, half of them, those
 /// with the lowest counts, are counted without their domains from then on. The limit holds for
@@ -58,7 +60,7 @@ impl ScreeningCounts {
     ) {
         let (route, domain) = (SmolStr::new(route), domain.map(SmolStr::new));
         let kind = FormKind { route, action, reason, domain };
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.0);
         let counts = if action == "pass" { &mut counts.passed } else { &mut counts.others };
         if counts.len() >= MAX_FORM_KINDS && !counts.contains_key(&kind) {
             drop_rare_domains(counts);
@@ -70,7 +72,7 @@ impl ScreeningCounts {
 
     /// Returns the counts as JSON, the highest first.
     pub fn to_json(&self) -> Value {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = lock(&self.0);
         let forms = counts.passed.iter().chain(&counts.others);
         let forms = forms.map(|(kind, form)| (kind, form.count));
         let mut sorted: Vec<(&FormKind, u64)> = forms.collect();

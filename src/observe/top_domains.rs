@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use siphasher::sip::SipHasher13;
 use crate::model::month::SECONDS_PER_DAY;
 use crate::model::verdict::{Reason, Score};
 use crate::store::{MAX_TOP_ROW_ACCOUNTS, Store, StoreError, TopCredit, TopRow};
+use crate::support::lock::lock;
 use crate::support::snapshot::SnapshotCell;
 
 /// The most rows that are counted at the same time.
@@ -204,7 +205,7 @@ impl TopList {
             dedup_hash,
             looked_up_at: unix_now,
         };
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = lock(&self.sender);
         let sent = sender.as_ref().is_some_and(|sender| sender.try_send(lookup).is_ok());
         if !sent {
             self.seen_hashes.remove(&dedup_hash);
@@ -232,8 +233,8 @@ impl TopList {
     /// Lets the worker save the counts once more, and stops it. If the store fails, the unsaved
     /// counts are lost.
     pub fn close(&self) {
-        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(worker) = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        drop(lock(&self.sender).take());
+        if let Some(worker) = lock(&self.worker).take() {
             let _ = worker.join();
         }
     }

@@ -10,8 +10,10 @@ mod request_trace;
 mod span;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::support::lock::lock;
 
 pub use options::{TraceOptions, TraceProtocol};
 pub use otlp::encode_spans;
@@ -72,7 +74,7 @@ impl Tracer {
 
     /// Adds spans to the queue. Drops spans for which the queue has no room.
     pub fn queue_spans(&self, spans: impl IntoIterator<Item = Span>) {
-        let mut queue = self.lock_queue();
+        let mut queue = lock(&self.queue);
         for span in spans {
             match queue.is_closed || queue.spans.len() >= MAX_QUEUED_SPANS {
                 true => self.count_dropped(1),
@@ -89,7 +91,7 @@ impl Tracer {
     pub fn wait_and_take_spans(&self, max_wait: Duration) -> (Vec<Span>, bool) {
         let is_waiting =
             |queue: &mut Queue| !queue.is_closed && queue.spans.len() < MAX_SPANS_IN_MESSAGE;
-        let waited = self.queue_changed.wait_timeout_while(self.lock_queue(), max_wait, is_waiting);
+        let waited = self.queue_changed.wait_timeout_while(lock(&self.queue), max_wait, is_waiting);
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (std::mem::take(&mut queue.spans), queue.is_closed)
     }
@@ -113,7 +115,7 @@ impl Tracer {
     /// Drops all spans from now on. Waits until the exporter has sent the queued spans, at most for
     /// this time.
     pub fn close(&self, max_wait: Duration) {
-        let mut queue = self.lock_queue();
+        let mut queue = lock(&self.queue);
         queue.is_closed = true;
         self.queue_changed.notify_all();
         if self.is_on() {
@@ -124,11 +126,7 @@ impl Tracer {
 
     /// Tells [`Tracer::close`] that the exporter has sent its last spans.
     pub fn report_exporter_done(&self) {
-        self.lock_queue().is_exporter_done = true;
+        lock(&self.queue).is_exporter_done = true;
         self.queue_changed.notify_all();
-    }
-
-    fn lock_queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,7 +25,7 @@ mod watch;
 mod webhook;
 mod write_back;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -42,6 +42,7 @@ use crate::process::served_store::{ServedStore, ServedStoreFile};
 use crate::process::served_store_sockets::StoreNameSockets;
 use crate::support::certificate_validity::CertificateValidity;
 use crate::support::certificates::{CertificateDescription, CertificateSet, CurrentCertificates};
+use crate::support::lock::lock;
 
 use audit::AuditRecorder;
 pub(in crate::process) use audit::check_audit_file;
@@ -196,7 +197,7 @@ impl Reloader {
 
     /// Lets reloads set the options of this log.
     pub fn with_process_log(self, log: &Arc<ProcessLog>) -> Reloader {
-        let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.reload_state);
         state.process_log = Some(Arc::clone(log));
         drop(state);
         self
@@ -208,7 +209,7 @@ impl Reloader {
         signs: ServedStoreSigns,
         store: &StoreOptions,
     ) -> Reloader {
-        let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.reload_state);
         let served = ServedStore::new(store, state.keys.store_id());
         state.served_store = Some((signs, served));
         state.update_served_store();
@@ -220,7 +221,7 @@ impl Reloader {
     /// created: a successor may have waited long for the process that it replaces. Waits for files
     /// that are being written, at most for [`MAX_FILE_CATCH_UP_TIME`].
     pub fn catch_up(&self) {
-        let mut state = self.reload_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.reload_state);
         let latest_end = Instant::now() + MAX_FILE_CATCH_UP_TIME;
         loop {
             state.reload_changed_parts();
@@ -245,7 +246,7 @@ impl Reloader {
 #[async_trait]
 impl BackgroundService for Reloader {
     async fn start(&self, mut shutdown: ShutdownWatch) {
-        self.reload_state.lock().unwrap_or_else(PoisonError::into_inner).begin();
+        lock(&self.reload_state).begin();
         let mut requests = self.requests.lock().await;
         let mut requested: Option<RequestedReload> = None;
         let (mut thread, mut has_told_fault) = (self.thread.lock().await.take(), false);
@@ -304,7 +305,7 @@ impl ReloadThread {
             std::sync::mpsc::channel::<(Option<Instant>, oneshot::Sender<RequestedOutcome>)>();
         let reload = move || {
             for (requested_at, reply) in passes {
-                let mut state = reload_state.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = lock(&reload_state);
                 // The service may have ended, and waits for no reply then.
                 let _ = reply.send(state.reload(requested_at));
             }

@@ -23,7 +23,7 @@ use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rustix::net::{
@@ -33,6 +33,7 @@ use sha2::{Digest, Sha256};
 
 use super::served_store::{SERVED_STORE_RETRY_PAUSE, ServedStore};
 use crate::config::StoreOptions;
+use crate::support::lock::lock;
 
 /// The kernel's list of the Unix sockets of this network namespace.
 const SOCKET_LIST: &str = "/proc/net/unix";
@@ -99,7 +100,7 @@ impl StoreNameSockets {
     }
 
     fn change_and_bind(&self, change: impl FnOnce(&mut Sockets)) -> io::Result<()> {
-        let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = lock(&self.0);
         change(&mut sockets);
         let names = sockets.names_to_bind();
         let has_tried = names == sockets.names;

@@ -1,7 +1,7 @@
 //! The steps of a request on the Pingora path before riskgate forwards it: the gates, the body, the
 //! charge, and the screening.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use pingora::Result;
@@ -16,6 +16,7 @@ use crate::gate::{
 };
 use crate::model::refusal::Refusal;
 use crate::screening::ReceivedBody;
+use crate::support::lock::lock;
 
 /// The most bytes of a frame that a client may send (RFC 9113 section 4.2).
 const HTTP2_FRAME_BYTES: usize = 16 * 1024;
@@ -55,7 +56,7 @@ impl BegunUpload {
 
     fn take_from(header: &mut RequestHeader) -> Option<BegunUpload> {
         let attached = header.extensions_mut().remove::<AttachedUpload>()?;
-        attached.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&attached).take()
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::upstream::GuardedSocket;
 use crate::gate::RequestContext;
+use crate::support::lock::lock;
 
 /// How long a request may take to end once riskgate has shut its server's connection down.
 const SLOW_UPLOAD_END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,16 +51,16 @@ pub async fn serve_watched(
             }
         }
     }
-    lock_upload(&upload).unlogged.take()
+    lock(&upload).unlogged.take()
 }
 
 /// Waits until the client is too slow. Then shuts the connection to the server down.
 async fn wait_until_too_slow(upload: &Mutex<Upload>, body_timeout: Duration) {
     loop {
-        let last_part_at = lock_upload(upload).last_part_at;
+        let last_part_at = lock(upload).last_part_at;
         let due_at = last_part_at.unwrap_or_else(Instant::now) + body_timeout;
         tokio::time::sleep_until(due_at.into()).await;
-        let mut upload = lock_upload(upload);
+        let mut upload = lock(upload);
         let is_waiting_for_client =
             upload.last_part_at.is_some_and(|at| at.elapsed() >= body_timeout);
         let server_has_all =
@@ -112,9 +113,5 @@ pub(super) fn keep_unlogged_request(context: RequestContext) {
 
 /// Changes the upload of this task. Does nothing if the task has no upload.
 fn change_upload(change: impl FnOnce(&mut Upload)) {
-    let _ = CURRENT_UPLOAD.try_with(|upload| change(&mut lock_upload(upload)));
-}
-
-fn lock_upload(upload: &Mutex<Upload>) -> MutexGuard<'_, Upload> {
-    upload.lock().unwrap_or_else(PoisonError::into_inner)
+    let _ = CURRENT_UPLOAD.try_with(|upload| change(&mut lock(upload)));
 }

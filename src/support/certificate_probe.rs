@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -18,6 +18,7 @@ use rustls::{
 
 use super::certificate_validity::ValidityPeriod;
 use super::certificates::{is_self_signed, read_validity};
+use super::lock::lock;
 
 /// The certificate of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub fn probe_certificate(
     while session.is_handshaking() {
         session.complete_io(&mut stream)?;
     }
-    let presented = verifier.presented.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let presented = lock(&verifier.presented).take();
     presented.ok_or_else(|| io::Error::other("no certificate"))
 }
 
@@ -97,7 +98,7 @@ impl ServerCertVerifier for CertificateRecorder {
         let is_trusted_authority = self.authorities.contains(end_entity);
         let distrust =
             verified.err().map(|error| describe_distrust(&error, end_entity, is_trusted_authority));
-        let mut presented = self.presented.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut presented = lock(&self.presented);
         *presented = Some(PresentedCertificate { validity, distrust, is_trusted_authority });
         Ok(ServerCertVerified::assertion())
     }

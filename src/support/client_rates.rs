@@ -15,12 +15,13 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::model::network::ClientPrefix;
 
 use super::exchange_thread::StoreExchangeThread;
+use super::lock::lock;
 
 /// The number of sets. A client's bucket is in the set that its hash selects.
 const NODE_BUCKET_SETS: usize = 8_192;
@@ -197,7 +198,7 @@ impl ClientRates {
                 .map(|_| Mutex::new([Bucket::default(); BUCKETS_PER_SET]))
                 .collect()
         });
-        sets[owner as usize % NODE_BUCKET_SETS].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&sets[owner as usize % NODE_BUCKET_SETS])
     }
 
     /// Takes one request out of the bucket. Returns whether the bucket was full.
@@ -248,7 +249,7 @@ impl ClientRates {
     /// charge, or give it to [`ClientRates::count_lost_charges`].
     pub fn take_charges(&self, max_buckets: usize, now: Instant) -> Vec<BucketCharge> {
         let Some(sharing) = &self.sharing else { return Vec::new() };
-        let taken = mem::take(&mut *sharing.lock_unshared());
+        let taken = mem::take(&mut *lock(&sharing.unshared));
         let charge = |(owner, taken)| self.make_charge(owner, taken, now);
         let mut charges: Vec<BucketCharge> = taken.into_iter().map(charge).collect();
         if charges.len() > max_buckets {
@@ -318,7 +319,7 @@ impl RateSharing {
         was_full: bool,
         now: u64,
     ) {
-        let mut unshared = self.lock_unshared();
+        let mut unshared = lock(&self.unshared);
         if let Some(known) = unshared.get_mut(&owner) {
             known.requests = known.requests.saturating_add(1);
             known.first_at = known.first_at.min(now);
@@ -336,11 +337,7 @@ impl RateSharing {
     }
 
     fn count_requests(&self, owner: u64) -> u32 {
-        self.lock_unshared().get(&owner).map_or(0, |it| it.requests)
-    }
-
-    fn lock_unshared(&self) -> MutexGuard<'_, HashMap<u64, UnsharedRequests>> {
-        self.unshared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unshared).get(&owner).map_or(0, |it| it.requests)
     }
 }
 

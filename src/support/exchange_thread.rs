@@ -1,7 +1,9 @@
 //! The turns of a thread that exchanges something with the store.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use super::lock::lock;
 
 /// How long such a thread waits between two turns at most.
 pub const STORE_EXCHANGE_INTERVAL: Duration = Duration::from_millis(500);
@@ -54,7 +56,7 @@ impl StoreExchangeThread {
     /// Lets the thread exchange a last time, and waits at most for `timeout` until it has. If the
     /// thread ends in time, nothing is exchanged afterwards.
     pub fn close(&self, timeout: Duration) {
-        let mut turns = self.lock_turns();
+        let mut turns = lock(&self.turns);
         if turns.state == ThreadState::Running {
             turns.state = ThreadState::Closing;
             self.turns_changed.notify_all();
@@ -66,7 +68,7 @@ impl StoreExchangeThread {
     /// Requests a turn, and waits until the thread has exchanged what the store has now, at most
     /// for `timeout`. Returns at once if no thread runs.
     pub fn request_turn_and_wait(&self, timeout: Duration) {
-        let mut turns = self.lock_turns();
+        let mut turns = lock(&self.turns);
         let wanted = self.request_turn_of(&mut turns);
         let is_awaited =
             |turns: &mut Turns| turns.state == ThreadState::Running && turns.ended < wanted;
@@ -75,7 +77,7 @@ impl StoreExchangeThread {
 
     /// Lets the thread make a turn now, which begins after this call. Does not wait for the turn.
     pub fn request_turn(&self) {
-        self.request_turn_of(&mut self.lock_turns());
+        self.request_turn_of(&mut lock(&self.turns));
     }
 
     /// Does what [`StoreExchangeThread::request_turn`] does. Returns how many turns have ended once
@@ -90,7 +92,7 @@ impl StoreExchangeThread {
     /// Says that a turn has ended, and waits until it is time for the next one. Returns true if the
     /// next turn is the last one.
     fn wait_for_next_turn(&self) -> bool {
-        let mut turns = self.lock_turns();
+        let mut turns = lock(&self.turns);
         turns.ended += 1;
         self.turns_changed.notify_all();
         let may_wait =
@@ -101,11 +103,7 @@ impl StoreExchangeThread {
     }
 
     fn set_state(&self, state: ThreadState) {
-        self.lock_turns().state = state;
+        lock(&self.turns).state = state;
         self.turns_changed.notify_all();
-    }
-
-    fn lock_turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,9 @@
 //! Limits how often riskgate logs a message that clients can cause.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use super::lock::lock;
 
 /// The shortest time between two lines with the same message.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -16,7 +18,7 @@ impl LogInterval {
     /// Returns true if the message was not logged in the last ten seconds, and counts it as logged
     /// now.
     pub fn begin_if_due(&self) -> bool {
-        let mut last = self.last_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last_logged_at);
         let is_due = last.is_none_or(|at| at.elapsed() > LOG_INTERVAL);
         if is_due {
             *last = Some(Instant::now());

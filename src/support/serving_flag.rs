@@ -1,7 +1,9 @@
 //! Whether this process serves.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use super::lock::lock;
 
 /// Says whether this process serves. A successor may wait for days until it takes over, and may
 /// never do so. Until it serves, it must change nothing in the store, and must send nothing to
@@ -25,23 +27,20 @@ impl ServingFlag {
 
     /// Records that this process serves from now on.
     pub fn set_serving(&self) {
-        *self.lock() = true;
+        *lock(&self.0.is_serving) = true;
         self.0.begun.notify_all();
     }
 
     /// Returns true if this process serves.
     pub fn is_serving(&self) -> bool {
-        *self.lock()
+        *lock(&self.0.is_serving)
     }
 
     /// Waits until this process serves, at most for `max_wait`. Returns true if it serves.
     pub fn wait_until_serving(&self, max_wait: Duration) -> bool {
         let is_waiting = |is_serving: &mut bool| !*is_serving;
-        let waited = self.0.begun.wait_timeout_while(self.lock(), max_wait, is_waiting);
+        let waited =
+            self.0.begun.wait_timeout_while(lock(&self.0.is_serving), max_wait, is_waiting);
         *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.0.is_serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

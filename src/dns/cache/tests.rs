@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::verdict::VerdictSource;
+use crate::support::lock::lock;
 use crate::table::{Table, TableLocation};
 
 const NOW: i64 = 1_795_219_200;
@@ -63,7 +64,7 @@ fn look_up_score_and_source(
 
 /// The next name in the queue, if there is one.
 fn pop_queued(cache: &DnsFactCache) -> Option<Arc<str>> {
-    cache.lock_names_to_resolve().queue.pop_front()
+    lock(&cache.names_to_resolve).queue.pop_front()
 }
 
 #[test]
@@ -183,7 +184,7 @@ fn queue_and_cache_stay_bounded_with_a_million_names() {
         look_up_score_and_source(&cache, &table, &format!("name-{number}.com"), NOW);
     }
     assert_eq!(cache.queued_name_count(), MAX_QUEUED_NAMES);
-    assert_eq!(cache.lock_names_to_resolve().queued_or_in_flight.len(), MAX_QUEUED_NAMES);
+    assert_eq!(lock(&cache.names_to_resolve).queued_or_in_flight.len(), MAX_QUEUED_NAMES);
     assert_eq!(cache.dropped_name_count(), 1_000_000 - MAX_QUEUED_NAMES as u64);
     let host = "h".repeat(60);
     for number in 0..1_000_000 {
@@ -203,7 +204,7 @@ fn queue_and_cache_stay_bounded_with_a_million_names() {
         cache.entries.len() < MAX_CACHE_BYTES / ENTRY_OVERHEAD_BYTES
             && cache.entries.len() > 50_000
     );
-    assert_eq!(cache.lock_eviction_order().len(), cache.entries.len());
+    assert_eq!(lock(&cache.eviction_order).len(), cache.entries.len());
     let counted: usize = cache.entries.iter().map(|it| it.value().estimated_bytes(it.key())).sum();
     assert_eq!(counted, cache.estimated_bytes.load(Ordering::Relaxed));
     assert!(cache.entries.contains_key("name-0.com"));

@@ -21,9 +21,11 @@
 //! A client may confirm late what it received long ago. So frames that it has earned remain, until
 //! it has [`MAX_FRAMES_LEFT`] frames left, which riskgate handles in a few milliseconds.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::time::Instant;
+
+use crate::support::lock::lock;
 
 /// The frames that a client may send at once.
 const FRAMES_AT_ONCE: i64 = 1_024;
@@ -75,33 +77,29 @@ impl FrameMeter {
 
     /// Finds the frames in bytes that the client sent, and counts each of them.
     pub(super) fn count_frames_in(&self, bytes: &[u8]) {
-        self.lock_budget().count_frames_in(bytes);
+        lock(&self.0).count_frames_in(bytes);
     }
 
     /// Counts bytes that riskgate sent.
     pub(super) fn count_sent(&self, bytes: usize) {
-        self.lock_budget().count_sent(bytes);
+        lock(&self.0).count_sent(bytes);
     }
 
     /// Counts a request that riskgate accepted or found malformed. `body_bytes` is the length of
     /// the body that it announces; `None` if it has no body.
     pub fn count_request(&self, body_bytes: Option<usize>) {
-        self.lock_budget().count_request(body_bytes);
+        lock(&self.0).count_request(body_bytes);
     }
 
     /// Returns true if the client has exceeded the limit once.
     pub fn is_exceeded(&self) -> bool {
-        self.lock_budget().is_exceeded
+        lock(&self.0).is_exceeded
     }
 
     /// Returns what the frames tell about the client now.
     pub fn read_state(&self) -> FrameState {
-        let budget = self.lock_budget();
+        let budget = lock(&self.0);
         FrameState { is_exceeded: budget.is_exceeded, open_header: budget.open_header }
-    }
-
-    fn lock_budget(&self) -> MutexGuard<'_, FrameBudget> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

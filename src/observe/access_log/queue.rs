@@ -1,10 +1,11 @@
 //! The lines of the access log that wait for the writer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 use super::entry::LogEntry;
 use super::line::LineTemplate;
+use crate::support::lock::lock;
 
 /// Once the queue has this many bytes, further lines are dropped.
 const MAX_QUEUED_LINE_BYTES: usize = 4 << 20;
@@ -16,7 +17,7 @@ pub const BATCH_BYTES: usize = 64 << 10;
 /// What the access log shares with the thread that writes.
 #[derive(Default)]
 pub struct SharedQueue {
-    queue: Mutex<Queue>,
+    pub queue: Mutex<Queue>,
     /// Notified when a batch is full, or when the log closes.
     pub batch_ready: Condvar,
     pub dropped_lines: AtomicU64,
@@ -34,13 +35,9 @@ pub struct Queue {
 }
 
 impl SharedQueue {
-    pub fn lock_queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a line, or drops it if the queue is full.
     pub fn add_entry(&self, entry: &LogEntry<'_>) {
-        let mut queue = self.lock_queue();
+        let mut queue = lock(&self.queue);
         let max_bytes = if queue.has_writer_leftover { BATCH_BYTES } else { MAX_QUEUED_LINE_BYTES };
         if queue.is_closed || queue.lines.len() >= max_bytes {
             self.dropped_lines.fetch_add(1, Ordering::Relaxed);

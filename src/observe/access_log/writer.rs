@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::queue::{BATCH_BYTES, Queue, SharedQueue};
+use crate::support::lock::lock;
 use crate::support::regular_file::check_creatable;
 
 /// How long the writer waits at most until a batch is full.
@@ -169,7 +170,7 @@ impl Writer {
     /// queue. If the writer still has unwritten lines, the new lines stay in the queue. Returns
     /// true once the log is closed.
     fn wait_for_lines(&mut self) -> bool {
-        let queue = self.shared.lock_queue();
+        let queue = lock(&self.shared.queue);
         let is_below_batch =
             |queue: &mut Queue| !queue.is_closed && queue.lines.len() < BATCH_BYTES;
         let waited =
@@ -232,12 +233,12 @@ impl Writer {
             self.shared.dropped_lines.fetch_add(excess as u64, Ordering::Relaxed);
             self.lines.truncate(end);
         }
-        self.shared.lock_queue().has_writer_leftover = !self.lines.is_empty();
+        lock(&self.shared.queue).has_writer_leftover = !self.lines.is_empty();
     }
 
     /// Counts as dropped all lines that were still unwritten when the log closed.
     fn count_unwritten_as_dropped(&self) {
-        let queue = self.shared.lock_queue();
+        let queue = lock(&self.shared.queue);
         let lines = self.lines.iter().chain(&queue.lines).filter(|byte| **byte == b'\n').count();
         self.shared.dropped_lines.fetch_add(lines as u64, Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ mod sign_ups;
 mod usage;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use http::Response;
@@ -33,6 +33,7 @@ use crate::process::served_store::{DifferentStore, ServedStore};
 use crate::proxy::upstream::Upstreams;
 use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
 use crate::support::certificates::CurrentCertificates;
+use crate::support::lock::lock;
 use request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_response};
 use ring_index::RingIndex;
 
@@ -389,8 +390,4 @@ impl AdminApi {
         }
         done
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

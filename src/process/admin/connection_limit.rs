@@ -7,11 +7,12 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
 use crate::model::network::ClientPrefix;
+use crate::support::lock::lock;
 
 /// Limits the connections that are open at the same time: `max_connections` in total, and
 /// `max_per_client` from one IPv4 address or one /64 of IPv6.
@@ -84,7 +85,7 @@ impl ConnectionLimit {
     pub fn register(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionGuard> {
         let client = ClientPrefix::from(address);
         let (keep_open, evicted) = oneshot::channel();
-        let mut open = self.lock_open_connections();
+        let mut open = lock(&self.open_connections);
         if open.count_connections_of(client) >= self.max_per_client {
             open.evict_oldest_of_client(client)?;
         } else if open.connections.len() >= self.max_connections {
@@ -104,10 +105,6 @@ impl ConnectionLimit {
             busy_flag,
             eviction: evicted,
         })
-    }
-
-    fn lock_open_connections(&self) -> MutexGuard<'_, OpenConnections> {
-        self.open_connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,7 +150,7 @@ impl ConnectionGuard {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.connection_limit.lock_open_connections().connections.retain(|open| open.id != self.id);
+        lock(&self.connection_limit.open_connections).connections.retain(|open| open.id != self.id);
     }
 }
 

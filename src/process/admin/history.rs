@@ -4,7 +4,7 @@
 //! megabytes.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use crate::gate::GateState;
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Reason;
 use crate::observe::metrics::{OUTCOMES, REQUEST_DURATION_BUCKETS, TrafficTotals};
+use crate::support::lock::lock;
 
 const SAMPLE_SECONDS: i64 = 10;
 const MAX_SAMPLES: usize = 24 * 3_600 / SAMPLE_SECONDS as usize;
@@ -55,13 +56,9 @@ impl TrafficHistory {
         TrafficHistory { state, samples }
     }
 
-    fn lock_samples(&self) -> MutexGuard<'_, Samples> {
-        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take_sample(&self) {
         let totals = self.state.metrics.requests.traffic_totals();
-        let mut samples = self.lock_samples();
+        let mut samples = lock(&self.samples);
         let sample =
             Sample::between(&samples.last_totals, &totals, self.state.ledger.believed_now());
         samples.last_totals = totals;
@@ -74,7 +71,7 @@ impl TrafficHistory {
     /// Renders the traffic of the last `minutes`, up to now.
     pub(super) fn to_json(&self, minutes: u32) -> Value {
         let totals = self.state.metrics.requests.traffic_totals();
-        let samples = self.lock_samples();
+        let samples = lock(&self.samples);
         let latest =
             Sample::between(&samples.last_totals, &totals, self.state.ledger.believed_now());
         let shown = count_samples_in(minutes).min(MAX_SAMPLES);

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
@@ -31,6 +31,7 @@ use crate::keys::{DeclaredKey, sha256};
 use crate::management::{ManagementFault, describe_file_owner, read_override_file_state};
 use crate::model::month::{format_known_time, format_rfc3339};
 use crate::store::{AuditOperation, ChangeAuthor, ChangeSurface, SourceState, Store, StoreError};
+use crate::support::lock::lock;
 use crate::support::machine_name::machine_name;
 use crate::support::regular_file::{ReadError, read_regular_file};
 use crate::table::{STORED_OVERRIDES_LIST_NAME, Table, TableInputs, TableLocation};
@@ -354,7 +355,7 @@ impl Worker {
 
     fn try_record_and_append(&mut self) -> Result<(), String> {
         let state = Arc::clone(&self.gate_state);
-        let _writes = state.audit_writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writes = lock(&state.audit_writes);
         let store = open_if_none(&mut self.store, &self.store_options, AUDIT_STORE_TIMEOUT);
         let store = store.map_err(describe_store_error)?;
         store.set_time(self.gate_state.ledger.believed_time());

@@ -1,12 +1,13 @@
 //! The config, and the rows of the keys, as the reloader last read them. The admin API needs both.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::{Config, ReloadableConfig, StartupConfig};
 use crate::keys::DeclaredKey;
 use crate::store::RingRows;
+use crate::support::lock::lock;
 use crate::support::snapshot::SnapshotCell;
 
 /// How long a reader of the rows waits at most while the reloader changes the rows.
@@ -67,7 +68,7 @@ impl CurrentInputs {
     pub fn keys(&self) -> Option<(u64, KeyInputs)> {
         let is_withdrawn = |keys: &mut PublishedKeys| matches!(keys, PublishedKeys::Withdrawn);
         let waited =
-            self.published.wait_timeout_while(self.lock_keys(), MAX_CHANGE_WAIT, is_withdrawn);
+            self.published.wait_timeout_while(lock(&self.keys), MAX_CHANGE_WAIT, is_withdrawn);
         let (keys, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let PublishedKeys::InForce(inputs) = &*keys else { return None };
         Some((self.keys_generation(), inputs.clone()))
@@ -81,18 +82,14 @@ impl CurrentInputs {
     /// Drops the published references to the rows, so that the reloader can change the rows in
     /// place.
     pub(super) fn withdraw_keys(&self) {
-        *self.lock_keys() = PublishedKeys::Withdrawn;
+        *lock(&self.keys) = PublishedKeys::Withdrawn;
     }
 
     /// Publishes changed rows.
     pub(super) fn publish_keys(&self, inputs: KeyInputs) {
-        let mut keys = self.lock_keys();
+        let mut keys = lock(&self.keys);
         *keys = PublishedKeys::InForce(inputs);
         self.keys_generation.fetch_add(1, Ordering::Relaxed);
         self.published.notify_all();
-    }
-
-    fn lock_keys(&self) -> MutexGuard<'_, PublishedKeys> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::dns::DnsStatus;
 use crate::feed::FeedStatus;
 use crate::gate::GateState;
+use crate::support::lock::lock;
 use crate::webhook::WebhookStatus;
 
 /// The status of all reloadable parts, for the admin pages.
@@ -45,7 +46,7 @@ impl StatusReporter {
 
     /// Changes the status of what is no fault of a part.
     pub(super) fn update(&self, change: impl FnOnce(&mut ReloadStatus)) {
-        change(&mut self.lock_status());
+        change(&mut lock(&self.status));
     }
 
     /// Records whether the threads of a part could be started. `is_pending` tells whether the last
@@ -77,8 +78,8 @@ impl StatusReporter {
     /// read, because a metric of its own says when they expire.
     pub(super) fn record_part(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
-            Some(problem) => self.lock_status().fault_by_part.insert(part, problem.to_owned()),
-            None => self.lock_status().fault_by_part.remove(part),
+            Some(problem) => lock(&self.status).fault_by_part.insert(part, problem.to_owned()),
+            None => lock(&self.status).fault_by_part.remove(part),
         };
         let is_news = before.as_deref() != problem;
         if is_counted || (is_news && part == "keys") {
@@ -110,10 +111,6 @@ impl StatusReporter {
         for line in now.lines().filter(|line| is_news && !is_known(line, &before)) {
             log::error!("{part} {state_text}: {line}");
         }
-    }
-
-    fn lock_status(&self) -> MutexGuard<'_, ReloadStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

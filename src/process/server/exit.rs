@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once};
 
 use crate::downstream::ConnectionTracker;
 use crate::gate::Gate;
@@ -12,6 +12,7 @@ use crate::observe::process_log::ProcessLog;
 use crate::process::runtime_dir::RuntimeDir;
 use crate::process::served_store_sockets::StoreNameSockets;
 use crate::process::upgrade::transfer_sockets;
+use crate::support::lock::lock;
 
 /// What a caller of `run` wants done when the process ends without a crash.
 pub type ExitHook = Box<dyn FnOnce() + Send>;
@@ -74,8 +75,8 @@ impl ExitTasks {
     /// Runs the tasks, however often they ran before.
     fn run_tasks(&self) {
         self.gate.close();
-        lock_upgrade_state(&self.upgrade_state).close_sockets_and_release_dir();
-        let exit_hook = self.exit_hook.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.upgrade_state).close_sockets_and_release_dir();
+        let exit_hook = lock(&self.exit_hook).take();
         if let Some(exit_hook) = exit_hook {
             exit_hook();
         }
@@ -179,10 +180,4 @@ impl UpgradeState {
             log::warn!("commands can't check whether this process has ended: {error}");
         }
     }
-}
-
-pub(super) fn lock_upgrade_state(
-    upgrade_state: &Mutex<UpgradeState>,
-) -> MutexGuard<'_, UpgradeState> {
-    upgrade_state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@
 //! for a fixed time, and does not handle SIGHUP.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,12 +13,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::{JoinError, spawn_blocking};
 
-use super::exit::{ExitTasks, claim_runtime_dir_or_warn, lock_upgrade_state};
+use super::exit::{ExitTasks, claim_runtime_dir_or_warn};
 use crate::downstream::ConnectionTracker;
 use crate::process::reload::ReloadTrigger;
 use crate::process::systemd;
 use crate::process::upgrade::PredecessorConnection;
 use crate::support::counted::CountedNoun;
+use crate::support::lock::lock;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// How long the drain keeps a connection open after its last response, because the client's next
@@ -109,8 +110,7 @@ pub(super) struct SignalHandler {
 #[async_trait]
 impl ShutdownSignalWatch for SignalHandler {
     async fn recv(&self) -> ShutdownSignal {
-        let signal_streams =
-            self.signal_streams.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let signal_streams = lock(&self.signal_streams).take();
         let SignalStreams { mut hangup, mut quit, mut terminate, mut interrupt } =
             signal_streams.unwrap_or_default();
         if !self.take_over_from_predecessor().await {
@@ -149,7 +149,7 @@ impl ShutdownSignalWatch for SignalHandler {
                     }
                     if terminated {
                         // The successor has the sockets, and waits a second at most for the claim.
-                        lock_upgrade_state(&self.exit_tasks.upgrade_state).release_dir();
+                        lock(&self.exit_tasks.upgrade_state).release_dir();
                         break;
                     }
                 },
@@ -182,10 +182,10 @@ impl SignalHandler {
     /// Without a predecessor, returns true at once. Returns false if the predecessor did not
     /// confirm and keeps serving.
     async fn take_over_from_predecessor(&self) -> bool {
-        let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let predecessor = lock(&self.predecessor).take();
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
         let replaced = spawn_blocking(move || {
-            let mut upgrade_state = lock_upgrade_state(&upgrade_state);
+            let mut upgrade_state = lock(&upgrade_state);
             let (Some(predecessor), Some(runtime_dir)) = (predecessor, &upgrade_state.runtime_dir)
             else {
                 return Ok(());
@@ -216,7 +216,7 @@ impl SignalHandler {
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
         let is_cancelled = move || is_cancelled.load(Ordering::Relaxed);
         match spawn_blocking(move || {
-            lock_upgrade_state(&upgrade_state).transfer_sockets_to_successor(&is_cancelled)
+            lock(&upgrade_state).transfer_sockets_to_successor(&is_cancelled)
         })
         .await
         {
@@ -268,7 +268,7 @@ impl SignalHandler {
     /// Stops accepting. As soon as no connection is open, or at SIGINT, a task ends the process.
     /// Without this task, Pingora would always wait for all of `drain_grace`.
     async fn drain(&self, mut interrupt: Option<Signal>) -> ShutdownSignal {
-        lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets_and_release_dir();
+        lock(&self.exit_tasks.upgrade_state).close_sockets_and_release_dir();
         let (connections, exit_tasks) =
             (Arc::clone(&self.connection_tracker), Arc::clone(&self.exit_tasks));
         // At the end of the grace period, Pingora drops the connections. So riskgate counts the

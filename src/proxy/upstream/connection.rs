@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::unconstrained;
 use tokio::time::timeout;
 
+use crate::support::lock::lock;
 use crate::support::socket_reset::duplicate_fd;
 
 /// The memory that a connection keeps for the header of a request, in bytes.
@@ -250,7 +251,7 @@ impl IdlePool {
 
     /// Returns the number of connections in the pool.
     pub fn connection_count(&self) -> usize {
-        self.lock_state().connection_count()
+        lock(&self.state).connection_count()
     }
 
     /// Takes out the connection to this server that was used last and can be reused. `None` if no
@@ -258,7 +259,7 @@ impl IdlePool {
     pub fn checkout(&self, server: SocketAddr) -> Option<UpstreamConnection> {
         loop {
             // `can_reuse` asks the kernel, so the lock is released before.
-            let idle = self.lock_state().by_server.get_mut(&server)?.pop()?;
+            let idle = lock(&self.state).by_server.get_mut(&server)?.pop()?;
             if self.can_reuse(&idle, &UpstreamConnection::is_reusable) {
                 let (mut connection, _) = idle;
                 connection.is_reused = true;
@@ -286,7 +287,7 @@ impl IdlePool {
         if connection.arrived.try_reclaim(MAX_IDLE_READ_BYTES + 1) {
             connection.arrived = BytesMut::new();
         }
-        let mut state = self.lock_state();
+        let mut state = lock(&self.state);
         if state.connection_count() >= self.max_connections {
             return;
         }
@@ -299,7 +300,7 @@ impl IdlePool {
 
     /// Closes the connections to all servers but these.
     pub fn close_connections_to_others(&self, servers: &[SocketAddr]) {
-        self.lock_state().by_server.retain(|server, _| servers.contains(server));
+        lock(&self.state).by_server.retain(|server, _| servers.contains(server));
     }
 
     /// Closes connections that were idle for too long or have ended, once per `EVICTION_INTERVAL`.
@@ -309,7 +310,7 @@ impl IdlePool {
             tokio::time::sleep(EVICTION_INTERVAL).await;
             let Some(pool) = pool.upgrade() else { return };
             pool.evict_unusable(UpstreamConnection::is_reusable).await;
-            let mut state = pool.lock_state();
+            let mut state = lock(&pool.state);
             state.by_server.retain(|_, kept| !kept.is_empty());
             if state.by_server.is_empty() {
                 state.is_evictor_running = false;
@@ -330,7 +331,7 @@ impl IdlePool {
     /// Closes connections that were idle for too long or have ended. Asks the kernel without the
     /// lock, so that no request waits.
     async fn evict_unusable(&self, is_reusable: impl Fn(&UpstreamConnection) -> bool) {
-        let servers: Vec<SocketAddr> = self.lock_state().by_server.keys().copied().collect();
+        let servers: Vec<SocketAddr> = lock(&self.state).by_server.keys().copied().collect();
         for server in servers {
             let mut inspected_count = 0;
             while let Some(mut batch) = self.take_batch(server, inspected_count) {
@@ -348,7 +349,7 @@ impl IdlePool {
         server: SocketAddr,
         inspected_count: usize,
     ) -> Option<Vec<(UpstreamConnection, Instant)>> {
-        let mut state = self.lock_state();
+        let mut state = lock(&self.state);
         let kept = state.by_server.get_mut(&server)?;
         let end = kept.len().min(inspected_count + EVICTION_BATCH_CONNECTIONS);
         (inspected_count < end).then(|| kept.drain(inspected_count..end).collect())
@@ -362,7 +363,7 @@ impl IdlePool {
         inspected_count: usize,
         mut batch: Vec<(UpstreamConnection, Instant)>,
     ) -> usize {
-        let mut state = self.lock_state();
+        let mut state = lock(&self.state);
         let free = self.max_connections.saturating_sub(state.connection_count());
         let surplus = batch.split_off(free.min(batch.len()));
         let (kept, count) = (state.by_server.entry(server).or_default(), batch.len());
@@ -372,10 +373,6 @@ impl IdlePool {
         // Closing these connections takes time, so the lock is released before.
         drop(surplus);
         count
-    }
-
-    fn lock_state(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

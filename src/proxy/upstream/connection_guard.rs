@@ -3,7 +3,7 @@
 
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pingora::protocols::l4::ext::get_tcp_info;
@@ -11,6 +11,7 @@ use rustix::io::ioctl_fionread;
 use tokio::sync::watch;
 
 use super::deadline::ExchangeEndTime;
+use crate::support::lock::lock;
 use crate::support::socket_reset::duplicate_fd;
 
 /// The most bytes that the kernel counts if a TLS server closes without a response. In TLS 1.2, an
@@ -69,7 +70,7 @@ impl ConnectionGuard {
 
     /// Returns true if the guard, or a slow upload, has shut the connection down.
     pub fn has_ended_exchange(&self) -> bool {
-        self.socket.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        lock(&self.socket.0).is_none()
     }
 
     /// The descriptor of the connection.
@@ -84,7 +85,7 @@ impl ConnectionGuard {
 
     /// Returns true if a part of the response has arrived, or if the connection was shut down.
     pub fn has_received_bytes(&self) -> bool {
-        let socket = self.socket.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = lock(&self.socket.0);
         let Some(received) = socket.as_ref().and_then(ReceivedTotals::read) else { return true };
         let before = self.received_before;
         match self.is_tls {
@@ -169,7 +170,7 @@ impl GuardedSocket {
     /// Returns true if something of the server waits for the client: bytes that nobody has read, or
     /// the end of the connection. False if the guard has released its descriptor.
     fn has_unread_part(&self) -> bool {
-        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = lock(&self.0);
         let has_closed = |it: &OwnedFd| {
             get_tcp_info(it.as_raw_fd())
                 .is_ok_and(|info| ENDED_TCP_STATES.contains(&info.tcpi_state))
@@ -181,7 +182,7 @@ impl GuardedSocket {
     /// Returns how many bytes the kernel of the server has acknowledged. `None` if it has all bytes
     /// that were written to the connection, or if the guard has released its descriptor.
     fn acknowledged_bytes_if_more_due(&self) -> Option<u64> {
-        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = lock(&self.0);
         let info = get_tcp_info(socket.as_ref()?.as_raw_fd()).ok()?;
         let is_more_due = info.tcpi_notsent_bytes > 0 || info.tcpi_unacked > 0;
         is_more_due.then_some(info.tcpi_bytes_acked)
@@ -190,7 +191,7 @@ impl GuardedSocket {
     /// Passes the descriptor to `release`. Later calls do nothing. `release` runs under the lock:
     /// if the timer task is shutting the connection down, the drop of the guard waits for the task.
     fn release_once_with(&self, release: impl FnOnce(OwnedFd)) {
-        let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = lock(&self.0);
         if let Some(connection) = socket.take() {
             release(connection);
         }

@@ -5,12 +5,14 @@
 //! of them fails.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+
+use crate::support::lock::lock;
 
 /// A connection proves that a server is up again only if a request began to open it this long after
 /// the last refusal. Otherwise, a server that refuses every other connection would fill the log.
@@ -178,7 +180,7 @@ impl ServerHealthTracker {
     /// Says in the log that no server is healthy, or that a server is healthy again. Logs only
     /// changes.
     pub fn log_outage(&self, servers: &[SocketAddr]) {
-        let mut is_logged = self.is_outage_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_logged = lock(&self.is_outage_logged);
         let is_outage = self.is_outage(servers);
         if std::mem::replace(&mut *is_logged, is_outage) == is_outage {
             return;

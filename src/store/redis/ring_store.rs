@@ -1,6 +1,8 @@
 //! Which store the keys of this process are from, so that no connection writes to another one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::support::lock::lock;
 
 /// The store that the keys of this process are from. All connections that were opened with clones
 /// of the same options share it. It is equal to any other, because it is no setting.
@@ -26,18 +28,18 @@ impl Eq for RingStore {}
 
 impl RingStore {
     pub(super) fn id(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).id.clone()
+        lock(&self.0).id.clone()
     }
 
     pub(super) fn set_id(&self, id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).id = Some(id.to_owned());
+        lock(&self.0).id = Some(id.to_owned());
     }
 
     pub(super) fn probes_of_others(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).probes_of_others
+        lock(&self.0).probes_of_others
     }
 
     pub(super) fn count_probe_of_other(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).probes_of_others += 1;
+        lock(&self.0).probes_of_others += 1;
     }
 }

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use redis::{Client, Connection, Value};
@@ -19,6 +19,7 @@ use super::reply::plain_error_text;
 use crate::store::finding::Finding;
 use crate::store::server_list_url::SentinelUrl;
 use crate::store::url::RedisUrl;
+use crate::support::lock::lock;
 
 /// How often riskgate asks the Sentinels.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
@@ -85,7 +86,7 @@ impl Sentinels {
         options: &RedisOptions,
         clients: Vec<Client>,
     ) -> Arc<Sentinels> {
-        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = lock(&WATCHED);
         watched.retain(|it| it.sentinels.strong_count() > 0);
         let same = watched.iter().find(|it| it.url == *url && it.options == *options);
         if let Some(sentinels) = same.and_then(|it| it.sentinels.upgrade()) {
@@ -136,7 +137,7 @@ impl Sentinels {
             return Err(format!("no Sentinel names a primary: {}", of_each.join("; ")));
         };
         let is_agreed = find_agreed(&answers).is_some();
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = lock(&self.latest);
         match &latest.server {
             // The answer to a later question came first.
             Some(known) if latest.question > question => return Ok(known.clone()),
@@ -222,7 +223,7 @@ impl Sentinels {
     /// Returns true if the Sentinels name another server now than this one, which they named
     /// before.
     pub fn is_outdated(&self, server: &NamedServer) -> bool {
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = lock(&self.latest);
         latest.server.as_ref().is_some_and(|it| it.host != server.host)
     }
 }

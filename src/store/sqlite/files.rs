@@ -9,12 +9,13 @@
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use crate::store::error::StoreError;
+use crate::support::lock::lock;
 use crate::support::regular_file::{file_identity, write_atomically};
 
 /// What SQLite adds to the name of the store for its write-ahead log and its shared memory.
@@ -52,7 +53,7 @@ impl LostFile {
 /// not back.
 pub(super) fn check_none_is_lost(path: &Path) -> Result<(), StoreError> {
     let real_path = resolve(path);
-    let mut lost = LOST_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut lost = lock(&LOST_FILES);
     lost.retain(|it| {
         it.real_path != real_path || it.ids_beside_file != read_identities_beside(&real_path)
     });
@@ -153,7 +154,7 @@ impl OpenedFiles {
         // Otherwise SQLite would remove the files of another process when the connection closes, or
         // move the removed log into a file that has newer pages.
         let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        let mut lost = LOST_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = lock(&LOST_FILES);
         if let Some(known) = lost.iter().find(|it| it.real_path == self.real_path) {
             return known.to_error();
         }

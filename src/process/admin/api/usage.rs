@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::keys::choose_visible_account;
 use super::request::{ApiError, ApiRequest, invalid_cursor};
-use super::{AdminApi, CallsByAccount, lock};
+use super::{AdminApi, CallsByAccount};
 use crate::management::find_month_to_show;
 use crate::model::month::Month;
 use crate::process::admin::access::Access;
 use crate::store::{DailyUsageCursor, DailyUsageRow, StoreError};
+use crate::support::lock::lock;
 
 /// How long the admin API reuses the calls of all accounts that it read from the store.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(1);

@@ -1,5 +1,7 @@
 use super::*;
 
+use crate::support::lock::lock;
+
 fn new_connection_limit(max: usize, max_per_client: usize) -> Arc<ConnectionLimit> {
     Arc::new(ConnectionLimit::new(max, max_per_client))
 }
@@ -35,10 +37,10 @@ fn a_full_listener_evicts_from_the_client_with_the_most_connections() {
     let mut newcomer = register_connection(&limit, "192.0.2.7");
     assert!(is_open(&mut alone) && is_open(&mut newcomer));
     assert!(!is_open(&mut many[0]) && is_open(&mut many[1]) && is_open(&mut many[2]));
-    assert_eq!(limit.lock_open_connections().connections.len(), 4);
+    assert_eq!(lock(&limit.open_connections).connections.len(), 4);
     drop((alone, many, newcomer));
     assert!(
-        limit.lock_open_connections().connections.is_empty(),
+        lock(&limit.open_connections).connections.is_empty(),
         "closed connections are not kept"
     );
 }

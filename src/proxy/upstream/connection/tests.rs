@@ -3,6 +3,8 @@ use std::cell::Cell;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
+use crate::support::lock::lock;
+
 #[tokio::test]
 async fn only_an_open_connection_without_unread_bytes_is_reused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -91,7 +93,7 @@ async fn many_unusable_connections_are_all_skipped() {
         let (mut other, _) = listener.accept().await.unwrap();
         other.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
         others.push(other);
-        pool.lock_state().by_server.entry(server).or_default().push((connection, Instant::now()));
+        lock(&pool.state).by_server.entry(server).or_default().push((connection, Instant::now()));
     }
     // On the loopback interface the bytes have arrived once they are sent.
     assert!(tokio::spawn(async move { pool.checkout(server).is_none() }).await.unwrap());
@@ -112,7 +114,7 @@ async fn eviction_inspects_one_batch_at_a_time_unlocked() {
     pool.evict_unusable(|connection| {
         assert!(pool.state.try_lock().is_ok(), "the pool is locked during an inspection");
         inspected.set(inspected.get() + 1);
-        let missing = CONNECTION_COUNT - pool.lock_state().by_server[&server].len();
+        let missing = CONNECTION_COUNT - lock(&pool.state).by_server[&server].len();
         let closed = inspected.get() / 2;
         assert!(missing <= EVICTION_BATCH_CONNECTIONS + closed, "{missing} are out of the pool");
         last.set(connection.socket().local_addr().unwrap().as_socket());
@@ -121,7 +123,7 @@ async fn eviction_inspects_one_batch_at_a_time_unlocked() {
     })
     .await;
     assert_eq!(inspected.get(), CONNECTION_COUNT, "each is inspected once");
-    assert_eq!(pool.lock_state().by_server[&server].len(), CONNECTION_COUNT / 2);
+    assert_eq!(lock(&pool.state).by_server[&server].len(), CONNECTION_COUNT / 2);
     // The order is unchanged: the connection that was used last comes out first.
     let first = pool.checkout(server).unwrap();
     assert_eq!(first.socket().local_addr().unwrap().as_socket(), last.get());
@@ -136,7 +138,7 @@ async fn no_connection_is_kept_beyond_the_idle_timeout() {
     assert!(pool.checkout(server).is_none());
     pool.put(UpstreamConnection::open(server, 32 * 1024).await.unwrap());
     tokio::time::sleep(EVICTION_INTERVAL * 2).await;
-    let state = pool.lock_state();
+    let state = lock(&pool.state);
     assert!(state.by_server.is_empty() && !state.is_evictor_running);
 }
 
