@@ -42,7 +42,7 @@ const RUNTIME_DIR_RELEASED_MESSAGE: &[u8] = b"released\n";
 /// release, this process has tried to claim the directory again.
 pub fn transfer_sockets(
     runtime_dir: &mut RuntimeDir,
-    sockets: &[(&str, OwnedFd)],
+    sockets: &[(String, TcpListener)],
     is_cancelled: &dyn Fn() -> bool,
 ) -> io::Result<()> {
     let mut successor = UnixStream::connect(runtime_dir.upgrade_socket_path())
@@ -179,9 +179,9 @@ fn read_expected_message(
 }
 
 /// Sends the sockets in one message. The text of the message has one line for the name of each.
-fn send_fds(stream: &UnixStream, sockets: &[(&str, OwnedFd)]) -> io::Result<()> {
+fn send_fds(stream: &UnixStream, sockets: &[(String, TcpListener)]) -> io::Result<()> {
     let names: String = sockets.iter().map(|(name, _)| format!("{name}\n")).collect();
-    let fds: Vec<_> = sockets.iter().map(|(_, fd)| fd.as_fd()).collect();
+    let fds: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {

@@ -2,7 +2,6 @@
 //! process that replaces this one in an upgrade.
 
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
@@ -145,22 +144,12 @@ impl UpgradeState {
                 "no runtime directory (process.runtime_dir), where a successor connects",
             )
         };
-        let duplicate = |(name, socket): &(String, TcpListener)| {
-            Ok((name.clone(), OwnedFd::from(socket.try_clone()?)))
-        };
-        let sockets: std::io::Result<Vec<(String, OwnedFd)>> =
-            self.duplicate_sockets.iter().map(duplicate).collect();
-        let sockets = sockets?;
-        let named: Vec<(&str, OwnedFd)> = sockets
-            .iter()
-            .map(|(name, fd)| Ok((name.as_str(), fd.try_clone()?)))
-            .collect::<std::io::Result<_>>()?;
         let runtime_dir = self.runtime_dir.as_mut().ok_or_else(no_runtime_dir)?;
         if !runtime_dir.claim()? {
             let found = "another process serves from the same process.runtime_dir";
             return Err(std::io::Error::other(found));
         }
-        transfer_sockets(runtime_dir, &named, is_cancelled)
+        transfer_sockets(runtime_dir, &self.duplicate_sockets, is_cancelled)
     }
 
     /// Releases the runtime directory, so that another process can claim it.

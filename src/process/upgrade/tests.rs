@@ -7,7 +7,7 @@ fn a_failed_transfer_keeps_the_directory_claimed_and_a_later_one_succeeds() {
     let address = listener.local_addr().unwrap();
     let mut serving = RuntimeDir::open(folder.path()).unwrap();
     assert!(serving.claim().unwrap() && serving.is_claimed());
-    let sockets = || [("http", OwnedFd::from(listener.try_clone().unwrap()))];
+    let sockets = || [("http".to_owned(), listener.try_clone().unwrap())];
     assert!(transfer_sockets(&mut serving, &sockets(), &|| false).is_err(), "no successor waits");
 
     let path = folder.path().to_owned();
@@ -56,7 +56,7 @@ fn a_successor_may_serve_after_its_predecessor_died_before_or_after_connecting()
     let waits = waiting();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = UnixStream::connect(serving.upgrade_socket_path()).unwrap();
-    send_fds(&stream, &[("http", OwnedFd::from(listener))]).unwrap();
+    send_fds(&stream, &[("http".to_owned(), listener)]).unwrap();
     (&stream).read_exact(&mut [0; ACCEPTING_MESSAGE.len()]).unwrap();
     drop((stream, serving));
     assert_eq!(waits.join().unwrap(), "the predecessor has ended");
