@@ -30,7 +30,6 @@ use http::header::ORIGIN;
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::observe::process_log::ProcessLog;
-use crate::support::certificates::CurrentCertificates;
 
 use access::Access;
 use api::AdminApi;
@@ -63,16 +62,17 @@ struct AdminRequest<'r> {
 /// Answers the requests that arrive at `listen.admin`.
 pub struct AdminApp {
     api: AdminApi,
-    process_log: Option<Arc<ProcessLog>>,
+    /// `/metrics` reports how many lines of this log were dropped.
+    process_log: Arc<ProcessLog>,
     listens_on_loopback: bool,
     metrics_need_no_token: bool,
 }
 
 impl AdminApp {
-    pub(in crate::process) fn new(api: AdminApi) -> AdminApp {
+    pub(in crate::process) fn new(api: AdminApi, process_log: Arc<ProcessLog>) -> AdminApp {
         let startup = &api.inputs.startup;
         AdminApp {
-            process_log: None,
+            process_log,
             listens_on_loopback: startup.admin.ip().is_loopback(),
             metrics_need_no_token: startup.metrics_need_no_token,
             api,
@@ -82,18 +82,6 @@ impl AdminApp {
     /// Returns the history of the traffic, which the caller has to run as a service.
     pub fn history(&self) -> Arc<TrafficHistory> {
         Arc::clone(&self.api.history)
-    }
-
-    /// Makes `/metrics` report how many lines of this log were dropped.
-    pub fn with_process_log(mut self, log: &Arc<ProcessLog>) -> AdminApp {
-        self.process_log = Some(Arc::clone(log));
-        self
-    }
-
-    /// Lets the admin API list these certificates of the HTTPS listener.
-    pub fn with_certificates(mut self, certificates: Option<Arc<CurrentCertificates>>) -> AdminApp {
-        self.api.certificates = certificates;
-        self
     }
 
     /// Answers a request to any path of the admin listener.
@@ -216,8 +204,7 @@ impl AdminApp {
             self.api.connection_tracker.count_requests_in_flight(),
         );
         self.api.upstreams.update_metrics(&self.api.state.metrics.upstream);
-        let process_log_dropped = self.process_log.as_ref().map_or(0, |log| log.dropped_lines());
-        let text = self.api.state.render_metrics(process_log_dropped);
+        let text = self.api.state.render_metrics(self.process_log.dropped_lines());
         build_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
     }
 }

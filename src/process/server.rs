@@ -100,11 +100,11 @@ pub fn run(
         Arc::clone(gate.state()),
         Arc::clone(&connection_tracker),
         Arc::clone(&upstreams),
-        reloader.status(),
+        &reloader,
         reload_trigger.clone(),
-        reloader.inputs(),
+        certificates.clone(),
     );
-    let admin = AdminApp::new(admin_api).with_process_log(process_log);
+    let admin = AdminApp::new(admin_api, Arc::clone(process_log));
     let service_parts = ProxyServiceParts {
         config: &config,
         gate: &gate,
@@ -220,8 +220,7 @@ fn add_services(
 ) -> Result<(), StartError> {
     if let Some(socket) = sockets.remove_socket("admin") {
         server.add_service(GenBackgroundService::new("history".to_owned(), admin.history()));
-        let certificates = service_parts.certificates.clone();
-        let admin = AdminServerApp::new(admin.with_certificates(certificates));
+        let admin = AdminServerApp::new(admin);
         let timeout = service_parts.config.startup.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }

@@ -28,7 +28,7 @@ use super::history::TrafficHistory;
 use crate::config::{AdminToken, ReloadableConfig, StoreOptions};
 use crate::downstream::ConnectionTracker;
 use crate::gate::GateState;
-use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger};
+use crate::process::reload::{CurrentInputs, ReloadStatus, ReloadTrigger, Reloader};
 use crate::process::served_store::{DifferentStore, ServedStore};
 use crate::proxy::upstream::Upstreams;
 use crate::store::{ChangeAuthor, ChangeSurface, Store, StoreError};
@@ -136,10 +136,11 @@ impl AdminApi {
         state: Arc<GateState>,
         connection_tracker: Arc<ConnectionTracker>,
         upstreams: Arc<Upstreams>,
-        reload_status: Arc<Mutex<ReloadStatus>>,
+        reloader: &Reloader,
         reload_trigger: ReloadTrigger,
-        inputs: Arc<CurrentInputs>,
+        certificates: Option<Arc<CurrentCertificates>>,
     ) -> AdminApi {
+        let inputs = reloader.inputs();
         AdminApi {
             history: Arc::new(TrafficHistory::new(Arc::clone(&state))),
             started_at: state.ledger.believed_now(),
@@ -148,10 +149,10 @@ impl AdminApi {
             state,
             connection_tracker,
             upstreams,
-            reload_status,
+            reload_status: reloader.status(),
             reload_trigger,
             inputs,
-            certificates: None,
+            certificates,
             read_connection: StoreConnection::new(),
             write_connection: StoreConnection::new(),
             effect_permits: Semaphore::new(MAX_WAITING_REQUESTS),
