@@ -121,18 +121,20 @@ pub struct ListenerService<A> {
     name: &'static str,
     socket: Option<TcpListener>,
     app: Arc<A>,
-    threads: usize,
+    /// The number of threads.
+    pub threads: usize,
     /// How long sent bytes may stay unacknowledged before the kernel closes the connection.
     tcp_user_timeout: Duration,
-    heartbeat: Heartbeat,
+    /// The heartbeat that this service's accept loop beats.
+    pub heartbeat: Heartbeat,
     accept_error_log: LogInterval,
     closed_connection_log: LogInterval,
     /// The service closes a connection at once if its descriptor has this number or a higher one.
     first_kept_descriptor: i32,
     /// Counts a connection that was closed because of its descriptor.
     count_closed_connection: Box<dyn Fn() + Send + Sync>,
-    /// Told once, when the accept loop starts.
-    tell_accepting: Box<dyn Fn() + Send + Sync>,
+    /// Called once, when the accept loop starts.
+    pub tell_accepting: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<A> ListenerService<A> {
@@ -143,29 +145,19 @@ impl<A> ListenerService<A> {
         app: A,
         tcp_user_timeout: Duration,
     ) -> ListenerService<A> {
-        let (socket, app, heartbeat) = (Some(socket), Arc::new(app), Heartbeat::default());
         ListenerService {
             name,
-            socket,
-            app,
+            socket: Some(socket),
+            app: Arc::new(app),
             threads: 1,
             tcp_user_timeout,
-            heartbeat,
+            heartbeat: Heartbeat::default(),
             accept_error_log: LogInterval::default(),
             closed_connection_log: LogInterval::default(),
             first_kept_descriptor: i32::MAX,
             count_closed_connection: Box::new(|| ()),
             tell_accepting: Box::new(|| ()),
         }
-    }
-
-    /// Makes the service call `tell_accepting` once its accept loop starts.
-    pub fn telling_when_it_accepts(
-        mut self,
-        tell_accepting: impl Fn() + Send + Sync + 'static,
-    ) -> ListenerService<A> {
-        self.tell_accepting = Box::new(tell_accepting);
-        self
     }
 
     /// Keeps the last descriptors of the process free of this service's connections, so that a
@@ -181,16 +173,6 @@ impl<A> ListenerService<A> {
         let kept =
             (limit / KEPT_DESCRIPTORS_DIVISOR).clamp(MIN_KEPT_DESCRIPTORS, MAX_KEPT_DESCRIPTORS);
         self.first_kept_descriptor = i32::try_from(limit - kept).unwrap_or(i32::MAX);
-        self
-    }
-
-    /// Sets the number of threads, and the heartbeat that this service's accept loop beats.
-    pub fn with_threads_and_heartbeat(
-        mut self,
-        threads: usize,
-        heartbeat: Heartbeat,
-    ) -> ListenerService<A> {
-        (self.threads, self.heartbeat) = (threads, heartbeat);
         self
     }
 }

@@ -52,8 +52,8 @@ async fn a_service_tells_that_it_accepts_once_its_loop_starts() {
     let count = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&count);
     let listener = bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
-    let service = ListenerService::new("test", listener, Unasked, Duration::from_secs(7));
-    let mut service = service.telling_when_it_accepts(move || {
+    let mut service = ListenerService::new("test", listener, Unasked, Duration::from_secs(7));
+    service.tell_accepting = Box::new(move || {
         told.fetch_add(1, Ordering::Relaxed);
     });
     let (_stop, shutdown) = tokio::sync::watch::channel(true);

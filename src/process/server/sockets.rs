@@ -183,16 +183,13 @@ impl ProxyServiceParts<'_> {
         let mut add = |name, socket, app| {
             let service =
                 ListenerService::new(name, socket, app, config.startup.downstream.write_timeout);
-            let service = service.leaving_last_descriptors(count_closed());
-            let tracker = Arc::clone(self.connection_tracker);
-            let service = service.telling_when_it_accepts(move || {
-                if name == "http" {
-                    tracker.set_http_accepting();
-                }
-            });
-            server.add_service(
-                service.with_threads_and_heartbeat(config.startup.threads, self.heartbeat.clone()),
-            );
+            let mut service = service.leaving_last_descriptors(count_closed());
+            (service.threads, service.heartbeat) = (config.startup.threads, self.heartbeat.clone());
+            if name == "http" {
+                let tracker = Arc::clone(self.connection_tracker);
+                service.tell_accepting = Box::new(move || tracker.set_http_accepting());
+            }
+            server.add_service(service);
         };
         if let (Some(socket), Some(https)) =
             (sockets.remove_socket("redirect"), config.startup.https)
