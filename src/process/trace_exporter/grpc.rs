@@ -1,5 +1,6 @@
 //! OTLP over gRPC: one call of `TraceService/Export` on a connection of its own.
 
+use std::error::Error;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -21,43 +22,39 @@ pub fn export(endpoint: &str, message: &[u8], max_time: Duration) -> Result<(), 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let called = runtime.block_on(async { timeout(max_time, call(endpoint, message)).await });
-    called.map_err(|_| format!("no answer within {max_time:?}"))?
+    let called = called.map_err(|_| format!("no answer within {max_time:?}"))?;
+    called.map_err(|error| error.to_string())
 }
 
-async fn call(endpoint: &str, message: &[u8]) -> Result<(), String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let uri: Uri = endpoint.parse().map_err(|error| text(&error))?;
+async fn call(endpoint: &str, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let uri: Uri = endpoint.parse()?;
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let connection =
-        TcpStream::connect((host, uri.port_u16().unwrap_or(DEFAULT_COLLECTOR_PORT))).await;
-    let connected = h2::client::handshake(connection.map_err(|error| text(&error))?).await;
-    let (mut client, connection) = connected.map_err(|error| text(&error))?;
+    let port = uri.port_u16().unwrap_or(DEFAULT_COLLECTOR_PORT);
+    let connection = TcpStream::connect((host, port)).await?;
+    let (mut client, connection) = h2::client::handshake(connection).await?;
     let driver = tokio::spawn(connection);
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let request = Request::post(format!("http://{authority}{EXPORT_PATH}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .body(())
-        .map_err(|error| text(&error))?;
-    let sent = client.send_request(request, false);
-    let (response, mut body) = sent.map_err(|error| text(&error))?;
-    body.send_data(frame(message), true).map_err(|error| text(&error))?;
-    let response = response.await.map_err(|error| text(&error))?;
+        .body(())?;
+    let (response, mut body) = client.send_request(request, false)?;
+    body.send_data(frame(message), true)?;
+    let response = response.await?;
     if response.status() != http::StatusCode::OK {
-        return Err(format!("status {}", response.status()));
+        return Err(format!("status {}", response.status()).into());
     }
     // If a call fails at once, the header of the response has its status.
     if let Some(status) = grpc_status(response.headers()) {
-        return status;
+        return Ok(status?);
     }
     let mut stream = response.into_body();
     while let Some(data) = stream.data().await {
-        let length = data.map_err(|error| text(&error))?.len();
-        stream.flow_control().release_capacity(length).map_err(|error| text(&error))?;
+        stream.flow_control().release_capacity(data?.len())?;
     }
-    let trailers = stream.trailers().await.map_err(|error| text(&error))?.unwrap_or_default();
+    let trailers = stream.trailers().await?.unwrap_or_default();
     driver.abort();
-    grpc_status(&trailers).unwrap_or_else(|| Err("no grpc-status".to_owned()))
+    Ok(grpc_status(&trailers).unwrap_or_else(|| Err("no grpc-status".to_owned()))?)
 }
 
 /// Puts the prefix of gRPC before a message: a flag for "not compressed", and the length.
