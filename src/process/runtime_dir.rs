@@ -143,8 +143,6 @@ impl RuntimeDir {
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let users_lock = options.open(self.path.join(USERS_LOCK_FILE))?;
         // This waits only for commands, which hold the exclusive lock for a moment.
         users_lock.lock_shared()?;

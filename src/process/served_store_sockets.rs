@@ -45,7 +45,7 @@ const LISTED_PREFIX: &str = "@riskgate-store/";
 #[derive(Clone, Debug)]
 pub struct StoreNameSockets(Arc<Mutex<Sockets>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sockets {
     address_hashes: Vec<String>,
     /// The store that the names describe; `None` before the first update.
@@ -71,14 +71,8 @@ impl StoreNameSockets {
     /// Creates the sockets of a process that serves this store. Binds none before the first update,
     /// and none for a Redis server.
     pub fn new(store: &StoreOptions) -> StoreNameSockets {
-        StoreNameSockets(Arc::new(Mutex::new(Sockets {
-            address_hashes: hash_addresses(store),
-            served: None,
-            is_draining: false,
-            names: Vec::new(),
-            failed_at: None,
-            bound: Vec::new(),
-        })))
+        let address_hashes = hash_addresses(store);
+        StoreNameSockets(Arc::new(Mutex::new(Sockets { address_hashes, ..Sockets::default() })))
     }
 
     /// Lets the names describe this store.

@@ -130,7 +130,7 @@ impl Worker {
             let in_flight = queries.in_flight_name_count();
             let may_query = in_flight < options.max_names_in_flight
                 && in_flight + resolvers.held.count() < MAX_HELD_FINDINGS;
-            let client = resolvers.trusted_client().filter(|_| may_query).cloned();
+            let client = resolvers.trusted_client.as_ref().filter(|_| may_query).cloned();
             tokio::select! {
                 _ = sync_timer.tick() => {
                     if self.state.serving.is_serving() {
@@ -251,10 +251,6 @@ impl Resolvers {
             held: HeldFindings::default(),
             problem: None,
         }
-    }
-
-    fn trusted_client(&self) -> Option<&Arc<DnsClient>> {
-        self.trusted_client.as_ref()
     }
 
     /// Starts a probe of the resolvers if one is due and none runs. If `dns.resolvers` is empty,

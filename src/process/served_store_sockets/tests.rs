@@ -4,11 +4,7 @@ use super::*;
 fn a_failed_bind_is_told_once_and_repeated() {
     let sockets = StoreNameSockets(Arc::new(Mutex::new(Sockets {
         address_hashes: vec!["a hash of this test alone".to_owned()],
-        served: None,
-        is_draining: false,
-        names: Vec::new(),
-        failed_at: None,
-        bound: Vec::new(),
+        ..Sockets::default()
     })));
     let served = ServedStore { address: "sqlite:a".to_owned(), id: None, inode: Some(7) };
     let lock = || sockets.0.lock().unwrap();
