@@ -7,35 +7,30 @@ use crate::model::verdict::Rule;
 /// Stands for no answer where an index is expected. The look-up then continues with the parent.
 pub(super) const NO_ANSWER: u16 = u16::MAX;
 
-/// The index of the answer for names to which neither a row nor a rule applies. The following
-/// constants are indexes too.
-pub(super) const UNKNOWN_ANSWER_INDEX: u16 = 0;
+/// The answers that every table has, in the order of their indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FixedAnswer {
+    /// For names to which neither a row nor a rule applies.
+    Unknown,
+    /// For names whose top-level domain does not exist.
+    UnknownTld,
+    /// For names without a row that are a slip of the finger away from a large provider.
+    Typo,
+    /// For names without a row that contain a word such as "tempmail".
+    ThrowawayName,
+    /// For names without a row that contain a word such as "mail".
+    MailInName,
+    /// For names that receive no mail according to the DNS.
+    NoMail,
+    /// For names that are parked according to the DNS.
+    Parked,
+    /// For names without a row in letters that look like Latin ones.
+    LookAlike,
+    /// For names without a row that are spelled like bulk registrations.
+    BulkName,
+}
 
-/// The answer for names whose top-level domain does not exist.
-pub(super) const UNKNOWN_TLD_ANSWER_INDEX: u16 = 1;
-
-/// The answer for names without a row that are a slip of the finger away from a large provider.
-pub(super) const TYPO_ANSWER_INDEX: u16 = 2;
-
-/// The answer for names without a row that contain a word such as "tempmail".
-pub(super) const THROWAWAY_NAME_ANSWER_INDEX: u16 = 3;
-
-/// The answer for names without a row that contain a word such as "mail".
-pub(super) const MAIL_IN_NAME_ANSWER_INDEX: u16 = 4;
-
-/// The answer for names that receive no mail according to the DNS.
-pub(super) const NO_MAIL_ANSWER_INDEX: u16 = 5;
-
-/// The answer for names that are parked according to the DNS.
-pub(super) const PARKED_ANSWER_INDEX: u16 = 6;
-
-/// The answer for names without a row in letters that look like Latin ones.
-pub(super) const LOOK_ALIKE_ANSWER_INDEX: u16 = 7;
-
-/// The answer for names without a row that are spelled like bulk registrations.
-pub(super) const BULK_NAME_ANSWER_INDEX: u16 = 8;
-
-/// The rules of the answers with a fixed index, in the order of the indexes.
+/// The rules of these answers, in the order of [`FixedAnswer`].
 pub(super) const RULES_OF_FIXED_ANSWERS: [Rule; 9] = [
     Rule::Unknown,
     Rule::UnknownTld,

@@ -8,9 +8,7 @@
 use super::answer::{TableAnswer, TableRow};
 use super::buckets;
 use super::entry::{
-    BULK_NAME_ANSWER_INDEX, LOOK_ALIKE_ANSWER_INDEX, MAIL_IN_NAME_ANSWER_INDEX, NO_ANSWER,
-    NameEntry, THROWAWAY_NAME_ANSWER_INDEX, TLD_COVERS_ALL, TLD_EXISTS,
-    TLD_HAS_ROW_ACROSS_SUFFIXES, TYPO_ANSWER_INDEX, UNKNOWN_ANSWER_INDEX, UNKNOWN_TLD_ANSWER_INDEX,
+    FixedAnswer, NO_ANSWER, NameEntry, TLD_COVERS_ALL, TLD_EXISTS, TLD_HAS_ROW_ACROSS_SUFFIXES,
 };
 use super::look_alikes::{LookAlike, read_look_alike};
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
@@ -18,7 +16,6 @@ use super::rules::LaidOverFields;
 use super::seen_days::SeenDays;
 use super::similar_names::{SuffixState, TypedName};
 use super::table_data::Table;
-use super::unlisted_rules::UnlistedRule;
 use crate::model::domain::{Domain, find_last, self_and_parent_offsets};
 use crate::model::month::SECONDS_PER_DAY;
 
@@ -96,10 +93,10 @@ impl Table {
                 now < date.saturating_add(MAX_TLD_LIST_AGE_DAYS * SECONDS_PER_DAY)
             });
         if tld_flags & TLD_EXISTS == 0 && is_tld_list_recent {
-            return self.make_answer(UNKNOWN_TLD_ANSWER_INDEX, None);
+            return self.make_answer(FixedAnswer::UnknownTld as u16, None);
         }
         self.apply_unlisted_rules(domain, registrable_start)
-            .unwrap_or_else(|| self.make_answer(UNKNOWN_ANSWER_INDEX, None))
+            .unwrap_or_else(|| self.make_answer(FixedAnswer::Unknown as u16, None))
     }
 
     /// The answer for a name whose row says nothing about the risk: the answer of the rules for
@@ -144,15 +141,8 @@ impl Table {
         let typed = || self.split_typed_name(name, registrable_start);
         let look_alike = read_domain_as_look_alike(domain);
         let rules = &self.unlisted_rules;
-        let rule = rules.find_rule(name, typed, look_alike.as_ref(), registrable_start)?;
-        let answer = match rule {
-            UnlistedRule::LookAlike => LOOK_ALIKE_ANSWER_INDEX,
-            UnlistedRule::Typo => TYPO_ANSWER_INDEX,
-            UnlistedRule::ThrowawayName => THROWAWAY_NAME_ANSWER_INDEX,
-            UnlistedRule::BulkName => BULK_NAME_ANSWER_INDEX,
-            UnlistedRule::MailInName => MAIL_IN_NAME_ANSWER_INDEX,
-        };
-        Some(self.make_answer(answer, None))
+        let answer = rules.find_answer(name, typed, look_alike.as_ref(), registrable_start)?;
+        Some(self.make_answer(answer as u16, None))
     }
 
     /// Splits a name as it is compared with providers. `None` if it is a public suffix or too long.

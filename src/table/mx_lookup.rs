@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::answer::TableAnswer;
-use super::entry::{NO_ANSWER, NO_MAIL_ANSWER_INDEX, PARKED_ANSWER_INDEX};
+use super::entry::{FixedAnswer, NO_ANSWER};
 use super::manifest::ListKind;
 use super::mx::{IMPLICIT_MX, MxAnswerIndexes, find_longest_suffix, rule_for_special_mx};
 use super::table_data::Table;
@@ -84,8 +84,8 @@ impl TableAnswer<'_> {
             return self;
         }
         let answer = match rule_for_special_mx(mx_value) {
-            Some(Rule::Parked) => Some(PARKED_ANSWER_INDEX),
-            Some(_) => Some(NO_MAIL_ANSWER_INDEX),
+            Some(Rule::Parked) => Some(FixedAnswer::Parked as u16),
+            Some(_) => Some(FixedAnswer::NoMail as u16),
             None => self.find_mx_answer_index(mx_value),
         };
         match answer {

@@ -7,6 +7,7 @@ use aho_corasick::AhoCorasick;
 use serde::{Deserialize, Serialize};
 
 use super::bulk_names::{BulkNameRecognizer, BulkNameSettings};
+use super::entry::FixedAnswer;
 use super::look_alikes::{LookAlike, UNREADABLE};
 use super::similar_names::{MistypedProviderFinder, TypedName};
 use super::source_packages::vote_bit;
@@ -36,16 +37,6 @@ pub(super) struct UnlistedRuleSettings {
     pub bulk: BulkNameSettings,
 }
 
-/// A rule that applies to an unlisted name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UnlistedRule {
-    LookAlike,
-    Typo,
-    ThrowawayName,
-    BulkName,
-    MailInName,
-}
-
 /// The rules for unlisted names.
 pub(super) struct UnlistedRules {
     settings: UnlistedRuleSettings,
@@ -67,27 +58,27 @@ impl UnlistedRules {
         UnlistedRules { settings: settings.clone(), similar_names, word_finder, bulk_names }
     }
 
-    /// Finds the first rule that applies to this unlisted name. Calls `split_typed_name` for few
-    /// names only. `look_alike` is the name as a person reads it, if it has letters of other
-    /// scripts. `registrable_start` is the byte offset of its registrable domain; a public suffix
-    /// has none.
-    pub(super) fn find_rule<'n>(
+    /// Finds the answer of the first rule that applies to this unlisted name. Calls
+    /// `split_typed_name` for few names only. `look_alike` is the name as a person reads it, if it
+    /// has letters of other scripts. `registrable_start` is the byte offset of its registrable
+    /// domain; a public suffix has none.
+    pub(super) fn find_answer<'n>(
         &self,
         name: &str,
         split_typed_name: impl FnOnce() -> Option<TypedName<'n>>,
         look_alike: Option<&LookAlike>,
         registrable_start: Option<usize>,
-    ) -> Option<UnlistedRule> {
+    ) -> Option<FixedAnswer> {
         let is_deceptive =
             |it: &LookAlike| it.is_mixed || self.is_compared_provider(&it.apparent_name);
         if look_alike.is_some_and(is_deceptive) {
-            return Some(UnlistedRule::LookAlike);
+            return Some(FixedAnswer::LookAlike);
         }
         let label = name.split('.').next().unwrap_or_default();
         if self.similar_names.may_be_slip_of_largest(label)
             && split_typed_name().is_some_and(|it| self.similar_names.is_slip_of_largest(&it))
         {
-            return Some(UnlistedRule::Typo);
+            return Some(FixedAnswer::Typo);
         }
         let (labels_below, registrable_name) = name.split_at_checked(registrable_start?)?;
         let (label, suffix) = registrable_name.split_once('.')?;
@@ -96,13 +87,13 @@ impl UnlistedRules {
         let first_word = found_words.map(|found| found.pattern().as_usize()).min();
         let throwaway_word_count = self.settings.throwaway_words.len();
         if first_word.is_some_and(|word| word < throwaway_word_count) {
-            return Some(UnlistedRule::ThrowawayName);
+            return Some(FixedAnswer::ThrowawayName);
         }
         let has_mail_word = first_word.is_some();
         if self.bulk_names.is_bulk_name(labels_below, label, suffix, has_mail_word) {
-            return Some(UnlistedRule::BulkName);
+            return Some(FixedAnswer::BulkName);
         }
-        has_mail_word.then_some(UnlistedRule::MailInName)
+        has_mail_word.then_some(FixedAnswer::MailInName)
     }
 
     /// Whether these votes include the source that lists names whose MX host answered.
