@@ -38,16 +38,7 @@ pub(super) struct BulkNameSettings {
     pub label_words: Vec<String>,
 }
 
-/// Recognizes names that are spelled like bulk registrations.
-pub(super) struct BulkNameRecognizer {
-    settings: BulkNameSettings,
-}
-
-impl BulkNameRecognizer {
-    pub(super) fn new(settings: &BulkNameSettings) -> BulkNameRecognizer {
-        BulkNameRecognizer { settings: settings.clone() }
-    }
-
+impl BulkNameSettings {
     /// Whether an unlisted name is spelled like a bulk registration. `labels_below` are the labels
     /// below the registrable name with their dots, `label` and `suffix` are the two parts of the
     /// registrable name, and `has_mail_word` says whether `label` contains a word such as "mail".
@@ -59,19 +50,17 @@ impl BulkNameRecognizer {
         has_mail_word: bool,
     ) -> bool {
         let has_suffix = |suffixes: &[String]| suffixes.iter().any(|listed| listed == suffix);
-        let settings = &self.settings;
         if labels_below.is_empty() {
             let is_number = label.bytes().all(|b| b.is_ascii_digit());
             let is_short_name = SHORT_NAME_LENGTHS.contains(&label.len())
                 && label.bytes().all(|b| b.is_ascii_lowercase())
                 && !is_pronounceable(label);
-            (is_number || has_mail_word) && has_suffix(&settings.suffixes)
-                || is_short_name && has_suffix(&settings.short_name_suffixes)
+            (is_number || has_mail_word) && has_suffix(&self.suffixes)
+                || is_short_name && has_suffix(&self.short_name_suffixes)
         } else {
-            settings.label_words.iter().any(|word| has_part_with_word(labels_below, word))
-                || has_suffix(&settings.subdomain_suffixes)
-                || is_short_label_with_digit(labels_below)
-                    && has_suffix(&settings.short_label_suffixes)
+            self.label_words.iter().any(|word| has_part_with_word(labels_below, word))
+                || has_suffix(&self.subdomain_suffixes)
+                || is_short_label_with_digit(labels_below) && has_suffix(&self.short_label_suffixes)
         }
     }
 }

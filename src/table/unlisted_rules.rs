@@ -6,7 +6,7 @@
 use aho_corasick::AhoCorasick;
 use serde::{Deserialize, Serialize};
 
-use super::bulk_names::{BulkNameRecognizer, BulkNameSettings};
+use super::bulk_names::BulkNameSettings;
 use super::entry::FixedAnswer;
 use super::look_alikes::{LookAlike, UNREADABLE};
 use super::similar_names::{MistypedProviderFinder, TypedName};
@@ -44,7 +44,6 @@ pub(super) struct UnlistedRules {
     similar_names: MistypedProviderFinder,
     /// Finds the words of the settings: `throwaway_words`, then `mail_words`.
     word_finder: Option<AhoCorasick>,
-    bulk_names: BulkNameRecognizer,
 }
 
 impl UnlistedRules {
@@ -54,8 +53,7 @@ impl UnlistedRules {
         let word_finder = AhoCorasick::new(words).ok();
         let UnlistedRuleSettings { typos_of, suggest, sole_domains, .. } = settings;
         let similar_names = MistypedProviderFinder::new(typos_of, suggest, sole_domains);
-        let bulk_names = BulkNameRecognizer::new(&settings.bulk);
-        UnlistedRules { settings: settings.clone(), similar_names, word_finder, bulk_names }
+        UnlistedRules { settings: settings.clone(), similar_names, word_finder }
     }
 
     /// Finds the answer of the first rule that applies to this unlisted name. Calls
@@ -90,7 +88,7 @@ impl UnlistedRules {
             return Some(FixedAnswer::ThrowawayName);
         }
         let has_mail_word = first_word.is_some();
-        if self.bulk_names.is_bulk_name(labels_below, label, suffix, has_mail_word) {
+        if self.settings.bulk.is_bulk_name(labels_below, label, suffix, has_mail_word) {
             return Some(FixedAnswer::BulkName);
         }
         has_mail_word.then_some(FixedAnswer::MailInName)
