@@ -185,49 +185,34 @@ impl Scores {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct RawManifest {
-    #[serde(default)]
     list: Vec<Spanned<RawList>>,
-    #[serde(default)]
     scores: BTreeMap<String, Spanned<Value>>,
-    #[serde(default)]
     guard: RawGuard,
-    #[serde(default)]
     rules: RawRules,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 struct RawRules {
-    #[serde(default)]
     typos_of: Vec<Spanned<String>>,
-    #[serde(default)]
     suggest: Vec<Spanned<String>>,
-    #[serde(default)]
     sole_domains: Vec<Spanned<String>>,
-    #[serde(default)]
     throwaway_words: Vec<Spanned<String>>,
-    #[serde(default)]
     bulk: RawBulkRegistrationRules,
-    #[serde(default)]
     mail_words: Vec<Spanned<String>>,
     verified_mx_vote: Option<char>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 struct RawBulkRegistrationRules {
-    #[serde(default)]
     suffixes: Vec<Spanned<String>>,
-    #[serde(default)]
     subdomain_suffixes: Vec<Spanned<String>>,
-    #[serde(default)]
     short_name_suffixes: Vec<Spanned<String>>,
-    #[serde(default)]
     short_label_suffixes: Vec<Spanned<String>>,
-    #[serde(default)]
     label_words: Vec<Spanned<String>>,
 }
 
@@ -241,10 +226,9 @@ struct RawList {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 struct RawGuard {
     max_changed_share: Option<Spanned<f64>>,
-    #[serde(default)]
     allow_flagging: Vec<Spanned<String>>,
 }
 
