@@ -71,8 +71,8 @@ pub(super) fn build_table_bytes(
         texts.push(Cow::Owned(added.list_text.clone()));
     }
     check_list_count(&manifest, &manifest_name)?;
-    names_in_faults.push(manifest_name);
-    check_memory(&names_in_faults[names_in_faults.len() - 1], &texts, added_lists)?;
+    check_memory(&manifest_name, &texts, added_lists)?;
+    names_in_faults.push(manifest_name.clone());
     let mut faults = TableFaults::default();
     let mut lists = parse_lists(&manifest, &names_in_faults, &texts, (&sources, now), &mut faults);
     let promoted_parents = find_promoted_parents(&lists, &manifest);
@@ -89,11 +89,7 @@ pub(super) fn build_table_bytes(
     lists.rows.sort_by(|a, b| a.name.cmp(&b.name));
     let resolved = resolve::resolve_lists(&lists, &manifest, &names_in_faults, &mut faults);
     if resolved.listed_name_count == 0 && faults.fault_count() == 0 {
-        faults.push(TableFault::expected(
-            &names_in_faults[names_in_faults.len() - 1],
-            "lists with rows",
-            "an empty table",
-        ));
+        faults.push(TableFault::expected(manifest_name, "lists with rows", "an empty table"));
     }
     faults.into_result()?;
 

@@ -13,7 +13,7 @@ use super::entry::{
     NO_ANSWER, NameEntry, RULES_OF_FIXED_ANSWERS, TLD_COVERS_ALL, TLD_EXISTS,
     TLD_HAS_ROW_ACROSS_SUFFIXES,
 };
-use super::fault::{TableFault, TableFaults};
+use super::fault::{TableFault, TableFaults, quote_excerpt};
 use super::inheritance::{
     InheritableFacts, InheritedFacts, collect_inheritable_facts, facts_of_row,
 };
@@ -63,10 +63,10 @@ pub(super) fn resolve_lists<'r>(
     names_in_faults: &'r [String],
     faults: &mut TableFaults,
 ) -> ResolvedTable<'r> {
+    let manifest_name = &names_in_faults[names_in_faults.len() - 1];
     let mut flaggable_names = HashMap::new();
     for (name, line) in &manifest.allow_flagging {
-        let at =
-            format!("{}:{line}: guard.allow_flagging", names_in_faults[names_in_faults.len() - 1]);
+        let at = format!("{manifest_name}:{line}: guard.allow_flagging");
         match DnsName::parse(name) {
             Ok(name) => _ = flaggable_names.insert(name.as_str().to_owned(), (*line, false)),
             Err(error) => faults.push(TableFault::Toml { at, message: error.to_string() }),
@@ -95,12 +95,9 @@ pub(super) fn resolve_lists<'r>(
     builder.check_providers_are_free(faults);
     for (name, (line, used)) in &builder.flaggable_name_line_and_use {
         if !used {
-            let at = format!(
-                "{}:{line}: guard.allow_flagging",
-                names_in_faults[names_in_faults.len() - 1]
-            );
+            let at = format!("{manifest_name}:{line}: guard.allow_flagging");
             let expected = "a protected name that an override or a list flags";
-            faults.push(TableFault::expected(at, expected, super::fault::quote_excerpt(name)));
+            faults.push(TableFault::expected(at, expected, quote_excerpt(name)));
         }
     }
     let resolved_table = &builder.resolved_table;
@@ -109,11 +106,7 @@ pub(super) fn resolve_lists<'r>(
     {
         if count >= usize::from(u16::MAX) {
             let expected = format!("at most 65534 different {what}");
-            faults.push(TableFault::expected(
-                &names_in_faults[names_in_faults.len() - 1],
-                expected,
-                "more",
-            ));
+            faults.push(TableFault::expected(manifest_name, expected, "more"));
         }
     }
     builder.resolved_table
@@ -346,11 +339,7 @@ impl<'r> EntryBuilder<'r> {
                     lists.find_map(|(list, name)| (list.kind == ListKind::MxLabel).then_some(name));
                 let at = format!("{}: class", display_name.map_or("", String::as_str));
                 let expected = "no protected name among the disposable hosts";
-                faults.push(TableFault::expected(
-                    at,
-                    expected,
-                    super::fault::quote_excerpt(suffix),
-                ));
+                faults.push(TableFault::expected(at, expected, quote_excerpt(suffix)));
             }
             let mut answer = |rule: Rule| {
                 let bits = rules::rule_bit(rule) | class.fact_bits();
@@ -401,7 +390,7 @@ impl<'r> EntryBuilder<'r> {
             });
             if !is_free {
                 let expected = "a name that a list of kind free has";
-                faults.push(TableFault::expected(at, expected, super::fault::quote_excerpt(name)));
+                faults.push(TableFault::expected(at, expected, quote_excerpt(name)));
             }
         }
     }
