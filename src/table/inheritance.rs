@@ -27,19 +27,19 @@ pub(super) fn collect_inheritable_facts<'r>(
     manifest: &Manifest,
 ) -> HashMap<&'r str, InheritableFacts> {
     let mut inheritable_by_name: HashMap<&str, InheritableFacts> = HashMap::new();
-    for row in &lists.rows {
+    for row in lists.rows.iter().filter(|row| row.coverage != Coverage::NameOnly) {
         let facts = facts_of_row(row, manifest);
         let has = |rule| row.fact_bits & rules::rule_bit(rule) != 0;
-        if row.coverage != Coverage::NameOnly && has(Rule::SpecialUse) {
+        if has(Rule::SpecialUse) {
             inheritable_by_name.entry(&row.name).or_default().special_use_facts.merge(facts);
         }
-        if row.coverage != Coverage::NameOnly && has(Rule::FreeSubdomain) {
+        if has(Rule::FreeSubdomain) {
             inheritable_by_name.entry(&row.name).or_default().free_subdomain_facts.merge(facts);
         }
         if row.coverage == Coverage::AcrossSuffixes && has(Rule::Protected) {
             inheritable_by_name.entry(&row.name).or_default().protection_facts.merge(facts);
         }
-        if row.coverage != Coverage::NameOnly && facts.label_number != 0 {
+        if facts.label_number != 0 {
             inheritable_by_name.entry(&row.name).or_default().label_facts.merge(facts);
         }
     }
@@ -78,13 +78,8 @@ pub(super) fn facts_of_row(row: &Row, manifest: &Manifest) -> Facts {
 /// The facts that a name inherits from the names above it.
 #[derive(Default)]
 pub(super) struct InheritedFacts {
-    pub(super) special_use_facts: Facts,
-    pub(super) free_subdomain_facts: Facts,
-    pub(super) protection_facts: Facts,
-    pub(super) label_facts: Facts,
-    /// The number of the nearest override of a parent that covers the name, counted from 1; 0 for
-    /// none.
-    pub(super) subtree_override_number: u32,
+    /// The merged facts of all these names, and the number of the nearest override.
+    pub(super) of_parents: InheritableFacts,
     /// The number of the nearest such override in the operator's own file; 0 for none.
     pub(super) file_override_number: u32,
     /// The number of the nearest such override of the store; 0 for none.

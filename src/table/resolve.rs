@@ -184,7 +184,7 @@ impl<'r> EntryBuilder<'r> {
                 // The suffix itself is not given out for free, only the names below it.
                 facts.fact_bits &= !rules::rule_bit(Rule::FreeSubdomain);
             }
-            self.add_inherited_facts(&mut facts, &inherited, i == 2);
+            self.add_inherited_facts(&mut facts, &inherited.of_parents, i == 2);
             let was_protected = facts.fact_bits & rules::rule_bit(Rule::Protected) != 0;
             if is_allowed {
                 facts.fact_bits &= !rules::rule_bit(Rule::Protected);
@@ -268,17 +268,18 @@ impl<'r> EntryBuilder<'r> {
         let mut inherited = InheritedFacts::default();
         for start in self_and_parent_offsets(name).skip(1) {
             let Some(inheritable) = self.inheritable_by_name.get(&name[start..]) else { continue };
-            inherited.special_use_facts.merge(inheritable.special_use_facts);
-            inherited.free_subdomain_facts.merge(inheritable.free_subdomain_facts);
-            inherited.protection_facts.merge(inheritable.protection_facts);
+            let of_parents = &mut inherited.of_parents;
+            of_parents.special_use_facts.merge(inheritable.special_use_facts);
+            of_parents.free_subdomain_facts.merge(inheritable.free_subdomain_facts);
+            of_parents.protection_facts.merge(inheritable.protection_facts);
             if registrable_start != NO_REGISTRABLE_DOMAIN
                 && start <= usize::from(registrable_start)
-                && inherited.label_facts.label_number == 0
+                && of_parents.label_facts.label_number == 0
             {
-                inherited.label_facts = inheritable.label_facts;
+                of_parents.label_facts = inheritable.label_facts;
             }
-            if inherited.subtree_override_number == 0 {
-                inherited.subtree_override_number = inheritable.subtree_override_number;
+            if of_parents.subtree_override_number == 0 {
+                of_parents.subtree_override_number = inheritable.subtree_override_number;
             }
             let nearest_of_origin = match self.override_origin(inheritable.subtree_override_number)
             {
@@ -300,7 +301,7 @@ impl<'r> EntryBuilder<'r> {
     fn add_inherited_facts(
         &self,
         facts: &mut Facts,
-        inherited_facts: &InheritedFacts,
+        inherited_facts: &InheritableFacts,
         is_across_suffixes: bool,
     ) {
         facts.merge(inherited_facts.special_use_facts.to_inheritable_facts());

@@ -21,7 +21,7 @@ impl<'r> EntryBuilder<'r> {
             of_subtree.map_or(0, |facts| facts.subtree_override_number),
             inherited_facts.file_override_number,
             inherited_facts.stored_override_number,
-            inherited_facts.subtree_override_number,
+            inherited_facts.of_parents.subtree_override_number,
         ];
         let covering = self.select_override_number(&subtree_overrides);
         let own = self.select_override_number(&[&[of_name][..], &subtree_overrides].concat());
