@@ -20,6 +20,7 @@ use prometheus::{Encoder, Error, Registry, TextEncoder};
 
 use connections::ConnectionMetrics;
 use dns::DnsMetrics;
+use register::Registrar;
 use reloads::ReloadMetrics;
 use requests::RequestMetrics;
 pub use requests::{OUTCOMES, REQUEST_DURATION_BUCKETS, TrafficTotals};
@@ -56,17 +57,18 @@ impl Metrics {
     /// Creates and registers all metrics.
     pub fn new() -> Result<Metrics, Error> {
         let registry = Registry::new();
-        register_process_metrics(&registry)?;
+        let registrar = Registrar(&registry);
+        register_process_metrics(registrar)?;
         Ok(Metrics {
-            connections: ConnectionMetrics::register(&registry)?,
-            requests: RequestMetrics::register(&registry)?,
-            reloads: ReloadMetrics::register(&registry)?,
-            table: TableMetrics::register(&registry)?,
-            dns: DnsMetrics::register(&registry)?,
-            upstream: UpstreamMetrics::register(&registry)?,
-            store: StoreMetrics::register(&registry)?,
-            traces: TraceMetrics::register(&registry)?,
-            webhook: WebhookMetrics::register(&registry)?,
+            connections: ConnectionMetrics::register(registrar)?,
+            requests: RequestMetrics::register(registrar)?,
+            reloads: ReloadMetrics::register(registrar)?,
+            table: TableMetrics::register(registrar)?,
+            dns: DnsMetrics::register(registrar)?,
+            upstream: UpstreamMetrics::register(registrar)?,
+            store: StoreMetrics::register(registrar)?,
+            traces: TraceMetrics::register(registrar)?,
+            webhook: WebhookMetrics::register(registrar)?,
             registry,
         })
     }
@@ -81,11 +83,10 @@ impl Metrics {
 }
 
 /// Registers the metrics that the operating system has of the process, and the version of riskgate.
-fn register_process_metrics(registry: &Registry) -> Result<(), Error> {
+fn register_process_metrics(registrar: Registrar<'_>) -> Result<(), Error> {
     let pid = i32::try_from(std::process::id()).unwrap_or_default();
-    registry.register(Box::new(ProcessCollector::new(pid, "riskgate")))?;
-    let build = register::register_gauge_vec(
-        registry,
+    registrar.0.register(Box::new(ProcessCollector::new(pid, "riskgate")))?;
+    let build = registrar.gauge_vec(
         "riskgate_build_info",
         "1, with the version of the program.",
         &["version"],

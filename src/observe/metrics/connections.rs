@@ -1,8 +1,8 @@
 //! The metrics of client connections.
 
-use prometheus::{Error, IntCounter, Registry};
+use prometheus::{Error, IntCounter};
 
-use super::register::{OptionalGauge, register_counter};
+use super::register::{OptionalGauge, Registrar};
 
 /// Client connections and their failures.
 pub struct ConnectionMetrics {
@@ -20,32 +20,23 @@ pub struct ConnectionMetrics {
 }
 
 impl ConnectionMetrics {
-    pub(super) fn register(registry: &Registry) -> Result<ConnectionMetrics, Error> {
+    pub(super) fn register(registrar: Registrar<'_>) -> Result<ConnectionMetrics, Error> {
         Ok(ConnectionMetrics {
-            open_connections: OptionalGauge::register(
-                registry,
-                "riskgate_connections",
-                "Connections that are open.",
-            )?,
-            requests_in_flight: OptionalGauge::register(
-                registry,
-                "riskgate_requests_in_flight",
-                "Requests in flight.",
-            )?,
-            panics: register_counter(registry, "riskgate_panics_total", "Panics in the process.")?,
-            connections_rejected: register_counter(
-                registry,
+            open_connections: registrar
+                .optional_gauge("riskgate_connections", "Connections that are open.")?,
+            requests_in_flight: registrar
+                .optional_gauge("riskgate_requests_in_flight", "Requests in flight.")?,
+            panics: registrar.counter("riskgate_panics_total", "Panics in the process.")?,
+            connections_rejected: registrar.counter(
                 "riskgate_connections_rejected_total",
-                "Connections closed before any request: over a limit, or without the PROXY header of a \
-                 trusted proxy.",
+                "Connections closed before any request: over a limit, or without the PROXY header \
+                 of a trusted proxy.",
             )?,
-            tls_handshake_failures: register_counter(
-                registry,
+            tls_handshake_failures: registrar.counter(
                 "riskgate_tls_handshake_failures_total",
                 "TLS handshakes that failed or took too long.",
             )?,
-            http2_floods: register_counter(
-                registry,
+            http2_floods: registrar.counter(
                 "riskgate_http2_floods_total",
                 "HTTP/2 connections that riskgate closed with ENHANCE_YOUR_CALM.",
             )?,

@@ -1,8 +1,8 @@
 //! The metrics of DNS resolutions.
 
-use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, Registry};
+use prometheus::{Error, IntCounter, IntCounterVec, IntGauge};
 
-use super::register::{raise_counter, register_counter, register_counter_vec, register_gauge};
+use super::register::{Registrar, raise_counter};
 
 /// DNS resolutions and their cache.
 pub struct DnsMetrics {
@@ -13,26 +13,18 @@ pub struct DnsMetrics {
 }
 
 impl DnsMetrics {
-    pub(super) fn register(registry: &Registry) -> Result<DnsMetrics, Error> {
+    pub(super) fn register(registrar: Registrar<'_>) -> Result<DnsMetrics, Error> {
         Ok(DnsMetrics {
-            resolutions_by_outcome: register_counter_vec(
-                registry,
+            resolutions_by_outcome: registrar.counter_vec(
                 "riskgate_dns_resolutions_total",
                 "Names resolved for the table, by outcome.",
                 &["outcome"],
             )?,
-            known_names: register_gauge(
-                registry,
-                "riskgate_dns_learned_names",
-                "Names with a learned fact in memory.",
-            )?,
-            queued_names: register_gauge(
-                registry,
-                "riskgate_dns_queue_length",
-                "Names waiting for a DNS resolution.",
-            )?,
-            dropped_names: register_counter(
-                registry,
+            known_names: registrar
+                .gauge("riskgate_dns_learned_names", "Names with a learned fact in memory.")?,
+            queued_names: registrar
+                .gauge("riskgate_dns_queue_length", "Names waiting for a DNS resolution.")?,
+            dropped_names: registrar.counter(
                 "riskgate_dns_names_dropped_total",
                 "Names dropped because the DNS queue was full.",
             )?,

@@ -1,17 +1,16 @@
-//! Helpers that create a metric and register it.
+//! Creates metrics and registers them.
 
 use prometheus::core::Collector;
-use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{
+    Error, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
+};
 
 /// A gauge that has a series only while it has a value. So a missing value does not look like 0.
 #[derive(Clone)]
 pub struct OptionalGauge(IntGaugeVec);
 
 impl OptionalGauge {
-    pub fn register(registry: &Registry, name: &str, help: &str) -> Result<OptionalGauge, Error> {
-        register_gauge_vec(registry, name, help, &[]).map(OptionalGauge)
-    }
-
     /// Sets the value, or removes the series.
     pub fn set(&self, value: Option<i64>) {
         match value {
@@ -27,16 +26,6 @@ impl OptionalGauge {
 pub struct GaugesByName(IntGaugeVec);
 
 impl GaugesByName {
-    /// Registers the gauges; `label` is the label of the name.
-    pub fn register(
-        registry: &Registry,
-        name: &str,
-        help: &str,
-        label: &str,
-    ) -> Result<GaugesByName, Error> {
-        register_gauge_vec(registry, name, help, &[label]).map(GaugesByName)
-    }
-
     /// Sets the gauges of these names, and removes all others.
     pub fn set_all(&self, values: &[(String, i64)]) {
         let shown = self.0.collect();
@@ -57,36 +46,59 @@ pub fn raise_counter(counter: &IntCounter, total: u64) {
     counter.inc_by(total.saturating_sub(counter.get()));
 }
 
-pub fn register_gauge(registry: &Registry, name: &str, help: &str) -> Result<IntGauge, Error> {
-    register_metric(registry, IntGauge::new(name, help)?)
-}
+/// Creates metrics that belong to a registry.
+#[derive(Clone, Copy)]
+pub struct Registrar<'r>(pub &'r Registry);
 
-pub fn register_gauge_vec(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-) -> Result<IntGaugeVec, Error> {
-    register_metric(registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
-}
+impl Registrar<'_> {
+    pub fn gauge(self, name: &str, help: &str) -> Result<IntGauge, Error> {
+        self.add(IntGauge::new(name, help)?)
+    }
 
-pub fn register_counter(registry: &Registry, name: &str, help: &str) -> Result<IntCounter, Error> {
-    register_metric(registry, IntCounter::new(name, help)?)
-}
+    pub fn optional_gauge(self, name: &str, help: &str) -> Result<OptionalGauge, Error> {
+        self.gauge_vec(name, help, &[]).map(OptionalGauge)
+    }
 
-pub fn register_counter_vec(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-) -> Result<IntCounterVec, Error> {
-    register_metric(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
-}
+    pub fn gauge_vec(self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, Error> {
+        self.add(IntGaugeVec::new(Opts::new(name, help), labels)?)
+    }
 
-pub fn register_metric<M>(registry: &Registry, metric: M) -> Result<M, Error>
-where
-    M: Collector + Clone + 'static,
-{
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
+    /// Creates gauges of which each has its name in this label.
+    pub fn gauges_by_name(
+        self,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<GaugesByName, Error> {
+        self.gauge_vec(name, help, &[label]).map(GaugesByName)
+    }
+
+    pub fn counter(self, name: &str, help: &str) -> Result<IntCounter, Error> {
+        self.add(IntCounter::new(name, help)?)
+    }
+
+    pub fn counter_vec(
+        self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntCounterVec, Error> {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels)?)
+    }
+
+    pub fn histogram_vec(
+        self,
+        name: &str,
+        help: &str,
+        buckets: &[f64],
+        label: &str,
+    ) -> Result<HistogramVec, Error> {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.add(HistogramVec::new(options, &[label])?)
+    }
+
+    fn add<M: Collector + Clone + 'static>(self, metric: M) -> Result<M, Error> {
+        self.0.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
 }

@@ -1,8 +1,8 @@
 //! The metrics of reloads.
 
-use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::register::{GaugesByName, register_counter_vec, register_gauge, register_gauge_vec};
+use super::register::{GaugesByName, Registrar};
 
 /// Reloads, and the state that they loaded.
 pub struct ReloadMetrics {
@@ -15,31 +15,25 @@ pub struct ReloadMetrics {
 }
 
 impl ReloadMetrics {
-    pub(super) fn register(registry: &Registry) -> Result<ReloadMetrics, Error> {
+    pub(super) fn register(registrar: Registrar<'_>) -> Result<ReloadMetrics, Error> {
         Ok(ReloadMetrics {
-            reloads_by_part_and_outcome: register_counter_vec(
-                registry,
+            reloads_by_part_and_outcome: registrar.counter_vec(
                 "riskgate_reloads_total",
                 "Reloads by part and outcome.",
                 &["part", "outcome"],
             )?,
-            reload_failing: register_gauge_vec(
-                registry,
+            reload_failing: registrar.gauge_vec(
                 "riskgate_reload_failing",
                 "1 while a part serves its last good state, or is degraded.",
                 &["part"],
             )?,
-            certificate_expires_at: GaugesByName::register(
-                registry,
+            certificate_expires_at: registrar.gauges_by_name(
                 "riskgate_tls_certificate_expires_timestamp_seconds",
                 "When a serving certificate expires.",
                 "certificate",
             )?,
-            keys_in_ring: register_gauge(
-                registry,
-                "riskgate_keys",
-                "Keys in the ring, revoked ones included.",
-            )?,
+            keys_in_ring: registrar
+                .gauge("riskgate_keys", "Keys in the ring, revoked ones included.")?,
         })
     }
 

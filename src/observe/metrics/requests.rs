@@ -1,13 +1,9 @@
 //! The metrics of requests.
 
 use prometheus::core::Metric;
-use prometheus::{
-    Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Registry,
-};
+use prometheus::{Error, Histogram, IntCounter, IntCounterVec};
 
-use super::register::{
-    OptionalGauge, raise_counter, register_counter, register_counter_vec, register_metric,
-};
+use super::register::{OptionalGauge, Registrar, raise_counter};
 use crate::model::route_label::RouteLabel;
 use crate::model::verdict::{Reason, VerdictSource};
 
@@ -91,40 +87,21 @@ pub struct RequestMetrics {
     held_body_bytes: OptionalGauge,
 }
 
-fn register_held_body_bytes(registry: &Registry) -> Result<OptionalGauge, Error> {
-    OptionalGauge::register(
-        registry,
-        "riskgate_held_body_bytes",
-        "Bytes of the request bodies that are arriving and held meanwhile.",
-    )
-}
-
-fn register_rule_decisions(registry: &Registry) -> Result<IntCounterVec, Error> {
-    register_counter_vec(
-        registry,
-        "riskgate_rule_decisions_total",
-        "Decisions of the rules of the config.",
-        &["rule", "route", "action"],
-    )
-}
-
 impl RequestMetrics {
-    pub(super) fn register(registry: &Registry) -> Result<RequestMetrics, Error> {
-        let requests = register_counter_vec(
-            registry,
+    pub(super) fn register(registrar: Registrar<'_>) -> Result<RequestMetrics, Error> {
+        let requests = registrar.counter_vec(
             "riskgate_requests_total",
             "Requests by route and outcome.",
             &["route", "outcome"],
         )?;
-        let duration = HistogramOpts::new(
+        let durations = registrar.histogram_vec(
             "riskgate_request_duration_seconds",
             "From a request's header to the end of its answer, by route.",
-        )
-        .buckets(REQUEST_DURATION_BUCKETS.to_vec());
-        let durations = register_metric(registry, HistogramVec::new(duration, &["route"])?)?;
+            &REQUEST_DURATION_BUCKETS,
+            "route",
+        )?;
         let by_route = RouteLabel::ALL.iter().map(|r| durations.with_label_values(&[r.as_str()]));
-        let verdicts = register_counter_vec(
-            registry,
+        let verdicts = registrar.counter_vec(
             "riskgate_verdicts_total",
             "Verdicts on domains, by reason and source.",
             &["reason", "source"],
@@ -143,39 +120,38 @@ impl RequestMetrics {
             requests_by_route_and_outcome: by_label,
             duration_by_route: by_route.collect(),
             verdicts_by_reason_and_source: by_reason_and_source,
-            access_log_lines_dropped: register_counter(
-                registry,
-                "riskgate_access_log_lines_dropped_total",
-                "Access-log lines dropped.",
-            )?,
-            process_log_lines_dropped: register_counter(
-                registry,
+            access_log_lines_dropped: registrar
+                .counter("riskgate_access_log_lines_dropped_total", "Access-log lines dropped.")?,
+            process_log_lines_dropped: registrar.counter(
                 "riskgate_process_log_lines_dropped_total",
                 "Lines for standard error dropped.",
             )?,
-            top_lookups_dropped: register_counter(
-                registry,
+            top_lookups_dropped: registrar.counter(
                 "riskgate_top_domains_lookups_dropped_total",
                 "Look-ups that the top list dropped.",
             )?,
-            fast_path_requests: register_counter(
-                registry,
+            fast_path_requests: registrar.counter(
                 "riskgate_fast_path_requests_total",
                 "Requests served by the fast path.",
             )?,
-            quota_refunds: register_counter(
-                registry,
+            quota_refunds: registrar.counter(
                 "riskgate_quota_refunds_total",
                 "Requests whose calls riskgate refunded to the quota.",
             )?,
-            screened: register_counter_vec(
-                registry,
+            screened: registrar.counter_vec(
                 "riskgate_screened_total",
                 "Posts screened, by the prefix of their route.",
                 &["route", "action", "reason"],
             )?,
-            rule_decisions: register_rule_decisions(registry)?,
-            held_body_bytes: register_held_body_bytes(registry)?,
+            rule_decisions: registrar.counter_vec(
+                "riskgate_rule_decisions_total",
+                "Decisions of the rules of the config.",
+                &["rule", "route", "action"],
+            )?,
+            held_body_bytes: registrar.optional_gauge(
+                "riskgate_held_body_bytes",
+                "Bytes of the request bodies that are arriving and held meanwhile.",
+            )?,
         })
     }
 

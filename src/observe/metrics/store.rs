@@ -1,8 +1,8 @@
 //! The metrics of the ledger's store and clocks.
 
-use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, Registry};
+use prometheus::{Error, IntCounter, IntCounterVec, IntGauge};
 
-use super::register::{raise_counter, register_counter, register_counter_vec, register_gauge};
+use super::register::{Registrar, raise_counter};
 use crate::quota::LedgerStatus;
 
 /// The ledger's store and clocks.
@@ -29,46 +29,36 @@ pub struct StoreMetrics {
 }
 
 impl StoreMetrics {
-    pub(super) fn register(registry: &Registry) -> Result<StoreMetrics, Error> {
+    pub(super) fn register(registrar: Registrar<'_>) -> Result<StoreMetrics, Error> {
         Ok(StoreMetrics {
-            clock_suspect: register_gauge(
-                registry,
+            clock_suspect: registrar.gauge(
                 "riskgate_clock_suspect",
                 "1 while a clock is suspect, or calls are counted in a month that has not begun.",
             )?,
-            store_down: register_gauge(
-                registry,
-                "riskgate_store_down",
-                "1 while the store counts as down.",
-            )?,
-            replicas_missing: register_gauge(
-                registry,
+            store_down: registrar
+                .gauge("riskgate_store_down", "1 while the store counts as down.")?,
+            replicas_missing: registrar.gauge(
                 "riskgate_store_replicas_missing",
                 "Replicas of store.wait_replicas that have not acknowledged the last report.",
             )?,
-            store_recovering: register_gauge(
-                registry,
+            store_recovering: registrar.gauge(
                 "riskgate_store_recovering",
                 "1 while all nodes report their totals again because the store may have lost data.",
             )?,
-            store_commits: register_counter(
-                registry,
+            store_commits: registrar.counter(
                 "riskgate_store_commits_total",
                 "Batches of lease reports that the store committed.",
             )?,
-            store_failures: register_counter(
-                registry,
+            store_failures: registrar.counter(
                 "riskgate_store_failures_total",
                 "Batches of lease reports, and probes of the store, that failed.",
             )?,
-            unsettled_calls: register_gauge(
-                registry,
+            unsettled_calls: registrar.gauge(
                 "riskgate_store_unsettled_calls",
                 "Calls admitted while the store was down and not reported to it yet.",
             )?,
-            rate_exchanges_by_outcome: register_rate_exchanges(registry)?,
-            lost_rate_requests: register_counter(
-                registry,
+            rate_exchanges_by_outcome: register_rate_exchanges(registrar)?,
+            lost_rate_requests: registrar.counter(
                 "riskgate_store_rate_requests_lost_total",
                 "Requests of clients with a shared rate that other nodes may not know.",
             )?,
@@ -97,9 +87,8 @@ impl StoreMetrics {
     }
 }
 
-fn register_rate_exchanges(registry: &Registry) -> Result<IntCounterVec, Error> {
-    let exchanges = register_counter_vec(
-        registry,
+fn register_rate_exchanges(registrar: Registrar<'_>) -> Result<IntCounterVec, Error> {
+    let exchanges = registrar.counter_vec(
         "riskgate_store_rate_exchanges_total",
         "Exchanges of shared rates of clients with the store, by outcome.",
         &["outcome"],

@@ -1,8 +1,8 @@
 //! The metrics of the table in use and of its feeds.
 
-use prometheus::{Error, IntCounterVec, IntGauge, Registry};
+use prometheus::{Error, IntCounterVec, IntGauge};
 
-use super::register::{GaugesByName, register_counter_vec, register_gauge};
+use super::register::{GaugesByName, Registrar};
 use crate::feed::{FeedState, FeedStatus};
 
 /// The table in use, and the feeds that its lists come from.
@@ -23,49 +23,38 @@ pub struct TableMetrics {
 }
 
 impl TableMetrics {
-    pub(super) fn register(registry: &Registry) -> Result<TableMetrics, Error> {
+    pub(super) fn register(registrar: Registrar<'_>) -> Result<TableMetrics, Error> {
         Ok(TableMetrics {
-            table_rows: register_gauge(
-                registry,
-                "riskgate_table_rows",
-                "Rows of the serving table.",
-            )?,
-            table_built_at: register_gauge(
-                registry,
+            table_rows: registrar.gauge("riskgate_table_rows", "Rows of the serving table.")?,
+            table_built_at: registrar.gauge(
                 "riskgate_table_built_timestamp_seconds",
                 "When the serving table was built.",
             )?,
-            newest_source_day: register_gauge(
-                registry,
+            newest_source_day: registrar.gauge(
                 "riskgate_table_newest_evidence_timestamp_seconds",
                 "The day of the newest source behind the serving table's disposable names.",
             )?,
-            source_published_at: GaugesByName::register(
-                registry,
+            source_published_at: registrar.gauges_by_name(
                 "riskgate_table_source_published_timestamp_seconds",
                 "When a list package of the serving table was published.",
                 "source",
             )?,
-            feed_rows: GaugesByName::register(
-                registry,
+            feed_rows: registrar.gauges_by_name(
                 "riskgate_feed_rows",
                 "Rows of a feed's last good list.",
                 "feed",
             )?,
-            feed_fetched_at: GaugesByName::register(
-                registry,
+            feed_fetched_at: registrar.gauges_by_name(
                 "riskgate_feed_fetched_timestamp_seconds",
                 "When a feed's list was last seen to be good.",
                 "feed",
             )?,
-            feed_changed_at: GaugesByName::register(
-                registry,
+            feed_changed_at: registrar.gauges_by_name(
                 "riskgate_feed_changed_timestamp_seconds",
                 "When a feed's list changed last.",
                 "feed",
             )?,
-            feed_fetches: register_counter_vec(
-                registry,
+            feed_fetches: registrar.counter_vec(
                 "riskgate_feed_fetches_total",
                 "Fetches by feed and outcome.",
                 &["feed", "outcome"],

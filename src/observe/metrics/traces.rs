@@ -1,8 +1,8 @@
 //! The metrics of traces.
 
-use prometheus::{Error, IntCounterVec, Registry};
+use prometheus::{Error, IntCounterVec};
 
-use super::register::{raise_counter, register_counter_vec};
+use super::register::{Registrar, raise_counter};
 
 /// The spans of traces.
 pub struct TraceMetrics {
@@ -10,9 +10,8 @@ pub struct TraceMetrics {
 }
 
 impl TraceMetrics {
-    pub(super) fn register(registry: &Registry) -> Result<TraceMetrics, Error> {
-        let spans_by_outcome = register_counter_vec(
-            registry,
+    pub(super) fn register(registrar: Registrar<'_>) -> Result<TraceMetrics, Error> {
+        let spans_by_outcome = registrar.counter_vec(
             "riskgate_trace_spans_total",
             "Spans of traces, by outcome.",
             &["outcome"],

@@ -4,13 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
-use prometheus::{
-    Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Registry,
-};
+use prometheus::{Error, Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use super::register::{
-    GaugesByName, OptionalGauge, register_counter, register_counter_vec, register_metric,
-};
+use super::register::{GaugesByName, OptionalGauge, Registrar};
 
 /// The upper bounds of the buckets for the time to the header of a response, in seconds. A server
 /// on the same machine answers within the first buckets.
@@ -108,39 +104,34 @@ struct ServerSeries {
 }
 
 impl UpstreamMetrics {
-    pub(super) fn register(registry: &Registry) -> Result<UpstreamMetrics, Error> {
-        let duration = HistogramOpts::new(
-            "riskgate_upstream_response_header_seconds",
-            "From the start of an attempt to the header of the server's response.",
-        )
-        .buckets(RESPONSE_HEADER_BUCKETS.to_vec());
+    pub(super) fn register(registrar: Registrar<'_>) -> Result<UpstreamMetrics, Error> {
         Ok(UpstreamMetrics {
-            attempts: register_counter_vec(
-                registry,
+            attempts: registrar.counter_vec(
                 "riskgate_upstream_requests_total",
                 "Attempts to get a response from a server, by outcome.",
                 &["server", "outcome"],
             )?,
-            durations: register_metric(registry, HistogramVec::new(duration, &["server"])?)?,
+            durations: registrar.histogram_vec(
+                "riskgate_upstream_response_header_seconds",
+                "From the start of an attempt to the header of the server's response.",
+                &RESPONSE_HEADER_BUCKETS,
+                "server",
+            )?,
             series_by_server: DashMap::new(),
-            retries: register_counter(
-                registry,
+            retries: registrar.counter(
                 "riskgate_upstream_retries_total",
                 "Attempts after a first attempt that failed.",
             )?,
-            healthy: GaugesByName::register(
-                registry,
+            healthy: registrar.gauges_by_name(
                 "riskgate_upstream_healthy",
                 "1 if riskgate sends requests to the server, 0 while it skips the server.",
                 "server",
             )?,
-            exchanges_in_flight: OptionalGauge::register(
-                registry,
+            exchanges_in_flight: registrar.optional_gauge(
                 "riskgate_upstream_exchanges_in_flight",
                 "Exchanges under way with the servers.",
             )?,
-            idle_connections: OptionalGauge::register(
-                registry,
+            idle_connections: registrar.optional_gauge(
                 "riskgate_upstream_idle_connections",
                 "Idle connections to the servers that the fast path keeps.",
             )?,

@@ -1,8 +1,8 @@
 //! The metrics of quota webhooks.
 
-use prometheus::{Error, IntCounterVec, IntGauge, Registry};
+use prometheus::{Error, IntCounterVec, IntGauge};
 
-use super::register::{register_counter_vec, register_gauge};
+use super::register::Registrar;
 use crate::webhook::DeliveryOutcome;
 
 /// The messages of quota webhooks.
@@ -12,9 +12,8 @@ pub struct WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    pub(super) fn register(registry: &Registry) -> Result<WebhookMetrics, Error> {
-        let deliveries_by_outcome = register_counter_vec(
-            registry,
+    pub(super) fn register(registrar: Registrar<'_>) -> Result<WebhookMetrics, Error> {
+        let deliveries_by_outcome = registrar.counter_vec(
             "riskgate_webhook_deliveries_total",
             "Attempts to deliver a quota event, by outcome.",
             &["outcome"],
@@ -25,8 +24,7 @@ impl WebhookMetrics {
         }
         Ok(WebhookMetrics {
             deliveries_by_outcome,
-            pending_events: register_gauge(
-                registry,
+            pending_events: registrar.gauge(
                 "riskgate_webhook_events_pending",
                 "Quota events that the receiver has not accepted yet, of all nodes.",
             )?,

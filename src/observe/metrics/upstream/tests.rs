@@ -1,3 +1,5 @@
+use prometheus::Registry;
+
 use super::*;
 
 fn attempt(server: SocketAddr, outcome: AttemptOutcome) -> AttemptRecord {
@@ -7,7 +9,7 @@ fn attempt(server: SocketAddr, outcome: AttemptOutcome) -> AttemptRecord {
 #[test]
 fn only_attempts_with_a_response_have_a_duration() {
     let registry = Registry::new();
-    let metrics = UpstreamMetrics::register(&registry).unwrap();
+    let metrics = UpstreamMetrics::register(Registrar(&registry)).unwrap();
     let server: SocketAddr = "127.0.0.1:80".parse().unwrap();
     for outcome in AttemptOutcome::ALL {
         metrics.count_attempt(&attempt(server, outcome));
@@ -21,7 +23,7 @@ fn only_attempts_with_a_response_have_a_duration() {
 #[test]
 fn servers_that_have_left_lose_their_series_once_there_are_many() {
     let registry = Registry::new();
-    let metrics = UpstreamMetrics::register(&registry).unwrap();
+    let metrics = UpstreamMetrics::register(Registrar(&registry)).unwrap();
     let server = |port: usize| SocketAddr::from(([127, 0, 0, 1], port as u16));
     let set_gauges = || {
         metrics.set_gauges(&UpstreamSnapshot {
