@@ -43,7 +43,8 @@ impl Settings {
                 names.iter().map(|name| LogField::parse(name)).collect();
             fields.filter(|fields| !fields.is_empty())
         });
-        self.note_default(toml_list(&LogField::DEFAULT.map(LogField::as_str)));
+        let defaults: Vec<&str> = LogField::DEFAULT.iter().map(|it| it.as_str()).collect();
+        self.note_default(toml_list(&defaults));
         let fields = fields.unwrap_or_else(|| LogField::DEFAULT.to_vec());
         AccessLogOptions { is_enabled, form: LineForm { format, fields } }
     }

@@ -90,22 +90,8 @@ impl LogField {
         LogField::TraceId,
         LogField::Inbox,
     ];
-    /// The fields of a line, unless the config names others.
-    pub const DEFAULT: [LogField; 13] = [
-        LogField::Time,
-        LogField::RequestId,
-        LogField::Client,
-        LogField::Method,
-        LogField::Route,
-        LogField::Path,
-        LogField::Status,
-        LogField::Outcome,
-        LogField::Reason,
-        LogField::KeyId,
-        LogField::Account,
-        LogField::Screening,
-        LogField::DurationUs,
-    ];
+    /// The fields of a line, unless the config names others: those up to `duration_us`.
+    pub const DEFAULT: &[LogField] = LogField::ALL.split_at(LogField::DurationUs as usize + 1).0;
 
     /// The name in the config and in a line.
     pub const fn as_str(self) -> &'static str {
