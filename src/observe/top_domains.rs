@@ -91,14 +91,32 @@ struct PublishedList {
 
 /// Counts flagged look-ups, and publishes the ranked list. A thread of its own counts and ranks.
 pub struct TopList {
-    list: Arc<SnapshotCell<PublishedList>>,
-    seen_hashes: Arc<DashSet<u64>>,
+    shared: Arc<Shared>,
+    seen_hashes: DashSet<u64>,
     day_of_hashes: AtomicU64,
-    dropped_lookups: Arc<AtomicU64>,
-    options: Arc<SnapshotCell<TopDomainsOptions>>,
-    is_stale: Arc<AtomicBool>,
     sender: Mutex<Option<SyncSender<FlaggedLookup>>>,
     worker: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the [`TopList`] shares with its thread.
+struct Shared {
+    list: SnapshotCell<PublishedList>,
+    options: SnapshotCell<TopDomainsOptions>,
+    is_stale: AtomicBool,
+    dropped_lookups: AtomicU64,
+}
+
+impl Shared {
+    /// The list is empty until the thread has ranked the counts.
+    fn new(options: TopDomainsOptions) -> Shared {
+        let empty = PublishedList { entries: Vec::new(), body: Bytes::new() };
+        Shared {
+            list: SnapshotCell::new(empty),
+            options: SnapshotCell::new(options),
+            is_stale: AtomicBool::new(false),
+            dropped_lookups: AtomicU64::new(0),
+        }
+    }
 }
 
 /// A flagged look-up that waits to be counted.
@@ -130,11 +148,7 @@ impl TopList {
             outcome => outcome?,
         };
         let (sender, receiver) = sync_channel(MAX_QUEUED_LOOKUPS);
-        let empty = PublishedList { entries: Vec::new(), body: Bytes::new() };
-        let list = Arc::new(SnapshotCell::new(empty));
-        let options = Arc::new(SnapshotCell::new(options));
-        let is_stale = Arc::new(AtomicBool::new(false));
-        let dropped_lookups = Arc::new(AtomicU64::new(0));
+        let shared = Arc::new(Shared::new(options));
         let mut worker = Worker {
             stored_domains: rows.iter().map(|row| row.domain.clone()).collect(),
             store,
@@ -142,12 +156,9 @@ impl TopList {
             seed_list,
             clock,
             rows: rows.into_iter().map(|row| (row.domain.clone(), row)).collect(),
-            list: Arc::clone(&list),
-            options: Arc::clone(&options),
-            is_stale: Arc::clone(&is_stale),
+            shared: Arc::clone(&shared),
             unsaved_by_day: BTreeMap::new(),
             unsaved_hashes: 0,
-            dropped_lookups: Arc::clone(&dropped_lookups),
             evicted: BTreeSet::new(),
             last_read_attempt: Instant::now(),
         };
@@ -157,12 +168,9 @@ impl TopList {
             .spawn(move || worker.run(&receiver))
             .map_err(|error| StoreError::Conflict(format!("expected a thread, found {error}")))?;
         Ok(TopList {
-            list,
-            seen_hashes: Arc::new(dedup_hashes.into_iter().collect()),
+            shared,
+            seen_hashes: dedup_hashes.into_iter().collect(),
             day_of_hashes: AtomicU64::new(today.cast_unsigned()),
-            dropped_lookups,
-            options,
-            is_stale,
             sender: Mutex::new(Some(sender)),
             worker: Mutex::new(Some(worker)),
         })
@@ -170,12 +178,12 @@ impl TopList {
 
     /// Returns the list as the body of a response. The thread updates the list once a second.
     pub fn response_body(&self) -> Bytes {
-        Bytes::clone(&self.list.peek().body)
+        Bytes::clone(&self.shared.list.peek().body)
     }
 
     /// Returns the names of the list with their counts.
     pub fn entries(&self) -> Vec<TopEntry> {
-        self.list.peek().entries.clone()
+        self.shared.list.peek().entries.clone()
     }
 
     /// Counts a flagged look-up of `account` for the row that matched. Does nothing:
@@ -209,25 +217,25 @@ impl TopList {
         let sent = sender.as_ref().is_some_and(|sender| sender.try_send(lookup).is_ok());
         if !sent {
             self.seen_hashes.remove(&dedup_hash);
-            self.dropped_lookups.fetch_add(1, Ordering::Relaxed);
+            self.shared.dropped_lookups.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Replaces the options.
     pub fn set_options(&self, options: TopDomainsOptions) {
-        self.options.publish(options);
+        self.shared.options.publish(options);
         self.mark_stale();
     }
 
     /// Makes the worker rebuild the list, because the table or the options have changed.
     pub fn mark_stale(&self) {
-        self.is_stale.store(true, Ordering::Release);
+        self.shared.is_stale.store(true, Ordering::Release);
     }
 
     /// Returns how many look-ups were dropped, because the queue was full, or because too many
     /// counts were unsaved.
     pub fn dropped_lookups(&self) -> u64 {
-        self.dropped_lookups.load(Ordering::Relaxed)
+        self.shared.dropped_lookups.load(Ordering::Relaxed)
     }
 
     /// Lets the worker save the counts once more, and stops it. If the store fails, the unsaved
@@ -261,13 +269,10 @@ struct Worker {
     clock: ClockFn,
     /// The rows of the store, with the counts that this node has added since the last read.
     rows: HashMap<String, TopRow>,
-    list: Arc<SnapshotCell<PublishedList>>,
-    options: Arc<SnapshotCell<TopDomainsOptions>>,
-    is_stale: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     /// The unsaved counts by day and domain, because an outage may last longer than a day.
     unsaved_by_day: BTreeMap<i64, HashMap<String, TopCredit>>,
     unsaved_hashes: usize,
-    dropped_lookups: Arc<AtomicU64>,
     /// The domains in `rows` whose rows are in the store.
     stored_domains: HashSet<String>,
     /// The domains of evicted rows that are still in the store.
@@ -301,7 +306,7 @@ impl Worker {
             let others =
                 self.last_read_attempt.elapsed() >= STORE_READ_INTERVAL && self.reload_saved_rows();
             let saved = !dirty || self.save_counts();
-            if dirty || others || self.is_stale.swap(false, Ordering::AcqRel) {
+            if dirty || others || self.shared.is_stale.swap(false, Ordering::AcqRel) {
                 self.rebuild_list((self.clock)());
             }
             dirty = dirty && !saved;
@@ -312,10 +317,10 @@ impl Worker {
     }
 
     fn count_queued_lookup(&mut self, lookup: FlaggedLookup) {
-        let half_life = self.options.peek().half_life_seconds;
+        let half_life = self.shared.options.peek().half_life_seconds;
         let FlaggedLookup { domain, account_hash, dedup_hash, looked_up_at: at } = lookup;
         if self.unsaved_hashes >= MAX_DEDUP_HASHES {
-            self.dropped_lookups.fetch_add(1, Ordering::Relaxed);
+            self.shared.dropped_lookups.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.unsaved_hashes += 1;
@@ -360,7 +365,7 @@ impl Worker {
     }
 
     fn rebuild_list(&mut self, now: i64) {
-        let options = **self.options.peek();
+        let options = **self.shared.options.peek();
         let mut counts: HashMap<&str, f64> = HashMap::new();
         for (domain, row) in &self.rows {
             if row.account_hashes.len() >= options.min_accounts.min(MAX_TOP_ROW_ACCOUNTS) {
@@ -394,13 +399,13 @@ impl Worker {
             .collect();
         let rendered: Vec<String> = entries.iter().map(TopEntry::to_client_json).collect();
         let body = format!(r#"{{"domains":[{}],"count":{}}}"#, rendered.join(","), entries.len());
-        self.list.publish(PublishedList { entries, body: Bytes::from(body) });
+        self.shared.list.publish(PublishedList { entries, body: Bytes::from(body) });
     }
 
     /// Adds this node's unsaved counts to the store. Replaces the saved rows by those of the store,
     /// which have the counts of all nodes. Returns false if the store fails.
     fn save_counts(&mut self) -> bool {
-        let half_life = self.options.peek().half_life_seconds;
+        let half_life = self.shared.options.peek().half_life_seconds;
         while let Some(day_credits) = self.unsaved_by_day.first_entry() {
             let (day, credits) = (*day_credits.key(), day_credits.get().values().cloned());
             let credits: Vec<TopCredit> = credits.collect();
