@@ -69,46 +69,32 @@ enum Command {
     /// Read config, keys, table and store as `run` would, and print every fault.
     Check(ConfigArgs),
     /// Check the config, and show what is in force.
-    Config {
-        #[command(subcommand)]
-        command: config::ConfigCommand,
-    },
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Create, list, rotate, revoke and import keys.
-    Keys {
-        #[command(subcommand)]
-        command: keys::KeysCommand,
-    },
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     /// List accounts, set a plan or a limit.
-    Accounts {
-        #[command(subcommand)]
-        command: accounts::AccountsCommand,
-    },
+    #[command(subcommand)]
+    Accounts(accounts::AccountsCommand),
     /// Make a token for the admin API and the operator's page.
-    AdminToken {
-        #[command(subcommand)]
-        command: admin_token::AdminTokenCommand,
-    },
+    #[command(subcommand)]
+    AdminToken(admin_token::AdminTokenCommand),
     /// Show the calls of a month by account, or by day, route and key.
     Usage(usage::Args),
     /// Show who changed which key, account, override, config or table.
     Audit(audit::Args),
     /// Initialize a store on a server, copy, save or restore one, or repair its month.
-    Store {
-        #[command(subcommand)]
-        command: store::StoreCommand,
-    },
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Decide a sign-up by the rules of the config, and say why. Nothing is counted.
     Decide(decide::Args),
     /// Show and delete the sign-ups of one person.
-    SignUps {
-        #[command(subcommand)]
-        command: sign_ups::SignUpsCommand,
-    },
+    #[command(subcommand)]
+    SignUps(sign_ups::SignUpsCommand),
     /// Build, inspect, look up and compare tables.
-    Table {
-        #[command(subcommand)]
-        command: table::TableCommand,
-    },
+    #[command(subcommand)]
+    Table(table::TableCommand),
     /// Print the completion script of a shell.
     Completions(manual::CompletionsArgs),
     /// Print the manual page.
@@ -166,9 +152,7 @@ fn parse_arguments() -> Result<Cli, clap::Error> {
 fn refuse_keys_in_arguments(command: &Command, words: &[String]) -> Result<(), CommandFailure> {
     let takes_id = matches!(
         command,
-        Command::Keys {
-            command: keys::KeysCommand::Revoke { .. } | keys::KeysCommand::Rotate { .. }
-        }
+        Command::Keys(keys::KeysCommand::Revoke { .. } | keys::KeysCommand::Rotate { .. })
     );
     match !takes_id && words.iter().any(|word| hide_keys(word) != *word) {
         true => Err(CommandFailure::usage(
@@ -203,16 +187,16 @@ fn run_command(command: Command) -> Result<(), CommandFailure> {
         Command::Ready(args) => ready::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Check(args) => check::run(&args),
-        Command::Config { command } => config::run(command),
-        Command::Keys { command } => keys::run(command),
-        Command::Accounts { command } => accounts::run(command),
-        Command::AdminToken { command } => admin_token::run(command),
+        Command::Config(command) => config::run(command),
+        Command::Keys(command) => keys::run(command),
+        Command::Accounts(command) => accounts::run(command),
+        Command::AdminToken(command) => admin_token::run(command),
         Command::Decide(args) => decide::run(&args),
-        Command::SignUps { command } => sign_ups::run(&command),
+        Command::SignUps(command) => sign_ups::run(&command),
         Command::Usage(args) => usage::run(&args),
         Command::Audit(args) => audit::run(&args),
-        Command::Store { command } => store::run(command),
-        Command::Table { command } => table::run(command),
+        Command::Store(command) => store::run(command),
+        Command::Table(command) => table::run(command),
         Command::Completions(args) => manual::print_completions(&args, build_command()),
         Command::Man(args) => manual::print_man_page(&args, build_command()),
     }
