@@ -45,9 +45,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         CountedNoun(inputs.table.row_count(), "row"),
         CountedNoun(rows.keys.len() + inputs.declared_keys.len(), "key"),
     ));
-    if let Some(other) = other {
-        print_warning(other);
-    }
+    other.into_iter().for_each(print_warning);
     if is_store_missing {
         print_message(format!(
             "note: there is no store at {} yet; `riskgate run` and `riskgate keys create` make it",
@@ -55,24 +53,18 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         ));
     }
     print_warnings_of_files(&inputs, now);
-    for fault in inputs.config.reloadable.feeds.find_list_faults() {
-        print_warning(fault);
-    }
+    inputs.config.reloadable.feeds.find_list_faults().into_iter().for_each(print_warning);
     // Faults of single keys or accounts don't keep the gateway from starting.
     for fault in KeyRing::find_faults(&rows, declared, plans) {
         print_warning(format!("{fault}; its calls are answered with 500"));
     }
     let has_origins = rows.keys.iter().any(|key| !key.origins.is_empty())
         || declared.iter().any(|declared| !declared.key.origins.is_empty());
-    for warning in inputs.config.warnings(has_origins) {
-        print_warning(warning);
-    }
+    inputs.config.warnings(has_origins).into_iter().for_each(print_warning);
     for problem in upstreams.list_name_problems() {
         print_warning(format!("upstream.servers: {problem}"));
     }
-    for warning in inputs.table.warnings(now) {
-        print_warning(warning);
-    }
+    inputs.table.warnings(now).into_iter().for_each(print_warning);
     Ok(())
 }
 
@@ -119,9 +111,7 @@ fn check_deployment(config: &Config, store: &mut Store) -> Result<(), CommandFai
         let of_level = findings.iter().filter(|finding| finding.level == level);
         of_level.map(|finding| format!("{address}: {}", describe_finding(finding))).collect()
     };
-    for line in lines_of(FindingLevel::ToleratedFault) {
-        print_warning(line);
-    }
+    lines_of(FindingLevel::ToleratedFault).into_iter().for_each(print_warning);
     let faults = lines_of(FindingLevel::Fault);
     match faults.is_empty() {
         true => Ok(()),
@@ -131,16 +121,12 @@ fn check_deployment(config: &Config, store: &mut Store) -> Result<(), CommandFai
 
 /// Prints warnings about the runtime directory and the certificates. `now` is in Unix seconds.
 fn print_warnings_of_files(inputs: &StartupInputs, now: i64) {
-    if let Some(warning) = check_runtime_dir(&inputs.config) {
-        print_warning(warning);
-    }
+    check_runtime_dir(&inputs.config).into_iter().for_each(print_warning);
     let certificates = inputs.certificates.as_ref().map(CertificateSet::descriptions);
     let certificates = certificates.unwrap_or_default();
     let invalid = warnings_of_invalid_certificates(&inputs.config, certificates, now);
     let unreachable = warnings_of_unreachable_certificates(&inputs.config, certificates);
-    for warning in invalid.into_iter().chain(unreachable) {
-        print_warning(warning);
-    }
+    invalid.into_iter().chain(unreachable).for_each(print_warning);
 }
 
 /// Makes the failure of `riskgate check` for a store that can't be used: exit code 1 if the store

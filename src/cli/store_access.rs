@@ -339,9 +339,7 @@ pub fn read_ring_rows(
         }
         RingRows::default()
     });
-    for entry in store.describe_foreign_entries() {
-        print_warning(entry);
-    }
+    store.describe_foreign_entries().into_iter().for_each(print_warning);
     for id in rows.damaged.key_digests_by_id.keys() {
         print_warning(format!(
             "key {id}: its row can't be read; calls with it are answered with 500"
