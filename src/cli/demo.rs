@@ -21,6 +21,7 @@ use super::run;
 use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::keys::Token;
 use crate::management::set_present_time;
+use crate::process::server::StartMode;
 use crate::store::{KeyRow, NewKeyPlan, RedisOptions, Store, StoreUrl};
 use crate::support::machine_clock::machine_unix_now;
 use crate::support::work_dir::WorkDir;
@@ -137,7 +138,8 @@ fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
             print_example_requests(http, admin, &config, &token);
         }
     });
-    run::run_with_exit_hook(config_sources, Box::new(move || drop(temp_dir)))
+    let remove_store = Box::new(move || drop(temp_dir));
+    run::run_server(config_sources, StartMode::Standalone, Some(remove_store))
 }
 
 /// Renders the config of the demo: a route for the sign-up page, whose forms riskgate screens.

@@ -23,17 +23,10 @@ pub fn run(args: Args) -> Result<(), CommandFailure> {
     run_server(args.config.config_sources(), start_mode, None)
 }
 
-/// Runs the gateway with this config, and calls `exit_hook` at the end.
-pub fn run_with_exit_hook(
-    config_sources: ConfigSources,
-    exit_hook: ExitHook,
-) -> Result<(), CommandFailure> {
-    run_server(config_sources, StartMode::Standalone, Some(exit_hook))
-}
-
-/// Runs the gateway, and writes all messages through the process log. Only the thread of that log
-/// waits for standard error, so the process serves and ends even if standard error is a full pipe.
-fn run_server(
+/// Runs the gateway with this config, and calls `exit_hook` at the end. Writes all messages through
+/// the process log. Only the thread of that log waits for standard error, so the process serves and
+/// ends even if standard error is a full pipe.
+pub fn run_server(
     config_sources: ConfigSources,
     start_mode: StartMode,
     exit_hook: Option<ExitHook>,
