@@ -37,18 +37,17 @@ const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 /// - The server may evict what is written.
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     check_no_other_store_is_served(config)?;
-    let mut store = open_or_create_store(config)?;
+    check_served_file_exists(config)?;
+    let new_file = find_missing_store_file(config);
+    let mut store = config.startup.store.open(COMMAND_STORE_TIMEOUT)?;
+    prepare(&mut store)?;
+    if let Some(path) = new_file {
+        let shown = path.canonicalize().unwrap_or_else(|_| path.clone());
+        print_message(format!("created the store {}", shown.display()));
+    }
     store.check_still_safe()?;
-    check_no_other_store_id_is_served(config, &mut store)?;
+    refuse(find_other_store_id(config, &mut store)?)?;
     Ok(store)
-}
-
-/// Fails if a gateway of the config runs and has read its keys from a store with another id.
-fn check_no_other_store_id_is_served(
-    config: &Config,
-    store: &mut Store,
-) -> Result<(), CommandFailure> {
-    refuse(find_other_store_id(config, store)?)
 }
 
 /// Fails if a gateway of the config runs and serves a store at another address, or another file.
@@ -111,20 +110,6 @@ fn find_other_place(config: &Config) -> Result<Option<DifferentStore>, CommandFa
     Ok(others.find(|it| !matches!(it, DifferentStore::MissingFile { .. })))
 }
 
-/// Opens the config's store, and creates a missing file. Fails if a gateway of the config runs and
-/// the file of its store is missing.
-fn open_or_create_store(config: &Config) -> Result<Store, CommandFailure> {
-    check_served_file_exists(config)?;
-    let new_file = find_missing_store_file(config);
-    let mut store = config.startup.store.open(COMMAND_STORE_TIMEOUT)?;
-    prepare(&mut store)?;
-    if let Some(path) = new_file {
-        let shown = path.canonicalize().unwrap_or_else(|_| path.clone());
-        print_message(format!("created the store {}", shown.display()));
-    }
-    Ok(store)
-}
-
 /// Fails if a gateway of the config runs, and the file of its store was moved away or deleted.
 pub fn check_served_file_exists(config: &Config) -> Result<(), CommandFailure> {
     refuse(find_missing_served_file(config)?)
@@ -163,7 +148,7 @@ pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
     let mut store = config.startup.store.open_existing(COMMAND_STORE_TIMEOUT)?;
     prepare(&mut store)?;
     store.check_still_safe()?;
-    check_no_other_store_id_is_served(config, &mut store)?;
+    refuse(find_other_store_id(config, &mut store)?)?;
     Ok(store)
 }
 
