@@ -31,23 +31,11 @@ use contents::{describe_url, open_and_read_contents, report_copy, write_contents
 pub enum StoreCommand {
     /// Initialize the server of store.url as a store, so that gateways accept the server before it
     /// has a key. Does nothing if the server is a store already.
-    Init {
-        #[command(flatten)]
-        config: ConfigArgs,
-        /// Print a JSON object.
-        #[arg(long)]
-        json: bool,
-    },
+    Init(StoreArgs),
     /// Check what a gateway relies on: version, eviction, persistence, replicas, Sentinels, clock,
     /// latency and the rights of the user of a server; the file of an SQLite store. Changes
     /// nothing. Fails if there is a fault.
-    Check {
-        #[command(flatten)]
-        config: ConfigArgs,
-        /// Print a JSON object.
-        #[arg(long)]
-        json: bool,
-    },
+    Check(StoreArgs),
     /// Copy a store into an empty one: accounts, keys, overrides, usage, the audit, the top counts,
     /// the quota events, the inbox secret and sign-ups. Stop the gateways on FROM first: calls that
     /// they count during the copy would be missing. FROM is not changed. No gateway uses TO before
@@ -56,15 +44,12 @@ pub enum StoreCommand {
     Copy {
         /// The config whose store.tls_ca and store.wait_replicas apply to Redis servers.
         #[command(flatten)]
-        config: ConfigArgs,
+        args: StoreArgs,
         /// The store to read, as in store.url: sqlite:PATH, redis://…, redis+sentinel://…
         /// or redis+cluster://….
         from: String,
         /// The store to fill, which must have no keys, accounts, overrides, usage or sign-ups.
         to: String,
-        /// Print a JSON object.
-        #[arg(long)]
-        json: bool,
     },
     /// Save the store in a file: accounts, keys, overrides, the audit, usage, the top counts, the
     /// quota events, the inbox secret and sign-ups. Gateways may run meanwhile, and keys, accounts,
@@ -72,24 +57,18 @@ pub enum StoreCommand {
     /// then replaces an older backup by it.
     Backup {
         #[command(flatten)]
-        config: ConfigArgs,
+        args: StoreArgs,
         /// The file to write.
         file: PathBuf,
-        /// Print a JSON object.
-        #[arg(long)]
-        json: bool,
     },
     /// Fill the empty store of store.url from a backup. Stop all gateways first. No gateway uses
     /// the store before it is complete, and an interrupted restore can be run again. A backup of an
     /// empty store is refused.
     Restore {
         #[command(flatten)]
-        config: ConfigArgs,
+        args: StoreArgs,
         /// The file that `riskgate store backup` has written.
         file: PathBuf,
-        /// Print a JSON object.
-        #[arg(long)]
-        json: bool,
     },
     /// Return to a month after a wrong clock moved the store to a later one. Stop all gateways
     /// first. Keeps the usage of MONTH and drops the usage of later months. Does nothing if the
@@ -97,14 +76,21 @@ pub enum StoreCommand {
     /// another month.
     RepairMonth {
         #[command(flatten)]
-        config: ConfigArgs,
+        args: StoreArgs,
         /// The actual month: 2026-11.
         #[arg(value_parser = parse_month)]
         month: Month,
-        /// Print a JSON object.
-        #[arg(long)]
-        json: bool,
     },
+}
+
+/// The arguments of all these commands.
+#[derive(Debug, clap::Args)]
+pub struct StoreArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print a JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn parse_month(text: &str) -> Result<Month, String> {
@@ -150,9 +136,9 @@ fn guess_named_month(text: &str) -> Option<String> {
 
 pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
     match command {
-        StoreCommand::Init { config, json } => init(&config, json),
-        StoreCommand::Check { config, json } => check::run(&config, json),
-        StoreCommand::Copy { config, from, to, json } => {
+        StoreCommand::Init(StoreArgs { config, json }) => init(&config, json),
+        StoreCommand::Check(StoreArgs { config, json }) => check::run(&config, json),
+        StoreCommand::Copy { args: StoreArgs { config, json }, from, to } => {
             let (from, to) = (parse_url("FROM", &from)?, parse_url("TO", &to)?);
             let config = config.read_config()?;
             // A running gateway would go on with the older file, which it has open.
@@ -165,9 +151,9 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
             }
             report_copy("copied", &copy(options, &from, &to)?, json)
         }
-        StoreCommand::Backup { config, file, json } => backup::run(&config, &file, json),
-        StoreCommand::Restore { config, file, json } => restore(&config, file, json),
-        StoreCommand::RepairMonth { config, month, json } => repair_month(&config, month, json),
+        StoreCommand::Backup { args, file } => backup::run(&args.config, &file, args.json),
+        StoreCommand::Restore { args, file } => restore(&args.config, file, args.json),
+        StoreCommand::RepairMonth { args, month } => repair_month(&args.config, month, args.json),
     }
 }
 
