@@ -29,19 +29,13 @@ pub(super) const MAX_ASSESS_BODY_BYTES: usize = 4 * 1024;
 /// The JSON in the body of a request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct QuestionBody {
-    email: String,
-    #[serde(default)]
-    ip: Option<String>,
-    #[serde(default)]
-    count: bool,
-}
-
 struct Question {
     email: String,
     /// The address of the client that signs up.
-    ip: Option<IpAddr>,
+    #[serde(default)]
+    ip: Option<String>,
     /// Whether the client asks riskgate to count the sign-up.
+    #[serde(default)]
     count: bool,
 }
 
@@ -54,7 +48,7 @@ impl Gate {
         names_origin: bool,
         ctx: &mut RequestContext,
     ) -> Result<Reply, Refusal> {
-        let question = parse_question(body).map_err(Refusal::InvalidAssessment)?;
+        let (question, client) = parse_question(body).map_err(Refusal::InvalidAssessment)?;
         self.charge(1, ctx).await?;
         // A page must not learn who has signed up.
         let is_of_browser =
@@ -67,7 +61,7 @@ impl Gate {
         let judging = JudgingContext {
             table: &table,
             scores,
-            client: question.ip,
+            client,
             wants_counts: !is_of_browser,
             request: ctx,
         };
@@ -101,18 +95,19 @@ impl Gate {
     }
 }
 
-/// Returns the question in a body. The error says what was expected and what was found.
-fn parse_question(body: &[u8]) -> Result<Question, String> {
+/// Returns the question in a body, and the address of the client that signs up. The error says what
+/// was expected and what was found.
+fn parse_question(body: &[u8]) -> Result<(Question, Option<IpAddr>), String> {
     let expected =
         r#"expected {"email":"…","ip":"…","count":false}, where ip and count may be missing"#;
-    let question: QuestionBody = parse_json_object(body, expected)?;
+    let question: Question = parse_json_object(body, expected)?;
     let parse_ip = |text: &str| {
         let found = "an ip that is no address";
         parse_hop_address(text.trim()).ok_or_else(|| format!("{expected}, but found {found}"))
     };
     let ip = question.ip.as_deref().filter(|text| !text.trim().is_empty());
-    let ip = ip.map(parse_ip).transpose()?;
-    Ok(Question { email: question.email, ip, count: question.count })
+    let client = ip.map(parse_ip).transpose()?;
+    Ok((question, client))
 }
 
 /// Returns the reasons of the address, each with its score, the highest score first. If the verdict
