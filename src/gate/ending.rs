@@ -287,9 +287,7 @@ impl Gate {
             self.state.tracer.queue_spans(collect_spans(ctx, &trace, &entry));
         }
     }
-}
 
-impl Gate {
     /// Keeps what the operator may see of a form: in one list if riskgate refused the form, and in
     /// another if a rule decided about the form.
     fn record_latest_form(&self, ctx: &RequestContext) {

@@ -231,10 +231,13 @@ impl Gate {
             Ok(MatchedRoute { route: Route::Upstream(_), is_counted, .. }) => {
                 (None, AfterGates::Uncharged(UnchargedRoute { is_counted }))
             }
-            Ok(matched) => match self.judge_after_gates(matched, &request, ctx).await {
-                GateDecision::Reply(reply) => (Some(reply), AfterGates::Answered),
-                GateDecision::Forward => (None, AfterGates::Charged),
-            },
+            Ok(matched) => {
+                let judgement = self.judge_after_gates_without_wait(matched, &request, ctx);
+                match self.wait_if_needed(judgement, &request, ctx).await {
+                    GateDecision::Reply(reply) => (Some(reply), AfterGates::Answered),
+                    GateDecision::Forward => (None, AfterGates::Charged),
+                }
+            }
             Err(refusal) => (Some(self.finish_with_refusal(&refusal, ctx)), AfterGates::Answered),
         })
     }
@@ -261,10 +264,8 @@ impl Gate {
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
     ) -> GateDecision {
-        match self.judge_without_wait(request, ctx) {
-            Judgement::Decided(decision) => decision,
-            Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
-        }
+        let judgement = self.judge_without_wait(request, ctx);
+        self.wait_if_needed(judgement, request, ctx).await
     }
 
     /// Returns true if the target is at or below `authz.path`, on which proxies ask. Only the
@@ -338,14 +339,13 @@ impl Gate {
         Judgement::Decided(self.finish_decision(judged, ctx))
     }
 
-    /// Judges the rest of a request that passed the gates before the quota.
-    async fn judge_after_gates(
+    async fn wait_if_needed(
         &self,
-        matched: MatchedRoute<'_>,
+        judgement: Judgement<'_>,
         request: &RequestParts<'_>,
         ctx: &mut RequestContext,
     ) -> GateDecision {
-        match self.judge_after_gates_without_wait(matched, request, ctx) {
+        match judgement {
             Judgement::Decided(decision) => decision,
             Judgement::MustWait(matched) => self.judge_after_wait(matched, request, ctx).await,
         }
