@@ -9,14 +9,10 @@ use super::sync::{AtomicU64, Ordering};
 
 /// The calls held for one month and one epoch. A new epoch starts when the limit changes or a month
 /// begins. Calls spent in an older epoch can't be refunded.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AtomicLease(AtomicU64);
 
 impl AtomicLease {
-    pub(super) fn new() -> AtomicLease {
-        AtomicLease(AtomicU64::new(0))
-    }
-
     /// Reads the current value.
     pub(super) fn load(&self) -> PackedLease {
         PackedLease(self.0.load(Ordering::Acquire))
@@ -25,18 +21,13 @@ impl AtomicLease {
     /// Spends `calls` held calls, all or none. Returns the word after the spend. `None` if fewer
     /// calls are held, or if the lease is of a month before `month`.
     pub(super) fn spend(&self, month: u64, calls: u64) -> Option<PackedLease> {
-        let mut seen = self.0.load(Ordering::Acquire);
-        loop {
+        let spend = |seen| {
             let packed = PackedLease(seen);
-            if packed.held() < calls || packed.month() < month {
-                return None;
-            }
-            let next = seen - calls * PackedLease::ONE_HELD_CALL;
-            match self.0.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(PackedLease(next)),
-                Err(now) => seen = now,
-            }
-        }
+            let has_calls = packed.held() >= calls && packed.month() >= month;
+            has_calls.then(|| seen - calls * PackedLease::ONE_HELD_CALL)
+        };
+        let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, spend).ok()?;
+        Some(PackedLease(before - calls * PackedLease::ONE_HELD_CALL))
     }
 
     /// Withdraws the held calls above `keep`, so that no request can spend them. Returns how many
@@ -93,13 +84,9 @@ impl AtomicLease {
     }
 
     fn update(&self, mut change: impl FnMut(PackedLease) -> PackedLease) {
-        let mut seen = self.0.load(Ordering::Acquire);
-        loop {
-            let next = change(PackedLease(seen)).0;
-            match self.0.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
+        // Always succeeds, because the closure always returns a word.
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| {
+            Some(change(PackedLease(seen)).0)
+        });
     }
 }

@@ -52,6 +52,7 @@ pub(super) struct Calendar {
 }
 
 /// What the observed clocks have shown.
+#[derive(Default)]
 struct ClockState {
     /// The believed time minus CLOCK_BOOTTIME, in seconds.
     boottime_offset: i64,
@@ -130,11 +131,7 @@ impl Calendar {
                 is_lower_bound,
                 was_machine_set: unix_now >= EARLIEST_VALID_TIME,
                 agreed_since_boottime: boottime,
-                has_read_machine_clock: false,
-                has_read_store_clock: false,
-                follows_store_clock: false,
-                held_store_jump: None,
-                held_machine_jump: None,
+                ..ClockState::default()
             }),
             has_log,
         };

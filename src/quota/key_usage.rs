@@ -123,15 +123,13 @@ impl KeyUsage {
 
     fn change_count(&self, route: usize, day: UsageDay, change: impl Fn(u64) -> u64) {
         let counter = &self.latest[route];
-        let mut seen = counter.load(Ordering::Relaxed);
-        while DayCount(seen).day() == day {
-            let next = DayCount::new(day, change(DayCount(seen).calls())).0;
-            match counter.compare_exchange_weak(seen, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
+        let change_latest = |seen| {
+            let is_latest = DayCount(seen).day() == day;
+            is_latest.then(|| DayCount::new(day, change(DayCount(seen).calls())).0)
+        };
+        if counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change_latest).is_err() {
+            self.change_count_of_another_day(route, day, change);
         }
-        self.change_count_of_another_day(route, day, change);
     }
 
     /// Changes the count of a day that is not the latest one. If the day is later, it becomes the

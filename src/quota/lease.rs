@@ -47,6 +47,7 @@ pub struct Lease {
 }
 
 /// The fields that a charge reads or writes while calls are held, in one cache line.
+#[derive(Default)]
 #[repr(align(64))]
 struct HotState {
     atomic_lease: AtomicLease,
@@ -97,12 +98,8 @@ impl Lease {
         Lease {
             account: account.to_owned(),
             hot: HotState {
-                atomic_lease: AtomicLease::new(),
-                unleased_at_grant: AtomicU64::new(0),
-                refill_threshold: AtomicU64::new(0),
                 is_unlimited: AtomicBool::new(limit == MonthlyLimit::Unlimited),
-                refill_can_wait: AtomicBool::new(false),
-                waiting_calls: AtomicU32::new(0),
+                ..HotState::default()
             },
             exhausted_until_ms: AtomicU64::new(0),
             store_unavailable_until_ms: AtomicU64::new(0),

@@ -328,17 +328,14 @@ impl Ledger {
 
     /// The state of the store, and counts of its operations.
     pub fn status(&self) -> LedgerStatus {
-        let health = &self.shared.node.health;
+        let (node, health) = (&self.shared.node, &self.shared.node.health);
         LedgerStatus {
             store_down: health.is_down.load(Ordering::Relaxed),
-            store_recovering: self
-                .shared
-                .node
-                .is_recovering_from_data_loss(self.shared.uptime_ms()),
+            store_recovering: node.is_recovering_from_data_loss(self.shared.uptime_ms()),
             missing_replicas: health.missing_replicas.load(Ordering::Relaxed),
             store_commits: health.committed_batches.load(Ordering::Relaxed),
             store_failures: health.failed_operations.load(Ordering::Relaxed),
-            unsettled_calls: self.shared.node.unsettled_calls.total(),
+            unsettled_calls: node.unsettled_calls.total(),
         }
     }
 

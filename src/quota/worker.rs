@@ -379,11 +379,8 @@ impl Worker {
             .read_unread_time()
             .and_then(|()| self.run_store_operation(|store| store.probe(month, before.as_ref())));
         self.is_store_healthy = outcome.is_ok();
-        node.record_missing_replicas(if self.is_store_healthy {
-            self.store.missing_replicas()
-        } else {
-            0
-        });
+        let missing = if self.is_store_healthy { self.store.missing_replicas() } else { 0 };
+        node.record_missing_replicas(missing);
         match outcome {
             Ok(probe) => {
                 if let Some(store_now) = probe.unix_now {

@@ -98,7 +98,7 @@ impl Lease {
     /// A lease that holds `held` calls, granted for an account with this limit.
     fn with_held_calls(held: u64, limit: u64) -> Arc<Lease> {
         let lease = Arc::new(Lease {
-            atomic_lease: AtomicLease::new(),
+            atomic_lease: AtomicLease::default(),
             accounting: Mutex::new(LeaseAccounting::new(Some(limit))),
             leased_in_store: Mutex::new(0),
         });
