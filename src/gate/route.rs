@@ -225,17 +225,12 @@ pub fn redact_if_key_length(text: &str) -> &str {
 
 /// Returns the route of riskgate's own that has this path. `None` for any other path.
 pub(super) fn match_builtin_path(path: &[u8]) -> Option<Route<'_>> {
-    if path == TOP_DOMAINS_PATH {
-        return Some(Route::TopDomains);
-    }
-    if path == DOMAIN_BATCH_PATH {
-        return Some(Route::DomainBatch);
-    }
-    if path == ASSESS_PATH {
-        return Some(Route::Assess);
-    }
-    if path == USAGE_PATH {
-        return Some(Route::Usage);
+    match path {
+        TOP_DOMAINS_PATH => return Some(Route::TopDomains),
+        DOMAIN_BATCH_PATH => return Some(Route::DomainBatch),
+        ASSESS_PATH => return Some(Route::Assess),
+        USAGE_PATH => return Some(Route::Usage),
+        _ => {}
     }
     if let Some(segment) = path.strip_prefix(DOMAIN_PATH_PREFIX.as_bytes()) {
         return is_single_nondot_segment(segment).then_some(Route::Domain(segment));
