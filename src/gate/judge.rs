@@ -169,7 +169,7 @@ impl Gate {
             self.refuse(&refusal, session, ctx).await?;
             return Ok(AfterGates::Answered);
         }
-        if self.startup_rules.is_authz_path(header.raw_path())
+        if self.is_asked_by_proxy(header.raw_path())
             && let Some(rules) = ctx.rules.authz.clone()
         {
             let is_answered = self.answer_proxy_unless_body_needed(session, rules, ctx).await?;
@@ -271,7 +271,8 @@ impl Gate {
     /// Returns true if the target is at or below `authz.path`, on which proxies ask. Only the
     /// Pingora path answers these requests.
     pub(crate) fn is_asked_by_proxy(&self, target: &[u8]) -> bool {
-        self.startup_rules.is_authz_path(target)
+        let path = self.startup_rules.authz_path.as_ref();
+        path.is_some_and(|path| path.strip_from(target).is_some())
     }
 
     /// Returns the response to a refused request and records the outcome. Refunds the call if

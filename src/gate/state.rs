@@ -82,13 +82,6 @@ pub struct StartupRules {
     pub bodies: BodyOptions,
 }
 
-impl StartupRules {
-    /// Returns true if this target is at or below the path on which proxies ask.
-    pub(super) fn is_authz_path(&self, target: &[u8]) -> bool {
-        self.authz_path.as_ref().is_some_and(|path| path.strip_from(target).is_some())
-    }
-}
-
 /// The rules that a reload may change while requests run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadableRules {
