@@ -8,7 +8,6 @@ use crate::exchange::forwarding::remove_connection_and_listed_fields;
 use crate::keys::KeyRing;
 use crate::message::request_head::{check_connection_and_framing, takes_body};
 use crate::message::response::{Cors, Reply};
-use crate::model::path_prefix::PathPrefix;
 use crate::model::refusal::Refusal;
 use crate::quota::Denial;
 use crate::support::test_fault::{TestFault, is_injected, replace_key_if_injected};
@@ -393,11 +392,12 @@ impl Gate {
         request: &RequestParts<'r>,
         ctx: &mut RequestContext,
     ) -> Result<MatchedRoute<'r>, Refusal> {
-        let matched = match_and_record_route(request, self.startup_rules.authz_path.as_ref(), ctx);
-        let gates = match &matched {
-            Ok(matched) => Ok(matched.gates_to_pass(request)),
-            Err(refusal) => Err(refusal.clone()),
-        };
+        let (routes, authz_path) =
+            (&ctx.rules.upstream_routes, self.startup_rules.authz_path.as_ref());
+        let matched = route::match_route(request.method, request.target, routes, authz_path)
+            .map(|route| record_route(route, request, ctx));
+        let gates = matched.as_ref().map(|matched| matched.gates_to_pass(request));
+        let gates = gates.map_err(Refusal::clone);
         self.pass_gates_before_quota(gates, request, ctx)?;
         matched
     }
@@ -542,17 +542,6 @@ impl<'r> MatchedRoute<'r> {
         let key = self.needs_key.then_some(request.key);
         GatesToPass { key, origins: self.origins, upstream_route }
     }
-}
-
-/// Matches the route of a request, and records in `ctx` what the route decides.
-fn match_and_record_route<'r>(
-    request: &RequestParts<'r>,
-    authz_path: Option<&PathPrefix>,
-    ctx: &mut RequestContext,
-) -> Result<MatchedRoute<'r>, Refusal> {
-    let (method, target) = (request.method, request.target);
-    let route = route::match_route(method, target, &ctx.rules.upstream_routes, authz_path)?;
-    Ok(record_route(route, request, ctx))
 }
 
 /// Records in `ctx` what the route of a request decides. Returns the route and the gates it needs.
