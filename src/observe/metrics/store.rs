@@ -7,24 +7,15 @@ use crate::quota::LedgerStatus;
 
 /// The ledger's store and clocks.
 pub struct StoreMetrics {
-    /// 1 while riskgate ignores the jump of a clock until it is confirmed, or while riskgate counts
-    /// calls in a month that has not begun.
+    /// A clock is suspect while riskgate ignores its jump until the jump is confirmed.
     clock_suspect: IntGauge,
-    /// 1 while the store counts as down.
     store_down: IntGauge,
-    /// The replicas of `store.wait_replicas` that have not acknowledged the last report.
     replicas_missing: IntGauge,
-    /// 1 while all nodes report their totals again because the store may have lost data.
     store_recovering: IntGauge,
-    /// Batches of lease reports that the store committed, since the start.
     store_commits: IntCounter,
-    /// Batches of lease reports and probes of the store that failed, since the start.
     store_failures: IntCounter,
-    /// Calls admitted while the store was down and not reported to it yet.
     unsettled_calls: IntGauge,
-    /// Exchanges of clients' rates with other nodes.
     rate_exchanges_by_outcome: IntCounterVec,
-    /// Requests of clients with a shared rate that other nodes may not know.
     lost_rate_requests: IntCounter,
 }
 
