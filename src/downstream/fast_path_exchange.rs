@@ -107,7 +107,7 @@ pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Se
     ctx.has_attempt_records = true;
     let servers = &*context.upstreams;
     let since = ctx.exchange_start(request.body.is_some());
-    let mut deadline = servers.exchange_deadline(ctx.time_limit(), Some(since));
+    let mut deadline = servers.exchange_deadline(ctx.time_limit, Some(since));
     let mut exchange = Exchange {
         context,
         client_info: context.gate.collect_client_info(ctx),

@@ -136,7 +136,7 @@ pub(super) fn look_up_and_count<'t>(
     domain: &Domain,
     ctx: &RequestContext,
 ) -> TableAnswer<'t> {
-    let now = ctx.unix_now();
+    let now = ctx.unix_now;
     let lookup = state.dns.apply_fact_and_queue_if_due(table.lookup(domain, now), domain, now);
     let lookup = lookup.with_score_of_unknown_names(ctx.rules.unknown_score);
     state.metrics.requests.count_verdict(lookup.verdict.reason, lookup.verdict_source());
@@ -163,7 +163,7 @@ fn answer_check(
     let lookup = look_up_and_count(state, &table, checked.domain(), ctx);
     let unknown_score = ctx.rules.unknown_score;
     let others =
-        OtherFacts::look_up(&checked.other_readings(), &table, unknown_score, ctx.unix_now());
+        OtherFacts::look_up(&checked.other_readings(), &table, unknown_score, ctx.unix_now);
     let verdict = EmailVerdict::new(&checked, &lookup, others, table.role_score());
     ctx.verdict_reason = Some(verdict.reason.as_str());
     Ok(Reply::of_check_answer(Bytes::from(verdict.render_check_body(&checked))))
@@ -219,7 +219,7 @@ pub(super) async fn answer_usage(
 ) -> Result<Reply, Refusal> {
     let key = ctx.key.as_ref().ok_or(Refusal::Internal)?;
     let account = &key.account;
-    let month = state.ledger.month_to_charge(ctx.unix_now());
+    let month = state.ledger.month_to_charge(ctx.unix_now);
     let spent = state.ledger.read_spent_by_all(&account.lease, month).await;
     let spent = spent.map_err(|_| Refusal::Internal)?;
     let limit = match account.limit {

@@ -258,7 +258,7 @@ impl Gate {
         let attempt = ctx.attempts.last();
         let trace_id = ctx.trace.map(|trace| trace.trace_id_text());
         let entry = LogEntry {
-            at_ms: ctx.started_unix_ms(),
+            at_ms: ctx.start.unix_ms,
             request_id: ctx.request_id(),
             client: ctx.client_address.map(|address| address.to_canonical()),
             method: route::redact_if_key_length(head.method()),
@@ -295,7 +295,7 @@ impl Gate {
             return;
         };
         let form = || LatestForm {
-            at: ctx.unix_now(),
+            at: ctx.unix_now,
             route: route.into(),
             action: screened.action.as_str(),
             rule: screened.rule.as_ref().map(|rule| rule.name.clone()),

@@ -463,7 +463,7 @@ impl Gate {
     /// A request without a key is charged no call. Waits for the store if the node holds too few
     /// leased calls of the account.
     pub(super) async fn charge(&self, calls: u64, ctx: &mut RequestContext) -> Result<(), Refusal> {
-        let (ledger, now) = (&self.state.ledger, ctx.unix_now());
+        let (ledger, now) = (&self.state.ledger, ctx.unix_now);
         let Some(key) = ctx.key.as_ref().filter(|_| calls > 0) else {
             ctx.set_permit(Permit::without_charge(ctx.key.as_ref()));
             return Ok(());
@@ -497,7 +497,7 @@ impl Gate {
     /// - the node holds no leased call of the account, or
     /// - other calls of the account wait for a leased call.
     fn try_charge(&self, matched: &MatchedRoute<'_>, ctx: &mut RequestContext) -> bool {
-        let (ledger, now) = (&self.state.ledger, ctx.unix_now());
+        let (ledger, now) = (&self.state.ledger, ctx.unix_now);
         let permit = match (&ctx.key, matched.is_counted) {
             _ if matched.route == Route::Usage => return false,
             (Some(key), true) => match ledger.try_charge(&key.lease, ledger.month_to_charge(now)) {
@@ -587,7 +587,7 @@ fn authenticate(
 ) -> Result<(), Refusal> {
     let ring = ring.ok_or(Refusal::Internal)?;
     let key =
-        replace_key_if_injected(admission::authenticate_client(ring, presented, ctx.unix_now()))?;
+        replace_key_if_injected(admission::authenticate_client(ring, presented, ctx.unix_now))?;
     let is_faulty = key.is_faulty();
     ctx.key = Some(key);
     if is_faulty { Err(Refusal::Internal) } else { Ok(()) }
@@ -602,7 +602,7 @@ fn set_cors_and_check_origin(
 ) -> Result<(), Refusal> {
     // A faulty key's list of origins can't be trusted, so a faulty key counts as no key here.
     let Some(key) = ctx.key.as_ref().filter(|key| !key.is_faulty()) else {
-        ctx.common_headers.cors = cors_without_key(ring, origin, ctx.unix_now());
+        ctx.common_headers.cors = cors_without_key(ring, origin, ctx.unix_now);
         return Ok(());
     };
     ctx.common_headers.cors = Cors::Denied;

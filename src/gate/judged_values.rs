@@ -91,7 +91,7 @@ impl Gate {
     pub(super) fn judge_value(&self, value: &str, ctx: JudgingContext<'_>) -> Vec<JudgedValue> {
         let visible = without_invisible_characters(value);
         let value = visible.trim();
-        let (table, unix_now) = (ctx.table, ctx.request.unix_now());
+        let (table, unix_now) = (ctx.table, ctx.request.unix_now);
         let meant_by_slip = || {
             let behind_at = value.split_once('@')?.1;
             table.suggest_provider_for_slip(behind_at, unix_now).map(SmolStr::new)
@@ -161,7 +161,7 @@ impl Gate {
         ctx: JudgingContext<'_>,
     ) -> Vec<JudgedValue> {
         let rules = self.state.sign_ups.inbox_rules();
-        let (unknown_score, unix_now) = (ctx.request.rules.unknown_score, ctx.request.unix_now());
+        let (unknown_score, unix_now) = (ctx.request.rules.unknown_score, ctx.request.unix_now);
         let found = look_up_sanitized(typed, rules, ctx.table, unknown_score, unix_now);
         let Some((sanitized, lookup)) = found else { return Vec::new() };
         let own_sign_up = rules.has_rule(sanitized.domain()).then(|| {
@@ -205,7 +205,7 @@ impl JudgingContext<'_> {
         readings: &OtherReadings,
         suggestion: Option<SmolStr>,
     ) -> impl Iterator<Item = JudgedValue> + use<> {
-        let (unknown_score, unix_now) = (self.request.rules.unknown_score, self.request.unix_now());
+        let (unknown_score, unix_now) = (self.request.rules.unknown_score, self.request.unix_now);
         let mut others = OtherFacts::look_up(readings, self.table, unknown_score, unix_now);
         let by_idna_2003 = others.by_idna_2003.take().map(|facts| (facts, false));
         let as_ascii = others.refused_as_ascii(self.scores).map(|facts| (facts, true));

@@ -41,9 +41,10 @@ static NO_RULES: LazyLock<Arc<ReloadableRules>> = LazyLock::new(Arc::default);
 ///
 /// [`Gate::request_filter`]: crate::Gate::request_filter
 pub struct RequestContext {
-    start: StartTime,
+    /// The start of the request.
+    pub(super) start: StartTime,
     /// The believed time by which riskgate judges the request, in seconds since 1970; 0 until the
-    /// request has begun.
+    /// request has begun. riskgate reads the believed time once for each request.
     pub(super) unix_now: i64,
     /// The rules by which riskgate judges and serves the request. A reload does not change them.
     pub(super) rules: Snapshot<ReloadableRules>,
@@ -83,7 +84,7 @@ pub struct RequestContext {
     pub(super) passes_authorization: bool,
     /// The time limit of the exchange, by its route; `None` on a check, which has
     /// `upstream.deadline`.
-    pub(super) time_limit: Option<TimeLimit>,
+    pub(crate) time_limit: Option<TimeLimit>,
     /// What riskgate checks, if a proxy asks with this request; `None` for any other request.
     pub(super) authz: Option<Arc<AuthzRules>>,
     /// The result of the screening; `None` if riskgate screened nothing.
@@ -137,7 +138,8 @@ impl From<&Digest> for ConnectionFacts {
 #[derive(Clone, Copy)]
 pub(crate) struct StartTime {
     instant: Instant,
-    unix_ms: i64,
+    /// In milliseconds since 1970.
+    pub(super) unix_ms: i64,
 }
 
 impl StartTime {
@@ -189,12 +191,6 @@ impl RequestContext {
         }
     }
 
-    /// The believed time by which riskgate judges the request, in seconds since 1970. riskgate
-    /// reads the believed time once for each request.
-    pub(crate) fn unix_now(&self) -> i64 {
-        self.unix_now
-    }
-
     /// Returns the `traceparent` that the upstream server gets in the attempt after this number of
     /// ended attempts; `None` if traces are off.
     pub(crate) fn traceparent_after(
@@ -209,7 +205,7 @@ impl RequestContext {
 
     /// Stores the permit, and sets the RateLimit fields of the response from it.
     pub(super) fn set_permit(&mut self, permit: Permit) {
-        self.common_headers.allowance = permit.allowance(self.unix_now());
+        self.common_headers.allowance = permit.allowance(self.unix_now);
         self.permit = Some(permit);
     }
 
@@ -281,12 +277,6 @@ impl RequestContext {
         Some(&policy.route)
     }
 
-    /// The time limit of the exchange, by its route; `None` on a check, which has
-    /// `upstream.deadline`.
-    pub(crate) fn time_limit(&self) -> Option<TimeLimit> {
-        self.time_limit
-    }
-
     /// What the upstream server may set in its response.
     pub(crate) fn allowed_response_fields(&self) -> AllowedResponseFields {
         match self.upstream_route.map(|index| &self.rules.upstream_routes[index]) {
@@ -305,16 +295,6 @@ impl RequestContext {
     /// the client sent its body does not count.
     pub(crate) fn exchange_start(&self, has_body: bool) -> Instant {
         if has_body { Instant::now() } else { self.started_at() }
-    }
-
-    /// When the request began, by the machine's clock, in milliseconds since 1970.
-    pub(super) fn started_unix_ms(&self) -> i64 {
-        self.start.unix_ms
-    }
-
-    /// The start of the request, by both clocks.
-    pub(super) fn start(&self) -> StartTime {
-        self.start
     }
 
     /// Sets the outcome and the status of the request, unless the outcome is set already.

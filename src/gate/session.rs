@@ -29,7 +29,7 @@ impl Gate {
         }
         let connection = session.digest().map(ConnectionFacts::from).unwrap_or_default();
         let header = session.req_header();
-        *ctx = self.begin_request(ctx.start(), &connection, protocol_name(header.version), header);
+        *ctx = self.begin_request(ctx.start, &connection, protocol_name(header.version), header);
     }
 }
 

@@ -51,7 +51,7 @@ impl Gate {
             client,
             !lookup.is_protected_or_free_provider(),
             scope,
-            ctx.unix_now(),
+            ctx.unix_now,
         )
     }
 }

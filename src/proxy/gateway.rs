@@ -137,7 +137,7 @@ impl Gateway {
             BodyToForward::Whole(_) => Some(request.exchange_start(true)),
             BodyToForward::Streamed { .. } => None,
         };
-        ctx.deadline = Some(self.upstreams.exchange_deadline(request.time_limit(), since));
+        ctx.deadline = Some(self.upstreams.exchange_deadline(request.time_limit, since));
         request.body = body;
     }
 }
