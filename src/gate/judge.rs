@@ -479,7 +479,7 @@ impl Gate {
                 // After a refused batch, some calls may be left.
                 let left = match calls {
                     1 => 0,
-                    _ => ledger.remaining_calls(&key.lease, month).unwrap_or(0),
+                    _ => key.lease.remaining_calls(month).unwrap_or(0),
                 };
                 ctx.common_headers.allowance = admission::compute_allowance(key, month, left, now);
                 Err(Refusal::QuotaExceeded {

@@ -238,12 +238,6 @@ impl Ledger {
         }
     }
 
-    /// The calls that are left of the month's limit, as far as this node knows; `None` if the
-    /// account is unlimited.
-    pub fn remaining_calls(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
-        lease.remaining_calls(month)
-    }
-
     /// Spends one call if the lease holds one of this month or a later one, and no other call waits
     /// in its queue. Else returns `None`, and nothing is spent. Never waits.
     pub fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {

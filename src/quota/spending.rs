@@ -185,7 +185,7 @@ impl Lease {
 
     /// The calls that are left of the month's limit, as far as this node knows; `None` if the
     /// account is unlimited.
-    pub(super) fn remaining_calls(&self, month: Month) -> Option<u64> {
+    pub fn remaining_calls(&self, month: Month) -> Option<u64> {
         self.change_accounting(|accounting, atomic_lease| {
             let limit = accounting.limit?;
             let is_of_month = accounting.month == month.number();
