@@ -16,6 +16,9 @@ use redis::Value;
 
 /// Longer than a server needs to start or to answer on a loaded machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+/// In cluster mode, a server listens for the other members on its port plus this number. Redis 6.2
+/// cannot be told another port.
+const BUS_PORT_OFFSET: u16 = 10_000;
 
 /// A running server, or a killed server that can be started again.
 pub struct RedisServer {
@@ -64,10 +67,9 @@ impl RedisServer {
     /// members.
     #[track_caller]
     pub fn start_tls_cluster_member() -> RedisServer {
-        let bus_port = free_port().to_string();
-        let arguments = ["--tls-auth-clients", "yes", "--cluster-enabled", "yes"];
-        let arguments = [&arguments[..], &["--tls-cluster", "yes", "--cluster-port", &bus_port]];
-        RedisServer::start_process(&arguments.concat(), true, Vec::new())
+        let arguments = ["--tls-auth-clients", "yes", "--tls-cluster", "yes"];
+        let arguments = [&arguments[..], &["--cluster-enabled", "yes"]].concat();
+        RedisServer::start_process(&arguments, true, Vec::new())
     }
 
     /// Starts a replica of another server.
@@ -102,9 +104,11 @@ impl RedisServer {
             arguments.push("--tls-ca-cert-file".to_owned());
             arguments.push(folder.path().join("ca.pem").display().to_string());
         }
+        let is_member = arguments.iter().any(|argument| argument == "--cluster-enabled");
+        let find_port = if is_member { free_port_of_member } else { free_port };
         // Another process may take the free port before the server binds it.
         for _ in 0..5 {
-            let (port, tls_port) = (free_port(), if tls { free_port() } else { 0 });
+            let (port, tls_port) = (find_port(), if tls { find_port() } else { 0 });
             let child = spawn_redis_server(folder.path(), port, tls_port, &arguments, &environment);
             let mut server = RedisServer { child, port, tls_port, arguments, environment, folder };
             match server.wait_for_ready_or_exit() {
@@ -164,6 +168,15 @@ impl RedisServer {
             Ok(value) => reply_as_text(&value),
             Err(error) => panic!("{words:?}: {error}"),
         }
+    }
+
+    /// Runs `CLUSTER ADDSLOTS` or `CLUSTER DELSLOTS` for the slots from the first to the last. Redis
+    /// 6.2 has no commands for a range.
+    #[track_caller]
+    pub fn run_for_slots(&self, subcommand: &str, first: usize, last: usize) {
+        let slots: Vec<String> = (first..=last).map(|slot| slot.to_string()).collect();
+        let words = ["CLUSTER", subcommand].into_iter().chain(slots.iter().map(String::as_str));
+        self.run(&words.collect::<Vec<&str>>());
     }
 
     /// The names of all keys that match a pattern.
@@ -247,7 +260,7 @@ impl RedisCluster {
         for (index, primary) in primaries.iter().enumerate() {
             let border = |index: usize| index * 16_384 / primary_count;
             let (first, last) = (border(index), border(index + 1) - 1);
-            primary.run(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+            primary.run_for_slots("ADDSLOTS", first, last);
             primary.run(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
         }
         let cluster = RedisCluster { primaries, replicas: Vec::new() };
@@ -304,9 +317,7 @@ impl RedisCluster {
     /// Starts a server that belongs to no Cluster yet.
     #[track_caller]
     pub fn start_member(further_arguments: &[&str]) -> RedisServer {
-        let bus_port = free_port().to_string();
-        let mut arguments = vec!["--cluster-enabled", "yes", "--cluster-port", &bus_port];
-        arguments.extend(["--cluster-node-timeout", "1000"]);
+        let mut arguments = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
         arguments.extend(further_arguments);
         RedisServer::start_with_arguments(&arguments)
     }
@@ -314,15 +325,7 @@ impl RedisCluster {
     /// Makes a server a member of this Cluster.
     #[track_caller]
     pub fn meet(&self, server: &RedisServer) {
-        let bus_port = server.run(&["CONFIG", "GET", "cluster-port"]);
-        let bus_port = bus_port.lines().last().unwrap_or_default().to_owned();
-        self.primaries[0].run(&[
-            "CLUSTER",
-            "MEET",
-            "127.0.0.1",
-            &server.port.to_string(),
-            &bus_port,
-        ]);
+        self.primaries[0].run(&["CLUSTER", "MEET", "127.0.0.1", &server.port.to_string()]);
     }
 
     /// Waits until each primary takes commands and knows all others.
@@ -530,6 +533,15 @@ fn program() -> std::ffi::OsString {
 /// A port on which nothing listened a moment ago.
 fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A free port of a server in cluster mode, which listens on a second port.
+fn free_port_of_member() -> u16 {
+    let has_free_bus_port = |port: &u16| {
+        let bus_port = port.checked_add(BUS_PORT_OFFSET);
+        bus_port.is_some_and(|it| TcpListener::bind((Ipv4Addr::LOCALHOST, it)).is_ok())
+    };
+    (0..1_000).map(|_| free_port()).find(has_free_bus_port).expect("a port with a free bus port")
 }
 
 #[track_caller]

@@ -49,7 +49,7 @@ fn one_server_of_the_address_is_enough() {
 #[test]
 fn a_cluster_may_demand_tls_and_a_certificate() {
     let server = RedisServer::start_tls_cluster_member();
-    server.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    server.run_for_slots("ADDSLOTS", 0, 16_383);
     let url = server.tls_url().replace("rediss://", "rediss+cluster://");
     let [certificate, key] = server.certificate_paths();
     let options = RedisOptions {

@@ -157,10 +157,13 @@ fn store_check_asks_each_sentinel() {
     assert!(problems[0].starts_with("warning  sentinels: "), "{problems:?}");
 }
 
+/// What `riskgate store check` finds at an address.
+fn find_problems_at(url: &str) -> String {
+    find_problems(&Setup::new().set_text("store.url", url)).join("\n")
+}
+
 #[test]
 fn an_address_of_another_kind_of_server_is_told() {
-    let problems_at =
-        |url: &str| find_problems(&Setup::new().set_text("store.url", url)).join("\n");
     let cluster = RedisCluster::start(3);
     // Also the one that has the slot of the keys.
     for member in &cluster.primaries {
@@ -171,7 +174,7 @@ fn an_address_of_another_kind_of_server_is_told() {
             assert_ne!(refused.exit_code, 0, "{words:?}");
             assert!(refused.stderr.contains("write redis+cluster://"), "{}", refused.stderr);
         }
-        let problems = problems_at(&member.url());
+        let problems = find_problems_at(&member.url());
         let expected = "fault    mode: redis_mode:cluster; write redis+cluster";
         assert!(problems.contains(expected), "{problems}");
     }
@@ -179,18 +182,19 @@ fn an_address_of_another_kind_of_server_is_told() {
     let server = RedisServer::start_on_disk();
     let sentinels = Sentinels::start(1, &server, "");
     let host = format!("127.0.0.1:{}", sentinels.ports()[0]);
-    let problems = problems_at(&format!("redis://{host}"));
+    let problems = find_problems_at(&format!("redis://{host}"));
     assert!(problems.contains("mode: redis_mode:sentinel; write redis+sentinel://"), "{problems}");
-    let with_kind = |url: &str, kind: &str, path: &str| {
-        url.replace("rediss://", &format!("redis{kind}://"))
-            .replace("redis://", &format!("redis{kind}://"))
-            + path
-    };
-    let problems = problems_at(&with_kind(&server.url(), "+sentinel", "/main"));
+    let url = server.url().replace("redis://", "redis+sentinel://") + "/main";
+    let problems = find_problems_at(&url);
     assert!(problems.contains("it is no Sentinel: write redis:// for"), "{problems}");
-    let with_tls = RedisServer::start_with_tls();
+}
+
+#[test]
+fn a_server_with_tls_at_an_address_of_another_kind_is_told() {
+    let server = RedisServer::start_with_tls();
     for (kind, path) in [("+sentinel", "/main"), ("+cluster", "")] {
-        let problems = problems_at(&with_kind(&with_tls.tls_url(), kind, path));
+        let url = server.tls_url().replace("rediss://", &format!("redis{kind}://")) + path;
+        let problems = find_problems_at(&url);
         assert!(problems.contains(&format!("write rediss{kind}:// for it")), "{problems}");
     }
 }
@@ -301,7 +305,7 @@ fn a_cluster_of_one_server_is_a_server_if_it_has_all_slots() {
     let set_full_coverage =
         |value: &str| drop(member.run(&["CONFIG", "SET", "cluster-require-full-coverage", value]));
     set_full_coverage("no");
-    member.run(&["CLUSTER", "DELSLOTSRANGE", "8192", "16383"]);
+    member.run_for_slots("DELSLOTS", 8_192, 16_383);
     let refused = setup.cli(&["check"]).expect(78).stderr;
     assert!(refused.contains("redis_mode:cluster; write redis+cluster://"), "{refused}");
     // The server then serves no slot. It looks at its state once it loses another one.
