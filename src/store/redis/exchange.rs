@@ -8,6 +8,8 @@ use redis::{
     TlsCertificates, Value,
 };
 
+use super::reply::unwrap_script_error;
+
 /// Prepares connections to a server. Fails if the certificates can't be read.
 pub(super) fn open_client(
     address: impl IntoConnectionInfo,
@@ -102,7 +104,7 @@ impl Exchange {
             // The redis crate applies its timeout to each reply, and the deadline is for all
             // replies.
             connection.set_read_timeout(Some(self.time_left()))?;
-            replies.push(connection.recv_response()?);
+            replies.push(unwrap_script_error(connection.recv_response()?));
         }
         Ok(replies)
     }

@@ -11,7 +11,7 @@ use super::key_names::{
     ALL_RECOVERING_KEY, DAILY_USAGE_TTL_SECONDS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_META_KEY,
     account_recovering_key, daily_usage_key, ledger_key,
 };
-use super::reply::{error_reply_text, reply_number_or_zero};
+use super::reply::{error_reply_text, reply_number_or_zero, strip_line_of_script};
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
@@ -59,7 +59,8 @@ impl LedgerBackend for Redis {
             return Err(self.unavailable_error(OPERATION, found));
         }
         self.probed_link = Some(self.link_number);
-        let refusal = states.write_refusal.unwrap_or(refusal);
+        let refusal =
+            states.write_refusal.unwrap_or_else(|| strip_line_of_script(&refusal).to_owned());
         self.update_missing_replicas(states.live_replicas);
         Ok(Probe {
             incarnation: format!("{of_servers} {began} {store_id}"),

@@ -55,6 +55,33 @@ fn is_refusal_of_command(text: &str) -> bool {
     WORDS.iter().any(|words| text.contains(words))
 }
 
+/// Redis 6.2 puts the error of a command in a script behind words of its own: `ERR Error running
+/// script (call to f_DIGEST): @user_script:LINE: WRONGTYPE …`. Returns such an error as later
+/// versions send it, with its own code: `WRONGTYPE …`. Returns all other replies as they are.
+pub(super) fn unwrap_script_error(reply: Value) -> Value {
+    let parse_error =
+        |text: String| redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).ok();
+    let text = plain_error_text(&reply);
+    text.and_then(|it| find_script_error(&it)).and_then(parse_error).unwrap_or(reply)
+}
+
+/// The code and details of the error of a command in a script of Redis 6.2.
+fn find_script_error(text: &str) -> Option<String> {
+    let (_, error) = text.strip_prefix("ERR Error running script (call to ")?.split_once("): ")?;
+    let (_, error) = error.strip_prefix("@user_script:")?.split_once(": ")?;
+    let error = strip_line_of_script(error);
+    let code = error.split(' ').next()?;
+    let has_code = code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    Some(if has_code { error.to_owned() } else { format!("ERR {error}") })
+}
+
+/// Redis 6.2 puts the line of the script before the error of a command that it refuses to run:
+/// `@user_script: LINE: -OOM …`. Returns the error as later versions tell it to the script: `OOM …`.
+pub(super) fn strip_line_of_script(error: &str) -> &str {
+    let refusal = error.strip_prefix("@user_script: ").and_then(|rest| rest.split_once(": "));
+    refusal.map_or(error, |(_, refusal)| refusal.strip_prefix('-').unwrap_or(refusal))
+}
+
 /// A reply as text; empty if the reply is not a text.
 pub(super) fn reply_text_or_empty(value: Value) -> String {
     redis::from_redis_value(value).unwrap_or_default()
@@ -76,4 +103,49 @@ pub(super) fn replica_lines(info: &str) -> impl Iterator<Item = &str> {
 /// A field of an INFO reply.
 pub(super) fn info_field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> Value {
+        redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn an_error_in_a_script_of_redis_6_2_has_the_code_that_later_versions_send() {
+        let cases = [
+            (": WRONGTYPE Operation against a key", "WRONGTYPE Operation against a key"),
+            (": @user_script: 7: -OOM command not allowed", "OOM command not allowed"),
+            (": @user_script: 7: -READONLY You can't write", "READONLY You can't write"),
+            (": @user_script: 7: Unknown Redis command", "ERR Unknown Redis command"),
+            (": @user_script: 7: The user can't run it", "ERR The user can't run it"),
+            (
+                ": user_script:7: attempt to index a nil",
+                "ERR user_script:7: attempt to index a nil",
+            ),
+        ];
+        for (found, expected) in cases {
+            let found = format!("ERR Error running script (call to f_9d94): @user_script:7{found}");
+            assert_eq!(unwrap_script_error(error(&found)), error(expected), "{found}");
+        }
+        let read_only = unwrap_script_error(error(
+            "ERR Error running script (call to f_9d94): @user_script:7: @user_script: 7: -READONLY no",
+        ));
+        assert_eq!(error_kind(&read_only), Some(ServerErrorKind::ReadOnly));
+    }
+
+    #[test]
+    fn other_replies_stay_as_they_are() {
+        for text in [
+            "ERR unknown command",
+            "WRONGTYPE Operation script: 9d94, on @user_script:7.",
+            "DAMAGED ERR Error running script (call to f_9d94): @user_script:7: OOM no",
+            "ERR Error running script (call to f_9d94)",
+        ] {
+            assert_eq!(unwrap_script_error(error(text)), error(text), "{text}");
+        }
+        assert_eq!(unwrap_script_error(Value::Int(7)), Value::Int(7));
+    }
 }

@@ -35,8 +35,8 @@ fn reports_fail_until_a_server_is_writable_again() {
     let nowhere = ["REPLICAOF", "127.0.0.1", "1"];
     let plenty = ["CONFIG", "SET", "maxmemory", "0"];
     for (refuse, allow, expected) in [
-        (&nowhere[..], &["REPLICAOF", "NO", "ONE"][..], "READONLY"),
-        (&["CONFIG", "SET", "maxmemory", "1"], &plenty, "OOM"),
+        (&nowhere[..], &["REPLICAOF", "NO", "ONE"][..], ": READONLY "),
+        (&["CONFIG", "SET", "maxmemory", "1"], &plenty, ": OOM "),
     ] {
         let before = store.probe(test_month(), None).unwrap();
         server.run(refuse);
