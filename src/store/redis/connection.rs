@@ -174,13 +174,15 @@ impl Redis {
         if !matches!(self.link, Some(Link::Server(_))) {
             return Ok(None);
         }
-        Ok(match info_field(info, "redis_mode") {
+        // Valkey has another name for this field.
+        let mode = info_field(info, "redis_mode").or_else(|| info_field(info, "server_mode"));
+        Ok(match mode {
             Some("cluster") if self.lacks_slots()? => {
-                Some(("redis_mode:cluster", "write redis+cluster://HOST:PORT in store.url"))
+                Some(("a part of a Cluster", "write redis+cluster://HOST:PORT in store.url"))
             }
             Some("sentinel") => {
                 let advice = "write redis+sentinel://HOST:PORT/SERVICE in store.url";
-                Some(("redis_mode:sentinel", advice))
+                Some(("a Sentinel", advice))
             }
             _ => None,
         })

@@ -175,7 +175,7 @@ fn an_address_of_another_kind_of_server_is_told() {
             assert!(refused.stderr.contains("write redis+cluster://"), "{}", refused.stderr);
         }
         let problems = find_problems_at(&member.url());
-        let expected = "fault    mode: redis_mode:cluster; write redis+cluster";
+        let expected = "fault    mode: a part of a Cluster; write redis+cluster";
         assert!(problems.contains(expected), "{problems}");
     }
     assert!(cluster.primaries.iter().all(|it| it.matching_keys("*").is_empty()));
@@ -183,7 +183,7 @@ fn an_address_of_another_kind_of_server_is_told() {
     let sentinels = Sentinels::start(1, &server, "");
     let host = format!("127.0.0.1:{}", sentinels.ports()[0]);
     let problems = find_problems_at(&format!("redis://{host}"));
-    assert!(problems.contains("mode: redis_mode:sentinel; write redis+sentinel://"), "{problems}");
+    assert!(problems.contains("mode: a Sentinel; write redis+sentinel://"), "{problems}");
     let url = server.url().replace("redis://", "redis+sentinel://") + "/main";
     let problems = find_problems_at(&url);
     assert!(problems.contains("it is no Sentinel: write redis:// for"), "{problems}");
@@ -307,7 +307,7 @@ fn a_cluster_of_one_server_is_a_server_if_it_has_all_slots() {
     set_full_coverage("no");
     member.run_for_slots("DELSLOTS", 8_192, 16_383);
     let refused = setup.cli(&["check"]).expect(78).stderr;
-    assert!(refused.contains("redis_mode:cluster; write redis+cluster://"), "{refused}");
+    assert!(refused.contains("found a part of a Cluster; write redis+cluster://"), "{refused}");
     // The server then serves no slot. It looks at its state once it loses another one.
     set_full_coverage("yes");
     member.run(&["CLUSTER", "DELSLOTS", "8191"]);
