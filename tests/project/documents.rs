@@ -279,6 +279,25 @@ fn the_openapi_document_has_the_version_of_the_crate() {
     assert!(OPENAPI.contains(&format!("  version: {}\n", env!("CARGO_PKG_VERSION"))));
 }
 
+/// The pipeline compares these versions with what the servers say of themselves.
+#[test]
+fn redis_md_has_the_versions_of_the_tested_servers() {
+    let stages = read_project_file("tests/pipeline/stages.py");
+    let (_, list) = stages.split_once("\nSTORE_SERVERS = {\n").unwrap();
+    let (list, _) = list.split_once("\n}\n").unwrap();
+    let in_code = find_texts_between(list, "    \"", "\": TOOLS");
+    assert_eq!(in_code.len(), list.lines().count());
+    let document = read_project_file("docs/redis.md");
+    let (_, table) = document.split_once("\n| Server | Tests |\n").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let rows = table.lines().filter_map(|row| row.strip_prefix("| ")?.split_once(" | "));
+    let in_docs: BTreeSet<&str> = rows.map(|(server, _)| server).collect();
+    let of_debian = in_docs.iter().filter(|server| server.contains("Debian"));
+    assert_eq!(of_debian.count(), 1);
+    let others = in_docs.into_iter().filter(|server| !server.contains("Debian"));
+    assert_eq!(others.collect::<BTreeSet<&str>>(), in_code);
+}
+
 #[test]
 fn metrics_in_documents_exist_and_every_metric_is_in_a_document() {
     let metrics = String::from_utf8(Metrics::new().unwrap().render()).unwrap();
