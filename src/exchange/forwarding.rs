@@ -18,8 +18,9 @@ use super::forwarding_headers::{
 };
 use super::response::{MalformedResponse, ResponseFraming, parse_connection_options};
 use crate::keys::Key;
+use crate::message::pingora_fields::{edit_request, edit_response};
 use crate::message::request_head::{join_cookie_fields, must_stay_end_to_end};
-use crate::message::response::{FieldName, TRACEPARENT, header_field};
+use crate::message::response::{CommonHeaders, FieldName, FieldWriter, TRACEPARENT, header_field};
 use crate::message::riskgate_fields::{
     ScreeningFacts, write_identity_fields, write_screening_fields,
 };
@@ -117,25 +118,24 @@ pub fn prepare_upstream_request(
             client_info.is_trusted_proxy,
         );
     }
-    if request.raw_path() != upstream_target || request.uri.authority().is_some() {
-        request.set_raw_path(upstream_target)?;
-    }
     join_cookie_fields(request)?;
     remove_connection_and_listed_fields(request);
-    let is_dropped =
-        |name: &&HeaderName| !client_info.forwards_request_field(name.as_str().as_bytes());
-    let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
-    for name in dropped {
-        request.remove_header(&name);
-    }
-    keep_last_x_forwarded_values(request)?;
-    let mut result = Ok(());
-    write_riskgate_request_fields(&received, upstream_host, client_info, &mut |field, value| {
-        if let Err(error) = set_field_if_valid(request, field, value) {
-            result = Err(error);
+    edit_request(request, upstream_target, |fields| {
+        let is_dropped =
+            |name: &&HeaderName| !client_info.forwards_request_field(name.as_str().as_bytes());
+        let dropped: Vec<HeaderName> = fields.keys().filter(is_dropped).cloned().collect();
+        for name in dropped {
+            fields.remove(name);
         }
-    });
-    result
+        keep_last_x_forwarded_values(fields);
+        let mut writer = FieldWriter::new(fields);
+        write_riskgate_request_fields(
+            &received,
+            upstream_host,
+            client_info,
+            &mut |field, value| writer.insert(field, value),
+        );
+    })
 }
 
 /// Removes `Connection` and the fields that `Connection` lists, but no field on which riskgate
@@ -227,14 +227,16 @@ fn write_riskgate_request_fields(
 }
 
 /// Turns an upstream server's response into the response for the client: removes the fields that
-/// the server may not set, and adds those of `write_riskgate_response_fields`. Several equal
-/// values of `Content-Length` become one. If the body comes in chunks, removes `Content-Length`.
+/// the server may not set, and adds those of `write_riskgate_response_fields` and `common`. Several
+/// equal values of `Content-Length` become one. If the body comes in chunks, removes
+/// `Content-Length`.
 ///
 /// # Errors
 /// See [`ResponseFraming::read`].
 pub fn prepare_client_response(
     response: &mut ResponseHeader,
     allowed: AllowedResponseFields,
+    common: &CommonHeaders,
 ) -> Result<(), MalformedResponse> {
     let ResponseFraming { connection_options, content_length, .. } =
         ResponseFraming::of_header(response)?;
@@ -243,30 +245,24 @@ pub fn prepare_client_response(
         !is_response_field_forwarded(name, &connection_options, allowed)
     };
     let dropped: Vec<HeaderName> = response.headers.keys().filter(is_dropped).cloned().collect();
-    for name in dropped {
-        response.remove_header(&name);
-    }
-    match content_length {
-        Some(length) => {
-            response
-                .insert_header(CONTENT_LENGTH, length)
-                .map_err(|_| MalformedResponse::Header)?;
+    let status = response.status.as_u16();
+    edit_response(response, |fields| {
+        for name in dropped {
+            fields.remove(name);
         }
-        None => drop(response.remove_header(&CONTENT_LENGTH)),
-    }
-    let keeps_cache_control =
-        allowed != AllowedResponseFields::OfCheck || response.headers.contains_key(CACHE_CONTROL);
-    let mut result = Ok(());
-    write_riskgate_response_fields(
-        response.status.as_u16(),
-        keeps_cache_control,
-        &mut |field, value| {
-            if response.insert_header(field.h1_name(), value).is_err() {
-                result = Err(MalformedResponse::Header);
-            }
-        },
-    );
-    result
+        match content_length {
+            Some(length) => drop(fields.insert(CONTENT_LENGTH, length.into())),
+            None => drop(fields.remove(CONTENT_LENGTH)),
+        }
+        let keeps_cache_control =
+            allowed != AllowedResponseFields::OfCheck || fields.contains_key(CACHE_CONTROL);
+        let mut writer = FieldWriter::new(fields);
+        write_riskgate_response_fields(status, keeps_cache_control, &mut |field, value| {
+            writer.insert(field, value);
+        });
+        common.add_to_upstream_response(&mut writer);
+    });
+    Ok(())
 }
 
 /// Passes to `put` the fields that depend on an upstream server's response:
@@ -287,12 +283,6 @@ pub(crate) fn write_riskgate_response_fields(
     if !keeps_cache_control {
         put(&header_field::CACHE_CONTROL, b"no-store");
     }
-}
-
-/// Sets a field. Does nothing if the value has a byte that no field value may have.
-fn set_field_if_valid(request: &mut RequestHeader, field: &FieldName, value: &[u8]) -> Result<()> {
-    let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
-    request.insert_header(field.h1_name(), value)
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@
 use std::io::Write;
 use std::net::IpAddr;
 
+use http::HeaderMap;
 use http::header::{FORWARDED, HOST, HeaderName, HeaderValue};
-use pingora::Result;
 use pingora::http::RequestHeader;
 
 use crate::message::field_names::has_prefix_ignore_case;
@@ -237,15 +237,14 @@ fn value_of_proxy<'r>(members: &[&'r [u8]], proxies_behind: usize) -> Option<&'r
 /// Keeps only the last line of each `X-Forwarded-` field that is left in the request, such as
 /// `X-Forwarded-Prefix`. The nearest trusted proxy wrote the last line. A client may have written
 /// an earlier line, and an upstream server may read the first line.
-pub(super) fn keep_last_x_forwarded_values(request: &mut RequestHeader) -> Result<()> {
+pub(super) fn keep_last_x_forwarded_values(fields: &mut HeaderMap) {
     let forwarded = |name: &&HeaderName| is_x_forwarded_field(name.as_str().as_bytes());
-    let names: Vec<HeaderName> = request.headers.keys().filter(forwarded).cloned().collect();
+    let names: Vec<HeaderName> = fields.keys().filter(forwarded).cloned().collect();
     for name in names {
-        if let Some(last) = request.headers.get_all(&name).iter().next_back().cloned() {
-            request.insert_header(&name, last)?;
+        if let Some(last) = fields.get_all(&name).iter().next_back().cloned() {
+            fields.insert(name, last);
         }
     }
-    Ok(())
 }
 
 /// Returns true for an `X-Forwarded-` field.

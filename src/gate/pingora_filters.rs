@@ -48,7 +48,8 @@ impl Gate {
     /// Fields that the client could forge are removed, with the client's key. Call this method in
     /// your `upstream_request_filter`, before you add fields of your own. `host` is the server's
     /// name, with the port unless it is the default port. On a route of `[[upstream.route]]`, the
-    /// server gets the route's `host` or the client's `Host` instead.
+    /// server gets the route's `host` or the client's `Host` instead. Over HTTP/1.1, the server
+    /// gets the names of most fields in lower case, as over HTTP/2.
     ///
     /// # Errors
     /// Returns an error if the request did not pass the gates, or `host` is empty or no valid field
@@ -126,7 +127,8 @@ impl Gate {
 
     /// Turns the upstream server's response into the response for the client: removes the fields
     /// that the server may not set, and adds riskgate's own fields, such as `X-Request-Id`
-    /// and `RateLimit`. Call this method in your `response_filter`.
+    /// and `RateLimit`. Over HTTP/1.1, the client gets the names of most fields in lower case, as
+    /// over HTTP/2. Call this method in your `response_filter`.
     ///
     /// # Errors
     /// Returns an error if the response is malformed, or a 101, which riskgate never asks for.
@@ -146,11 +148,10 @@ impl Gate {
             StatusKind::Final => {}
         }
         close_if_process_ends(session);
-        prepare_client_response(response, ctx.allowed_response_fields())
+        prepare_client_response(response, ctx.allowed_response_fields(), &ctx.common_headers)
             .map_err(MalformedResponse::into_error)?;
-        // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
+        // A proxy sends its own version (RFC 9112 section 2.3).
         response.set_version(http::Version::HTTP_11);
-        response.set_reason_phrase(None)?;
         if session.req_header().version < http::Version::HTTP_11
             && response.remove_header(&TRANSFER_ENCODING).is_some()
         {
@@ -161,7 +162,6 @@ impl Gate {
             response.remove_header(&CONTENT_LENGTH);
             response.remove_header(&TRANSFER_ENCODING);
         }
-        ctx.common_headers.add_to_upstream_response(response)?;
         let is_html = response.headers.get_all(CONTENT_TYPE).iter().any(is_html_type);
         self.record_upstream_status(response.status.as_u16(), is_html, ctx);
         Ok(())

@@ -11,7 +11,7 @@ pub(crate) mod header_field;
 
 use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::StatusCode;
 use itoa::Buffer;
 use pingora::http::ResponseHeader;
@@ -24,7 +24,7 @@ use error_page::{PAGE_CONTENT_SECURITY_POLICY, render_error_page};
 
 pub use common_headers::{CommonHeaders, StrictTransportSecurity};
 pub use cors::{Cors, CorsGrant};
-pub(crate) use header_field::FieldName;
+pub(crate) use header_field::{FieldName, FieldWriter};
 pub use header_field::{TRACEPARENT, X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
 /// The `Content-Type` of a page.
@@ -343,16 +343,8 @@ impl Reply {
     pub fn to_response_header(&self, common: &CommonHeaders) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = StatusCode::from_u16(self.status).unwrap_or_default();
-        parts.headers.reserve(16);
-        // All values share one allocation.
-        let mut block = BytesMut::with_capacity(512);
-        self.for_each_field(common, &mut |field, value| {
-            block.extend_from_slice(value);
-            // A value that no field may have is a bug, and is left out.
-            if let Ok(value) = field.to_header_value(block.split().freeze()) {
-                parts.headers.append(&field.name, value);
-            }
-        });
+        let mut writer = FieldWriter::new(&mut parts.headers);
+        self.for_each_field(common, &mut |field, value| writer.append(field, value));
         ResponseHeader::from(parts)
     }
 

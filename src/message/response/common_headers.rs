@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use arrayvec::ArrayString;
-use bytes::Bytes;
 use http::header::VARY;
 use itoa::Buffer;
-use pingora::Result;
-use pingora::http::ResponseHeader;
 use smol_str::SmolStr;
 
 use super::cors::Cors;
-use super::header_field::{self, FieldName};
+use super::header_field::{self, FieldName, FieldWriter};
 use crate::message::request_id::RequestId;
 use crate::quota::Allowance;
 
@@ -63,31 +60,13 @@ impl CommonHeaders {
         self.cors.for_each_field(put);
     }
 
-    /// Adds these fields to the header of an upstream server's response. They replace the server's
+    /// Adds these fields to those of an upstream server's response. They replace the server's
     /// fields of the same name, except `Vary`.
-    pub fn add_to_upstream_response(&self, header: &mut ResponseHeader) -> Result<()> {
-        let mut result = Ok(());
-        self.for_each_field(&mut |field, value| {
-            if let Err(error) = insert_or_append_field(header, field, value) {
-                result = Err(error);
-            }
+    pub fn add_to_upstream_response(&self, writer: &mut FieldWriter<'_>) {
+        self.for_each_field(&mut |field, value| match field.name == VARY {
+            true => writer.append(field, value),
+            false => writer.insert(field, value),
         });
-        result
-    }
-}
-
-/// Adds a field to an upstream server's response. riskgate's `Vary` is added after the server's;
-/// any other field replaces the server's field.
-fn insert_or_append_field(
-    header: &mut ResponseHeader,
-    field: &FieldName,
-    value: &[u8],
-) -> Result<()> {
-    // A value that no field may have is a bug, and is left out.
-    let Ok(value) = field.to_header_value(Bytes::copy_from_slice(value)) else { return Ok(()) };
-    match field.name == VARY {
-        true => header.append_header(field.h1_name(), value).map(drop),
-        false => header.insert_header(field.h1_name(), value),
     }
 }
 
