@@ -36,6 +36,7 @@ mod settings;
 mod sources;
 mod store;
 mod syntax;
+mod text_kind;
 mod tls;
 mod top;
 mod traces;
@@ -89,6 +90,7 @@ pub use routes::guess_path;
 use settings::Settings;
 pub use settings::hint_for_store;
 pub use store::StoreOptions;
+pub use text_kind::TextKind;
 
 /// All settings, complete and checked.
 #[derive(Clone, Debug)]

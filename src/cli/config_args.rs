@@ -5,20 +5,22 @@ use std::path::PathBuf;
 
 use super::failure::CommandFailure;
 use super::output::print_warning;
-use crate::config::{Config, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, guess_text};
+use crate::config::{
+    Config, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, TextKind, guess_text,
+};
 
-/// Says what to write in place of a text that is no address of a listener. The text is empty if
-/// that is not known.
-pub fn hint_for_address(text: &str) -> String {
-    guess_address(text).map(|it| format!("; write {it}")).unwrap_or_default()
+/// Says what to write in place of a text that is no address of this kind. The text is empty if that
+/// is not known.
+pub fn hint_for_address(text: &str, kind: TextKind) -> String {
+    guess_address(text, kind).map(|it| format!("; write {it}")).unwrap_or_default()
 }
 
-/// Returns the address of a listener that a text is meant for.
-pub fn guess_address(text: &str) -> Option<String> {
+/// Returns the address of this kind that a text is meant for.
+pub fn guess_address(text: &str, kind: TextKind) -> Option<String> {
     let is_address = |it: &str| it.parse::<SocketAddr>().is_ok_and(|it| it.port() > 0);
     // Behind the user of a URL stands its address.
-    let behind_user = || guess_text(text.rsplit_once('@')?.1, is_address);
-    guess_text(text, is_address).or_else(behind_user)
+    let behind_user = || guess_text(text.rsplit_once('@')?.1, kind, is_address);
+    guess_text(text, kind, is_address).or_else(behind_user)
 }
 
 /// The option that names the config file.

@@ -7,6 +7,7 @@ use super::config_args::{ConfigArgs, hint_for_address};
 use super::failure::CommandFailure;
 use super::http_client::create_http_client;
 use super::output::print_result;
+use crate::config::TextKind;
 use crate::model::network::loopback_if_unspecified;
 
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,10 @@ pub struct Args {
 
 fn parse_admin(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        format!("expected an address such as 127.0.0.1:9090{}", hint_for_address(text))
+        format!(
+            "expected an address such as 127.0.0.1:9090{}",
+            hint_for_address(text, TextKind::ServerAddress)
+        )
     })
 }
 

@@ -17,7 +17,7 @@ use super::output::{print_warning, report_change};
 use super::store_access::{
     COMMAND_STORE_TIMEOUT, is_gateway_draining, is_gateway_running, open_existing_store, open_store,
 };
-use crate::config::{Config, guess_text, hint_for_store};
+use crate::config::{Config, TextKind, guess_text, hint_for_store};
 use crate::model::month::Month;
 use crate::store::{MonthRepair, RedisOptions, Store, StoreContents, StoreError, StoreUrl};
 use crate::support::counted::CountedNoun;
@@ -96,7 +96,7 @@ pub struct StoreArgs {
 pub fn parse_month(text: &str) -> Result<Month, String> {
     Month::parse(text).ok_or_else(|| {
         let is_month = |it: &str| Month::parse(it).is_some();
-        let meant = guess_text(text, is_month).or_else(|| guess_named_month(text));
+        let meant = guess_text(text, TextKind::Time, is_month).or_else(|| guess_named_month(text));
         let hint = meant.map(|it| format!("; write {it}")).unwrap_or_default();
         format!("expected a month as in 2026-11{hint}")
     })

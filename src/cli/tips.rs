@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::config_args::guess_address;
 use super::examples::find_example;
-use crate::config::{find_nearest_name, redact_if_url};
+use crate::config::{TextKind, find_nearest_name, redact_if_url};
 
 /// Commands of other programs that riskgate does not have, each with a tip.
 const FOREIGN_COMMANDS: [(&[&str], &str); 8] = [
@@ -161,7 +161,7 @@ pub(super) fn find_tip(error: &clap::Error, root: &Command, words: &[String]) ->
     let meant = required.or_else(of_account).and_then(|it| it.get_long()).or(of_lone_value);
     let long = meant?;
     let value = match long {
-        "admin" => guess_address(word)?,
+        "admin" => guess_address(word, TextKind::ServerAddress)?,
         _ => redact_if_url(word),
     };
     Some(format!("write --{long} {value}"))

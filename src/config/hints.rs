@@ -6,8 +6,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use super::description::{toml_duration, toml_list, toml_text};
+use super::description::{SettingKind, toml_duration, toml_list, toml_text};
 use super::raw_value::{RawValue, parse_duration, redact_urls_and_long_words};
+use super::text_kind::TextKind;
 use crate::support::url_authority::split_authority;
 
 /// Names and words of riskgate, each with those that people know from other servers.
@@ -152,9 +153,11 @@ pub fn find_nearest_word(
     find_nearest_name(found, words).map(str::to_owned)
 }
 
-/// How a hint reads the unit of a number, or a number without a unit.
+/// What a setting holds: the kind of its texts, and the unit of its numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
+    /// The kind of the texts. A guess that is not for this kind is not made.
+    kind: TextKind,
     /// What a `k` behind a number stands for.
     kilo: u64,
     /// Whether a number without a unit is always a number of seconds.
@@ -167,8 +170,6 @@ pub struct Units {
     pub port: u16,
     /// Whether an address has to be of loopback.
     loopback_only: bool,
-    /// Whether `-` or `_` in place of a blank would make another name, which nobody meant.
-    keeps_blanks: bool,
 }
 
 /// What a fraction between 0 and 1 stands for.
@@ -204,7 +205,12 @@ impl Units {
     }
 
     /// The units of a setting.
-    pub fn of_setting(key: &str) -> Units {
+    pub fn of_setting(key: &str, setting_kind: &SettingKind) -> Units {
+        Units::of_key(key, TextKind::of_setting(key, setting_kind))
+    }
+
+    /// The units of a setting whose texts have this kind.
+    fn of_key(key: &str, kind: TextKind) -> Units {
         // Sizes of files and bodies go by powers of two.
         let kilo = if key.ends_with("bytes") { 1_024 } else { 1_000 };
         let is_of_hundred = ["score", "percent", "thresholds"].iter().any(|it| key.ends_with(it));
@@ -227,8 +233,7 @@ impl Units {
             "resolvers" => 53,
             _ => 80,
         };
-        let keeps_blanks = ["fields", "paths", "path", "prefix", "health_path"].contains(&name);
-        Units { kilo, seconds_only, days_only, fraction, port, loopback_only, keeps_blanks }
+        Units { kind, kilo, seconds_only, days_only, fraction, port, loopback_only }
     }
 }
 
@@ -242,11 +247,7 @@ pub fn suggest_value(
     if raw.as_text().is_some_and(str::is_empty) {
         return None;
     }
-    let joiners = count_joiners(raw);
-    let is_valid = |guess: &RawValue| {
-        is_valid(guess) && (!units.keeps_blanks || count_joiners(guess) <= joiners)
-    };
-    let each = || guess_each_item(raw, units, is_valid);
+    let each = || guess_each_item(raw, units, &is_valid);
     let guess = list_guesses(raw, units).into_iter().find(&is_valid).or_else(each)?;
     let is_plain = |text: &str| redact_urls_and_long_words(text) == text;
     Some(match (raw, guess.as_text_list()) {
@@ -276,19 +277,10 @@ pub fn suggest_value(
     })
 }
 
-/// Counts the characters that join words in the texts of a value.
-fn count_joiners(value: &RawValue) -> usize {
-    match value {
-        RawValue::Text(text) | RawValue::Untyped(text) => text.matches(['-', '_']).count(),
-        RawValue::List(items) => items.iter().map(count_joiners).sum(),
-        _ => 0,
-    }
-}
-
-/// Returns what a text on the command line or in a request was meant for: the first guess that
-/// `is_valid` accepts.
-pub fn guess_text(text: &str, is_valid: impl Fn(&str) -> bool) -> Option<String> {
-    text_guesses(text, Units::of_setting("")).find(|it| is_valid(it))
+/// Returns what a text of this kind on the command line or in a request was meant for: the first
+/// guess that `is_valid` accepts.
+pub fn guess_text(text: &str, kind: TextKind, is_valid: impl Fn(&str) -> bool) -> Option<String> {
+    text_guesses(text, Units::of_key("", kind)).find(|it| is_valid(it))
 }
 
 /// Returns a value as TOML; `None` if a log must not show the value.
@@ -321,50 +313,44 @@ fn render_unless_secret(value: &RawValue) -> Option<String> {
 /// Returns what a value may have been meant for, the likeliest first.
 fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
     match raw {
-        RawValue::Text(text) | RawValue::Untyped(text) => {
-            let mut guesses = Vec::new();
-            for text in std::iter::once(text.clone()).chain(text_guesses(text, units)) {
-                guesses.push(RawValue::Text(text.clone()));
-                guesses.extend(text.parse().map(RawValue::Integer));
-                guesses.extend(parse_switch_word(&text).map(RawValue::Boolean));
-                guesses.push(RawValue::List(vec![RawValue::Text(text.clone())]));
-                if let Some(list) = parse_loose_list(&text) {
-                    let items = match &list {
-                        RawValue::List(items) => guess_items(items),
-                        _ => Vec::new(),
-                    };
-                    guesses.push(list);
-                    guesses.extend(items);
-                }
-            }
-            guesses
-        }
+        RawValue::Text(text) | RawValue::Untyped(text) => list_guesses_of_text(text, units),
         RawValue::Fraction(number) => {
             let is_whole = number.fract() == 0.0 && number.abs() < 1e15;
+            let is_time = units.kind == TextKind::Time;
             let mut guesses: Vec<RawValue> = Vec::new();
             guesses.extend(is_whole.then_some(RawValue::Integer(*number as i64)));
-            guesses.push(RawValue::Text(format!("{number}s")));
+            guesses.extend(is_time.then(|| RawValue::Text(format!("{number}s"))));
             guesses.extend(units.find_whole_number_of(*number).map(RawValue::Integer));
             guesses
         }
         RawValue::Integer(number) => {
-            let mut guesses: Vec<RawValue> =
-                time_of_number(*number, units).into_iter().map(RawValue::Text).collect();
-            let forms = ["127.0.0.1:{}", "{}", "{}/h"].iter();
-            guesses
-                .extend(forms.map(|form| RawValue::Text(form.replace("{}", &number.to_string()))));
+            let text = match units.kind {
+                TextKind::Time => time_of_number(*number, units),
+                TextKind::ListenAddress | TextKind::ServerAddress => {
+                    Some(format!("127.0.0.1:{number}"))
+                }
+                TextKind::Rate => Some(format!("{number}/h")),
+                TextKind::Number => (*number < 0).then(|| "unlimited".to_owned()),
+                TextKind::Name | TextKind::Word | TextKind::Free => Some(number.to_string()),
+                _ => None,
+            };
+            let mut guesses: Vec<RawValue> = text.into_iter().map(RawValue::Text).collect();
             guesses.extend(matches!(number, 0 | 1).then_some(RawValue::Boolean(*number == 1)));
-            guesses.extend((*number < 0).then(|| RawValue::Text("unlimited".to_owned())));
             guesses.push(RawValue::List(vec![raw.clone()]));
             guesses
         }
-        RawValue::Boolean(flag) => vec![RawValue::Text(flag.to_string())],
+        RawValue::Boolean(flag) => match units.kind {
+            TextKind::Name | TextKind::Word | TextKind::Free => {
+                vec![RawValue::Text(flag.to_string())]
+            }
+            _ => Vec::new(),
+        },
         RawValue::List(items) => {
             let mut guesses: Vec<RawValue> = Vec::new();
             // Of several values, none is likelier than the others.
             guesses.extend(items.first().filter(|_| items.len() == 1).cloned());
-            guesses.extend(flat_list(items));
-            guesses.extend(guess_items(items));
+            guesses.extend(flat_list(items, units));
+            guesses.extend(guess_items(items, units.kind));
             let share = |item: &RawValue| match item {
                 RawValue::Fraction(number) => units.find_whole_number_of(*number),
                 _ => None,
@@ -384,6 +370,26 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
     }
 }
 
+/// Returns what a text may have been meant for, the likeliest first.
+fn list_guesses_of_text(text: &str, units: Units) -> Vec<RawValue> {
+    let mut guesses = Vec::new();
+    for text in std::iter::once(text.to_owned()).chain(text_guesses(text, units)) {
+        guesses.push(RawValue::Text(text.clone()));
+        guesses.extend(text.parse().map(RawValue::Integer));
+        guesses.extend(parse_switch_word(&text).map(RawValue::Boolean));
+        guesses.push(RawValue::List(vec![RawValue::Text(text.clone())]));
+        if let Some(list) = parse_loose_list(&text, units.kind) {
+            let items = match &list {
+                RawValue::List(items) => guess_items(items, units.kind),
+                _ => Vec::new(),
+            };
+            guesses.push(list);
+            guesses.extend(items);
+        }
+    }
+    guesses
+}
+
 /// Returns a list in which each faulty text is replaced by the first guess that the setting takes
 /// as a list of one. `None` if a text has none.
 fn guess_each_item(
@@ -393,7 +399,7 @@ fn guess_each_item(
 ) -> Option<RawValue> {
     let items = match raw {
         RawValue::List(items) => items.clone(),
-        raw => match parse_loose_list(raw.as_text()?)? {
+        raw => match parse_loose_list(raw.as_text()?, units.kind)? {
             RawValue::List(items) => items,
             _ => return None,
         },
@@ -410,10 +416,10 @@ fn guess_each_item(
 }
 
 /// Returns the parts of all texts as one list, if a text has several.
-pub(super) fn flat_list(items: &[RawValue]) -> Option<RawValue> {
+pub(super) fn flat_list(items: &[RawValue], units: Units) -> Option<RawValue> {
     let mut parts = Vec::new();
     for item in items {
-        match parse_loose_list(item.as_text()?) {
+        match parse_loose_list(item.as_text()?, units.kind) {
             Some(RawValue::List(inner)) => parts.extend(inner),
             _ => parts.push(item.clone()),
         }
@@ -421,13 +427,12 @@ pub(super) fn flat_list(items: &[RawValue]) -> Option<RawValue> {
     (parts.len() > items.len()).then_some(RawValue::List(parts))
 }
 
-/// Returns one list for each of [`REWRITES`], in which each text is rewritten to which the rewrite
-/// applies.
-fn guess_items(items: &[RawValue]) -> Vec<RawValue> {
+/// Returns one list for each rewrite of this kind of text, in which each text is rewritten to which
+/// the rewrite applies.
+fn guess_items(items: &[RawValue], kind: TextKind) -> Vec<RawValue> {
     let texts: Option<Vec<&str>> = items.iter().map(RawValue::as_text).collect();
     let Some(texts) = texts else { return Vec::new() };
-    REWRITES
-        .iter()
+    rewrites_of(kind)
         .map(|rewrite| {
             let item = |text: &&str| RawValue::Text(rewrite(text).unwrap_or((*text).to_owned()));
             RawValue::List(texts.iter().map(item).collect())
@@ -458,122 +463,258 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
     }
 }
 
-/// Ways in which a text may have been meant. Each returns the text that was meant.
-const REWRITES: [fn(&str) -> Option<String>; 42] = [
-    |text| Some(text.trim().to_owned()),
-    // Quotes of a shell, of a text processor, or of JSON.
-    |text| Some(text.trim_matches(is_quote).to_owned()),
-    without_separators,
-    with_prefix_length,
-    |text| Some(text.to_ascii_lowercase()),
-    |text| Some(text.to_ascii_uppercase()),
-    without_scheme_and_path,
-    // An address without a host, or with the host `*` or `localhost`.
-    |text| {
-        let port = text.strip_prefix('*').unwrap_or(text);
-        port.starts_with(':').then(|| format!("0.0.0.0{port}"))
-    },
-    |text| Some(format!("127.0.0.1{}", text.strip_prefix("localhost")?)),
-    with_brackets,
-    |text| Some(format!("127.0.0.1:{text}")),
-    with_port_of_scheme,
-    // A URL of a page.
-    |text| Some(format!("https://{}", text.strip_prefix("http://")?)),
-    |text| {
-        let (host, _) = text.split_once('/')?;
-        let is_host = host.contains('.') && host.chars().all(is_name_char);
-        (is_host && !host.starts_with('.')).then(|| format!("https://{text}"))
-    },
-    // A path.
-    |text| Some(format!("/{}", text.trim_matches('/'))),
-    |text| {
-        let start = text.strip_suffix(".*").unwrap_or(text).trim_end_matches(['*', '/']);
-        Some(format!("/{}", start.trim_start_matches('/')))
-    },
-    // An origin.
-    |text| Some(text.trim_end_matches('/').to_owned()),
-    |text| Some(format!("https://{}", text.trim_end_matches('/'))),
-    // A store.
-    |text| Some(format!("sqlite:{}", text.strip_prefix("sqlite://")?)),
-    duration_or_rate,
-    |text| duration_or_rate(&text.replace(',', ".")),
-    sum_of_durations,
-    interval_of_cron,
-    // Calls in a month.
-    |text| {
-        let text = text.to_ascii_lowercase().replace(" per ", "/").replace("calls", "");
-        let number = text.strip_suffix("/month").or(text.strip_suffix("/mo")).unwrap_or(&text);
-        Some(number.trim().to_owned())
-    },
-    // The path of a field.
-    |text| text.strip_prefix("$.").map(str::to_owned),
+/// A way in which a text may have been meant. Returns the text that was meant.
+type Rewrite = fn(&str) -> Option<String>;
+
+/// The rewrites of each kind of text, the likeliest first. No other rewrite runs for the kind, so
+/// that no path becomes an address, and no name loses its second word.
+const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
+    (
+        &[TextKind::Number],
+        &[without_separators, calls_in_month, |text| {
+            let is_endless = matches!(text, "-1" | "infinity" | "inf");
+            is_endless.then(|| "unlimited".to_owned())
+        }],
+    ),
+    (&[TextKind::Network], &[with_prefix_length]),
+    // In a path, a header field and a free text, the case says nothing, or is the author's own.
+    (
+        &[
+            TextKind::ListenAddress,
+            TextKind::ServerAddress,
+            TextKind::Network,
+            TextKind::Host,
+            TextKind::Origin,
+            TextKind::Domain,
+            TextKind::Name,
+            TextKind::Word,
+            TextKind::Time,
+            TextKind::Rate,
+            TextKind::Number,
+        ],
+        &[|text| Some(text.to_ascii_lowercase())],
+    ),
+    (&[TextKind::Word], &[|text| Some(text.to_ascii_uppercase())]),
+    (
+        &[
+            TextKind::ListenAddress,
+            TextKind::ServerAddress,
+            TextKind::Network,
+            TextKind::Host,
+            TextKind::Domain,
+        ],
+        &[without_scheme_and_path],
+    ),
+    // A listener without a host takes connections from everywhere; a server without one is near.
+    (&[TextKind::ListenAddress], &[|text| Some(format!("0.0.0.0{}", port_of_any_host(text)?))]),
+    (&[TextKind::ServerAddress], &[|text| Some(format!("127.0.0.1{}", port_of_any_host(text)?))]),
+    (
+        &[TextKind::ListenAddress, TextKind::ServerAddress, TextKind::Network],
+        &[|text| Some(format!("127.0.0.1{}", text.strip_prefix("localhost")?))],
+    ),
+    (
+        &[TextKind::ListenAddress, TextKind::ServerAddress],
+        &[with_brackets, |text| is_digits(text).then(|| format!("127.0.0.1:{text}"))],
+    ),
+    (&[TextKind::ListenAddress, TextKind::ServerAddress], &[with_port_of_scheme]),
+    (
+        &[TextKind::Url, TextKind::Origin],
+        &[|text| Some(format!("https://{}", text.strip_prefix("http://")?))],
+    ),
+    (
+        &[TextKind::Url],
+        &[
+            |text| {
+                let (host, _) = text.split_once('/')?;
+                let is_host = host.contains('.') && host.chars().all(is_name_char);
+                (is_host && !host.starts_with('.')).then(|| format!("https://{text}"))
+            },
+            |text| text.starts_with("www.").then(|| format!("https://{text}")),
+            |text| (!text.contains(['.', ':'])).then(|| format!("/{}", text.trim_matches('/'))),
+        ],
+    ),
+    (
+        &[TextKind::Path],
+        &[
+            // Of a URL, the path is the end.
+            |text| (!text.contains("://")).then(|| format!("/{}", text.trim_matches('/'))),
+            |text| {
+                let start = text.strip_suffix(".*").unwrap_or(text).trim_end_matches(['*', '/']);
+                (!text.contains("://")).then(|| format!("/{}", start.trim_start_matches('/')))
+            },
+        ],
+    ),
+    (
+        &[TextKind::Origin, TextKind::Host, TextKind::Network, TextKind::Domain],
+        &[|text| Some(text.trim_end_matches('/').to_owned())],
+    ),
+    (&[TextKind::Origin], &[|text| Some(format!("https://{}", text.trim_end_matches('/')))]),
+    (
+        &[TextKind::Time, TextKind::Rate],
+        &[duration_or_rate, |text| duration_or_rate(&text.replace(',', "."))],
+    ),
+    (&[TextKind::Time], &[sum_of_durations, interval_of_cron]),
+    (&[TextKind::FieldName], &[plain_field_name]),
     // The name of a module.
-    |text| Some(text.replace("::", ":").replace(':', "::")),
-    // A server with a path.
-    |text| {
-        text.split_once('/')
-            .map(|(server, _)| server)
-            .filter(|it| it.contains(':'))
-            .map(str::to_owned)
-    },
-    // The name of a header field.
-    |text| Some(text.trim_end_matches(':').trim().replace([' ', '_'], "-")),
-    // Where a proxy that asks has the address.
-    |text| {
-        let at = text.find([':', '.', '='])?;
-        let (place, name) = (text[..at].to_ascii_lowercase(), &text[at + 1..]);
-        let own = match place.as_str() {
-            "body" | "query" | "header" => place.as_str(),
-            "headers" => "header",
-            // The name of a field may have dots, as in `data.email`.
-            _ if text[at..].starts_with('.') => return None,
-            "form" | "json" | "post" | "data" | "field" => "body",
-            "args" | "arg" | "param" | "params" | "get" | "url" => "query",
-            _ => return None,
-        };
-        Some(format!("{own}:{name}"))
-    },
-    |text| Some(format!("{}:{text}", if text.contains('-') { "header" } else { "body" })),
-    // A name.
-    |text| Some(text.to_ascii_lowercase().replace([' ', '_'], "-")),
-    |text| Some(text.replace([' ', '-'], "_")),
-    |text| Some(text.strip_prefix("*.")?.to_owned()),
-    |text| Some(text.rsplit_once('@')?.1.to_owned()),
+    (&[TextKind::Word], &[|text| Some(text.replace("::", ":").replace(':', "::"))]),
+    (
+        &[TextKind::ListenAddress, TextKind::ServerAddress, TextKind::Network, TextKind::Host],
+        &[without_path],
+    ),
+    (&[TextKind::HeaderName], &[|text| Some(header_name(text))]),
+    (&[TextKind::EmailSource], &[place_of_email, source_of_bare_name]),
+    (
+        &[TextKind::Name, TextKind::Word],
+        &[
+            |text| Some(text.to_ascii_lowercase().replace([' ', '_'], "-")),
+            |text| Some(text.replace([' ', '-'], "_")),
+        ],
+    ),
+    (
+        &[TextKind::Domain],
+        &[
+            |text| Some(text.strip_prefix("*.")?.to_owned()),
+            |text| Some(text.strip_prefix('.')?.to_owned()),
+            |text| Some(text.rsplit_once('@')?.1.to_owned()),
+        ],
+    ),
     // An address without its port.
-    |text| Some(text.parse::<SocketAddr>().ok()?.ip().to_string()),
-    // A limit, a month and a time.
-    |text| matches!(text, "-1" | "infinity" | "inf").then(|| "unlimited".to_owned()),
-    |text| {
-        let is_date = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'/');
-        is_date.then(|| text.replace('/', "-"))
-    },
-    |text| Some(format!("{text}T00:00:00Z")),
+    (&[TextKind::Network], &[|text| Some(text.parse::<SocketAddr>().ok()?.ip().to_string())]),
+    (
+        &[TextKind::Time],
+        &[
+            |text| {
+                let is_date = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'/');
+                is_date.then(|| text.replace('/', "-"))
+            },
+            |text| Some(format!("{text}T00:00:00Z")),
+        ],
+    ),
     // Two dots in a name.
-    |text| text.contains("..").then(|| text.replace("..", ".")),
+    (
+        &[
+            TextKind::ListenAddress,
+            TextKind::ServerAddress,
+            TextKind::Network,
+            TextKind::Host,
+            TextKind::Origin,
+            TextKind::Domain,
+        ],
+        &[|text| text.contains("..").then(|| text.replace("..", "."))],
+    ),
     // A number of requests without a time.
-    |text| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{text}/h")),
-    // Words behind a value, such as `ssl` and `weight=3` of other servers.
-    |text| Some(text.split_once(' ')?.0.to_owned()),
+    (&[TextKind::Rate], &[|text| is_digits(text).then(|| format!("{text}/h"))]),
+    // Words behind a value, such as `ssl`, `weight=3` and `burst=5` of other servers.
+    (
+        &[TextKind::ListenAddress, TextKind::ServerAddress, TextKind::Network, TextKind::Rate],
+        &[|text| Some(text.split_once(' ')?.0.to_owned())],
+    ),
     // A share of a hundred, and a rate of each second.
-    |text| Some(text.strip_suffix('%').or(text.strip_suffix("/s"))?.trim().to_owned()),
+    (
+        &[TextKind::Number],
+        &[|text| Some(text.strip_suffix('%').or(text.strip_suffix("/s"))?.trim().to_owned())],
+    ),
 ];
+
+/// The rewrites of a kind of text, the likeliest first.
+fn rewrites_of(kind: TextKind) -> impl Iterator<Item = Rewrite> {
+    // Quotes of a shell, of a text processor, or of JSON.
+    let of_all: [Rewrite; 2] =
+        [|text| Some(text.trim().to_owned()), |text| Some(text.trim_matches(is_quote).to_owned())];
+    let own = REWRITES.iter().filter(move |(kinds, _)| kinds.contains(&kind));
+    of_all.into_iter().chain(own.flat_map(|(_, rewrites)| rewrites.iter().copied()))
+}
 
 fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '.')
 }
 
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 fn text_guesses(text: &str, units: Units) -> impl Iterator<Item = String> {
-    let sized = sized_number(text, units.kilo).map(|number| number.to_string());
-    // The value of the field `Strict-Transport-Security`.
-    let field = text.strip_prefix("max-age=").and_then(|it| it.split(';').next());
-    let number = field.unwrap_or(text).trim().parse().ok();
-    let time = number.and_then(|number| time_of_number(number, units));
-    let no_time = ["none", "off", "never", "unlimited", "infinite", "infinity", "-1"];
-    let no_time = no_time.contains(&text.to_ascii_lowercase().as_str()).then(|| "0s".to_owned());
-    let rewrites = REWRITES.iter().filter_map(move |rewrite| rewrite(text));
-    let served = with_port(text, units.port);
-    let guesses = time.into_iter().chain(no_time).chain(rewrites).chain(served).chain(sized);
+    let of_kind = match units.kind {
+        TextKind::Time => time_of_text(text, units),
+        TextKind::Number => sized_number(text, units.kilo).map(|number| number.to_string()),
+        _ => None,
+    };
+    let is_address = matches!(units.kind, TextKind::ListenAddress | TextKind::ServerAddress);
+    let served = with_port(text, units.port).filter(|_| is_address);
+    let rewrites = rewrites_of(units.kind).filter_map(move |rewrite| rewrite(text));
+    let guesses = of_kind.into_iter().chain(rewrites).chain(served);
     guesses.map(move |guess| units.own_address(guess))
+}
+
+/// Returns the time of a number without a unit, of a word for no time, and of the value of the
+/// field `Strict-Transport-Security`.
+fn time_of_text(text: &str, units: Units) -> Option<String> {
+    let no_time = ["none", "off", "never", "unlimited", "infinite", "infinity", "-1"];
+    if no_time.contains(&text.to_ascii_lowercase().as_str()) {
+        return Some("0s".to_owned());
+    }
+    let field = text.strip_prefix("max-age=").and_then(|it| it.split(';').next());
+    time_of_number(field.unwrap_or(text).trim().parse().ok()?, units)
+}
+
+/// Returns `:80` for `:80` and `*:80`.
+fn port_of_any_host(text: &str) -> Option<&str> {
+    Some(text.strip_prefix('*').unwrap_or(text)).filter(|port| port.starts_with(':'))
+}
+
+/// Returns `10000` for `10000 calls per month` and `10,000/mo`.
+fn calls_in_month(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase().replace(" per ", "/").replace("calls", "");
+    let number = text.strip_suffix("/month").or(text.strip_suffix("/mo")).unwrap_or(&text);
+    let number = number.trim();
+    Some(without_separators(number).unwrap_or_else(|| number.to_owned()))
+}
+
+/// Returns `a.test:1` for `a.test:1/path`.
+fn without_path(text: &str) -> Option<String> {
+    let (server, _) = text.split_once('/')?;
+    server.contains(':').then(|| server.to_owned())
+}
+
+/// Returns `X-Api-Key` for `X Api Key:`.
+fn header_name(text: &str) -> String {
+    text.trim_end_matches(':').trim().replace([' ', '_'], "-")
+}
+
+/// Returns `user.email` for `user[email]` and `$.user.email`. A name with a blank stays as it is.
+fn plain_field_name(text: &str) -> Option<String> {
+    let name = text.strip_prefix("$.").unwrap_or(text).replace(']', "").replace('[', ".");
+    let name = name.trim_matches('.').replace("..", ".");
+    (name != text).then_some(name)
+}
+
+/// Returns `header:X-Email` for `header.X-Email`, and `body:email` for `form:email`: where a proxy
+/// that asks has the address.
+fn place_of_email(text: &str) -> Option<String> {
+    let at = text.find([':', '.', '='])?;
+    let (place, name) = (text[..at].to_ascii_lowercase(), &text[at + 1..]);
+    let own = match place.as_str() {
+        "body" | "query" | "header" => place.as_str(),
+        "headers" => "header",
+        // The name of a field may have dots, as in `data.email`.
+        _ if text[at..].starts_with('.') => return None,
+        "form" | "json" | "post" | "data" | "field" => "body",
+        "args" | "arg" | "param" | "params" | "get" | "url" => "query",
+        _ => return None,
+    };
+    let name = match own {
+        "header" => header_name(name),
+        _ => plain_field_name(name).unwrap_or_else(|| name.to_owned()),
+    };
+    Some(format!("{own}:{name}"))
+}
+
+/// Returns `body:email` for `email`, and `header:X-Email` for `X-Email`. A text that names a place
+/// of its own, such as `cookie:email`, has none.
+fn source_of_bare_name(text: &str) -> Option<String> {
+    let name = plain_field_name(text).unwrap_or_else(|| text.to_owned());
+    let place = if name.contains('-') && !name.contains('.') { "header" } else { "body" };
+    (!name.contains([':', '='])).then(|| format!("{place}:{name}"))
 }
 
 /// Whether a character is a quote, as people or their programs write quotes.
@@ -737,12 +878,14 @@ pub fn parse_switch_word(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns a text with commas, blanks or semicolons, perhaps between brackets, as a list.
-fn parse_loose_list(text: &str) -> Option<RawValue> {
+/// Returns a text with commas, blanks or semicolons, perhaps between brackets, as a list. Blanks
+/// separate nothing in a kind of text that keeps its blanks.
+fn parse_loose_list(text: &str, kind: TextKind) -> Option<RawValue> {
     let inner = text.trim().strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    let is_between = |c: char| matches!(c, ',' | ';' | '|') || c.is_whitespace();
-    let parts = inner.unwrap_or(text).split(is_between).map(|it| it.trim_matches(is_quote));
-    let parts = parts.filter(|part| !part.is_empty());
+    let is_between =
+        |c: char| matches!(c, ',' | ';' | '|') || c.is_whitespace() && !kind.keeps_blanks();
+    let parts = inner.unwrap_or(text).split(is_between);
+    let parts = parts.map(|it| it.trim().trim_matches(is_quote)).filter(|part| !part.is_empty());
     let parts: Vec<RawValue> = parts.map(|part| RawValue::Text(part.to_owned())).collect();
     (parts.len() > 1 || inner.is_some()).then_some(RawValue::List(parts))
 }

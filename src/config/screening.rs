@@ -52,30 +52,8 @@ impl Settings {
                 target.starts_with('/') && !target.starts_with("//") && !target.starts_with("/\\");
             (is_visible && (is_path || target.starts_with("https://"))).then(|| target.to_owned())
         };
-        let is_path = |path: &String| {
-            PathPrefix::parse(path).is_some() && route.is_none_or(|route| is_below(route, path))
-        };
-        let expected = match route {
-            Some(route) if route != "/" => {
-                format!("a list of paths at or below {route}, such as [\"{route}\"]")
-            }
-            _ => "a list of paths of the route, such as [\"/signup\"]".to_owned(),
-        };
-        let paths = self.parse_list(&key("paths"), &expected, |paths| {
-            (!paths.is_empty() && paths.iter().all(is_path)).then(|| paths.to_vec())
-        });
-        if paths.is_none() {
-            self.amend_hints_of_list(&key("paths"), |texts, hint| {
-                let wrong = texts.iter().find(|it| !is_path(it));
-                let own = || hint_for_path(wrong?, route.unwrap_or_default(), is_path);
-                let is_pattern = |it: &String| it.contains(PATTERN_CHARS) && !it.contains("://");
-                let more =
-                    if wrong.is_some_and(is_pattern) { ": paths have no patterns" } else { "" };
-                hint.or_else(own).map(|hint| format!("{hint}{more}"))
-            });
-        }
         Some(ScreenRules {
-            paths: paths.unwrap_or_default(),
+            paths: self.read_screened_paths(&key("paths"), route),
             policy: self.read_screen_policy(section, route.unwrap_or_default()),
             fields: fields.unwrap_or_default(),
             max_per_client: self.read_rate(&key("max_per_client")),
@@ -86,6 +64,34 @@ impl Settings {
             ),
             success: self.read_sign_up_success(section),
         })
+    }
+
+    /// Reads `paths`; none if the whole route is screened, or if the setting is faulty.
+    fn read_screened_paths(&mut self, key: &str, route: Option<&str>) -> Vec<String> {
+        let is_path = |path: &String| {
+            PathPrefix::parse(path).is_some() && route.is_none_or(|route| is_below(route, path))
+        };
+        let expected = match route {
+            Some(route) if route != "/" => {
+                format!("a list of paths at or below {route}, such as [\"{route}\"]")
+            }
+            _ => "a list of paths of the route, such as [\"/signup\"]".to_owned(),
+        };
+        let paths = self.parse_list(key, &expected, |paths| {
+            (!paths.is_empty() && paths.iter().all(is_path)).then(|| paths.to_vec())
+        });
+        if paths.is_none() {
+            let is_only = self.texts_of(key).count() == 1;
+            self.amend_hints_of_list(key, |texts, hint| {
+                let wrong = texts.iter().find(|it| !is_path(it));
+                let own = || hint_for_path(wrong?, (route.unwrap_or_default(), is_only), is_path);
+                let is_pattern = |it: &String| it.contains(PATTERN_CHARS) && !it.contains("://");
+                let more =
+                    if wrong.is_some_and(is_pattern) { ": paths have no patterns" } else { "" };
+                hint.or_else(own).map(|hint| format!("{hint}{more}"))
+            });
+        }
+        paths.unwrap_or_default()
     }
 
     /// Reads the settings that say what follows from a verdict.
@@ -127,23 +133,30 @@ impl Settings {
     }
 }
 
-/// Returns what to write in place of a faulty path of the route with the prefix `route`.
-fn hint_for_path(text: &str, route: &str, is_path: impl Fn(&String) -> bool) -> Option<String> {
+/// Returns what to write in place of a faulty path of the route with the prefix `route`. `is_only`
+/// says whether the list has no other path.
+fn hint_for_path(
+    text: &str,
+    (route, is_only): (&str, bool),
+    is_path: impl Fn(&String) -> bool,
+) -> Option<String> {
+    let shown = |path: &str| if is_only { toml_list(&[path]) } else { toml_text(path) };
     let path = guess_path(text)?;
+    if is_path(&path) {
+        return Some(format!("write {}", shown(&path)));
+    }
+    // Nobody but the operator knows whether the route has this path.
     let below = format!("{}{path}", route.trim_end_matches('/'));
-    let meant = [path, below].into_iter().find(is_path)?;
-    Some(format!("write {}", toml_text(&meant)))
+    let shown_below = is_path(&below).then(|| shown(&below))?;
+    Some(format!(
+        "if you mean {shown_below}, write it; for {path} itself, write an [[upstream.route]] of \
+         its own"
+    ))
 }
 
-/// Returns what to write in place of the first faulty name of a field, if it is a pattern or its
-/// brackets make it faulty.
+/// Returns what to write in place of the first faulty name of a field, if it is a pattern.
 fn hint_for_fields(names: &[String]) -> Option<String> {
     let name = names.iter().find(|it| FieldPath::parse(it).is_none())?;
-    if name.contains(['*', '/', '^', '(', '=', '#']) {
-        return Some("write the name of the field, as the form has it: no pattern".to_owned());
-    }
-    let with_dots = name.replace(']', "").replace('[', ".");
-    let with_dots = with_dots.trim_end_matches('.');
-    let is_fixed = with_dots != name && FieldPath::parse(with_dots).is_some();
-    is_fixed.then(|| format!("write \"{with_dots}\", which is read in all spellings"))
+    let is_pattern = name.contains(['*', '/', '^', '(', '=', '#']);
+    is_pattern.then(|| "write the name of the field, as the form has it: no pattern".to_owned())
 }

@@ -493,10 +493,11 @@ impl Settings {
             _ => Vec::new(),
         };
         let takes_list = matches!(kind, SettingKind::List | SettingKind::TextOrList);
+        let units = Units::of_setting(key, &kind);
         let setting = self.read_and_mark_known(key, kind)?;
         let value = parse(&setting.raw);
         let is_told = value.is_some()
-            || takes_list && self.report_wrong_texts(key, &setting.raw, expected, &parse);
+            || takes_list && self.report_wrong_texts((key, units), &setting.raw, expected, &parse);
         if !is_told {
             let found = self.found_value(&setting);
             let word = match &setting.raw {
@@ -521,9 +522,7 @@ impl Settings {
                 None if !matches!(setting.raw, RawValue::Untyped(_)) && !self.has_value(key) => {
                     Some("write a value, or remove this line".to_owned())
                 }
-                None => suggest_value(&setting.raw, Units::of_setting(key), |guess| {
-                    parse(guess).is_some()
-                }),
+                None => suggest_value(&setting.raw, units, |guess| parse(guess).is_some()),
             };
             let problem = format!("expected {expected}, but found {found}");
             self.report_at_value(key, &found, &problem, hint);
@@ -535,7 +534,7 @@ impl Settings {
     /// report, if the fault is another one, or if a hint for the whole list says more.
     fn report_wrong_texts<T>(
         &mut self,
-        key: &str,
+        (key, units): (&str, Units),
         raw: &RawValue,
         expected: &str,
         parse: impl Fn(&RawValue) -> Option<T>,
@@ -555,13 +554,12 @@ impl Settings {
         let near = |text: &str| {
             find_nearest_word(text, expected, |it| is_valid(vec![RawValue::Text(it.to_owned())]))
         };
-        let units = Units::of_setting(key);
         let is_guess = |guess: &RawValue| parse(guess).is_some();
         let is_list_guessed = suggest_value(raw, units, is_guess).is_some();
         let is_told_at_list = match items.len() {
             // Without a near word, the list may be the fault.
             1 => is_list_guessed || near(&bad[0].1).is_none(),
-            _ if flat_list(items).is_some_and(|flat| is_guess(&flat)) => true,
+            _ if flat_list(items, units).is_some_and(|flat| is_guess(&flat)) => true,
             _ => bad.len() > 1 && is_list_guessed || !rest.is_empty() && !is_valid(rest),
         };
         if is_told_at_list {
@@ -1121,7 +1119,7 @@ pub(super) fn find_admin_address_on_loopback(
 
 /// Returns what to write for a name in place of the address of a listener.
 fn hint_for_listener(key: &str, text: &str) -> Option<String> {
-    let units = Units::of_setting(key);
+    let units = Units::of_setting(key, &SettingKind::Text);
     if text.starts_with("unix:") || text.starts_with('/') {
         let port = units.port;
         return Some(format!("write \"127.0.0.1:{port}\": riskgate listens at no Unix socket"));

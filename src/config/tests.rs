@@ -278,6 +278,11 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[listen]\nhttp = 8080\n"), "write \"127.0.0.1:8080\""),
         (plain("[listen]\nhttp = 127.0.0.1:8080\n"), "write \"127.0.0.1:8080\""),
         (plain("[listen]\nmax_body_bytes = \"32MiB\"\n"), "write 33554432"),
+        (plain("[listen]\nmax_body_bytes = \"32 MB\"\n"), "write 33554432"),
+        (plain("[[table.feed]]\nname = \"castle\"\nmax_bytes = \"20 MB\"\n"), "write 20971520"),
+        (plain("[plans]\npro = \"10 k\"\n"), "^ write 10000"),
+        (plain("[plans]\npro = \"5 000 calls\"\n"), "^ write 5000"),
+        (plain("[keys]\nprefix = \"my key\"\n"), "^ write \"my_key\""),
         (plain("[listen]\ntrusted_proxies = \"10.0.0.0/8\"\n"), "write [\"10.0.0.0/8\"]"),
         (plain("[listen]\nadmin = \"0.0.0.0:9090\"\n"), "write \"127.0.0.1:9090\""),
         (plain("http = \"127.0.0.1:8080\"\n"), "write it below [listen]"),
@@ -782,12 +787,16 @@ fn values_that_break_a_rule_get_one_that_keeps_it() {
             plain("[upstream]\nresolvers = [\"/etc/resolv.conf\"]\n"),
             "^ remove this line: without it",
         ),
-        (paths("/signup"), "^ write \"/app/signup\""),
-        (paths("signup"), "^ write \"/app/signup\""),
-        (paths("https://a.test/app/signup"), "^ write \"/app/signup\""),
-        (paths("POST /app/signup"), "^ write \"/app/signup\""),
+        (
+            paths("/signup"),
+            "^ if you mean [\"/app/signup\"], write it; for /signup itself, write an \
+             [[upstream.route]] of its own",
+        ),
+        (paths("signup"), "^ if you mean [\"/app/signup\"], write it"),
+        (paths("https://a.test/app/signup"), "^ write [\"/app/signup\"]"),
+        (paths("POST /app/signup"), "^ write [\"/app/signup\"]"),
         (paths("/app/signup/*"), "^ write [\"/app/signup\"]: paths have no patterns"),
-        (paths("/app/users/:id"), "^ write \"/app/users\": paths have no patterns"),
+        (paths("/app/users/:id"), "^ write [\"/app/users\"]: paths have no patterns"),
         (route("max_per_client = \"20\""), "^ write \"20/h\""),
         (route("counts = true"), "^ write counts = false, or remove this line"),
         (token(&format!("hash = \"{hash}\"")), "^ write sha256: before it"),
@@ -817,6 +826,8 @@ fn values_of_other_servers_get_the_right_hint() {
         (plain("[listen]\nport = 8080\n"), "Write http = \"127.0.0.1:8080\""),
         (plain("[listen]\nlisten = \":80\"\n"), "Write http = \"0.0.0.0:80\""),
         (server("127.0.0.1:9000 weight=3"), "write [\"127.0.0.1:9000\"], without words behind it"),
+        (server(":9000"), "^ write [\"127.0.0.1:9000\"]"),
+        (server("*:80"), "^ write [\"127.0.0.1:80\"]"),
         (server("unix:/run/app.sock"), "connects to no Unix socket"),
         (
             plain("[upstream]\nservers = [{ host = \"a\", port = 1 }]\n"),
@@ -2173,6 +2184,9 @@ fn each_text_has_its_own_hint_and_no_hint_is_refused() {
     assert_eq!(warnings.len(), 2, "{warnings:#?}");
     assert!(warnings[1].contains("found \"192.168.1.1/24\""), "{warnings:#?}");
     for (email, meant) in [
+        ("header:X Email", "header:X-Email"),
+        ("body:user[email]", "body:user.email"),
+        ("$.user.email", "body:user.email"),
         ("data.email", "body:data.email"),
         ("form:email", "body:email"),
         ("body.email", "body:email"),
@@ -2180,6 +2194,42 @@ fn each_text_has_its_own_hint_and_no_hint_is_refused() {
         let text = format!("[authz]\npath = \"/authz\"\nemail = \"{email}\"\n");
         let told = read_config_text(&text).unwrap_err().join("\n");
         assert!(told.contains(&format!("write \"{meant}\"")), "{told}");
+    }
+}
+
+/// A text with blanks, or one of another kind, is neither split nor made an address, a time or a
+/// path that nobody meant. `None`: without a hint that says what to write.
+#[test]
+fn a_text_is_guessed_by_the_kind_of_its_setting() {
+    let fields = |texts: &str| {
+        screened_route("").replace("fields = [\"email\"]", &format!("fields = [{texts}]"))
+    };
+    let email = |text: &str| format!("[authz]\npath = \"/authz\"\nemail = {text:?}\n");
+    let route = |prefix: &str| format!("[[upstream.route]]\nprefix = {prefix:?}\n");
+    let upstream = |line: &str| format!("[upstream]\n{line}\n");
+    for (text, hint) in [
+        (fields("\"$.user.email\""), Some("write [\"user.email\"]")),
+        (fields("\"$.email\""), Some("write [\"email\"]")),
+        (fields("\".email\""), Some("write [\"email\"]")),
+        (fields("\"email.\""), Some("write [\"email\"]")),
+        (fields("\"user[email]\""), Some("write [\"user.email\"]")),
+        (fields("\"email, name\""), Some("write [\"email\", \"name\"]")),
+        (fields("\"e-mail address\""), None),
+        (fields("\"Email Address:\""), None),
+        (fields("\"your email\", \"name\""), None),
+        (fields("\"Ihre E-Mail\""), None),
+        (email("cookie:email"), None),
+        (email("form:a b"), None),
+        (route("/sign up"), None),
+        (upstream("health_path = \"/health check\""), None),
+        (upstream("host = \"a b\""), None),
+        ("[listen]\nmax_body_bytes = \"7 rabbits\"\n".to_owned(), None),
+        ("[plans]\npro = \"1 million\"\n".to_owned(), None),
+    ] {
+        let faults = read_config_text(&text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        let told = faults[0].rsplit_once("^ ").map(|(_, told)| told);
+        assert_eq!(told, hint, "{text}: {faults:#?}");
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fault::ManagementFault;
 use super::keys::{check_account_name, check_name_if_new, check_plan, read_declared_keys};
-use crate::config::{ReloadableConfig, find_nearest_name, guess_text};
+use crate::config::{ReloadableConfig, TextKind, find_nearest_name, guess_text};
 use crate::keys::{AccountSources, DeclaredKey, Plans, collect_accounts};
 use crate::store::{AccountRow, ChangeAuthor, LimitChange, MonthlyLimit, Store, StoreError};
 
@@ -132,7 +132,8 @@ fn parse_limit_change(text: &str) -> Result<LimitChange, ManagementFault> {
         let expected =
             "a whole number up to 9,007,199,254,740,991 (2^53 - 1), \"unlimited\" or \"plan\"";
         let near = || find_nearest_name(text, ["unlimited", "plan"].into_iter()).map(str::to_owned);
-        let meant = guess_text(text, |it| parse_limit_text(it).is_some()).or_else(near);
+        let is_valid = |it: &str| parse_limit_text(it).is_some();
+        let meant = guess_text(text, TextKind::Number, is_valid).or_else(near);
         ManagementFault::invalid("limit", expected, format!("{text:?}")).with_meant(meant)
     })
 }

@@ -1,7 +1,7 @@
 //! When a key or an admin token expires, as an operator writes it.
 
 use super::fault::ManagementFault;
-use crate::config::{guess_text, parse_duration};
+use crate::config::{TextKind, guess_text, parse_duration};
 use crate::model::believed_time::BelievedTime;
 use crate::model::month::{format_rfc3339, parse_rfc3339};
 
@@ -30,7 +30,7 @@ impl Expiry {
             // Nobody makes a key for some seconds.
             let is_number = text.parse::<u32>().is_ok_and(|it| it > 0);
             let days = is_number.then(|| format!("{text}d"));
-            let meant = days.or_else(|| guess_text(text, is_valid));
+            let meant = days.or_else(|| guess_text(text, TextKind::Time, is_valid));
             let expected = "90d or a time such as 2027-01-01T00:00:00Z";
             ManagementFault::invalid("expires", expected, format!("{text:?}")).with_meant(meant)
         })

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
-use crate::config::{Config, ReloadableConfig, find_nearest_name, guess_text};
+use crate::config::{Config, ReloadableConfig, TextKind, find_nearest_name, guess_text};
 use crate::keys::{
     AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, collect_accounts, has_generated_key,
     is_valid_id_or_account, read_key_file, sha256,
@@ -423,7 +423,7 @@ fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
             // A word such as `null` is hardly the name of a host.
             let is_host = |it: &str| it.contains('.') || it.contains("://localhost");
             let is_valid = |it: &str| is_host(it) && OriginPattern::parse(it).is_ok();
-            let meant = guess_text(origin, is_valid);
+            let meant = guess_text(origin, TextKind::Origin, is_valid);
             ManagementFault::of_parse_error("origin", &error, origin).with_meant(meant)
         })?;
     }

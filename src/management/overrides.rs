@@ -9,7 +9,7 @@ use super::keys::check_has_no_key;
 use super::override_file::OverrideFile;
 use super::present_time::read_machine_time;
 use super::stored_overrides::{KnownOverrides, default_overrides_path, take_over_default_file};
-use crate::config::guess_text;
+use crate::config::{TextKind, guess_text};
 use crate::model::domain::{DnsName, Domain, map_name_part, name_to_unicode};
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::{Reason, Rule, Score};
@@ -427,6 +427,6 @@ pub fn fault_of_domain(text: &str, error: &impl std::fmt::Display) -> Management
     // A name with other characters than the text would be another domain.
     let is_in_text = |it: &str| lower_case.contains(it);
     let is_domain = |it: &str| it.contains('.') && DnsName::parse(it).is_ok() && is_in_text(it);
-    let meant = guess_text(text, is_domain);
+    let meant = guess_text(text, TextKind::Domain, is_domain);
     ManagementFault::of_parse_error("domain", error, text).with_meant(meant)
 }

@@ -9,7 +9,7 @@ use super::keys::{
     create_token, describe_unknown_id, draw_key_id, find_repeated_key, read_declared_keys,
 };
 use super::repeatable::RepeatableRequest;
-use crate::config::{ReloadableConfig, guess_text, parse_duration};
+use crate::config::{ReloadableConfig, TextKind, guess_text, parse_duration};
 use crate::keys::{Token, merge_keys, sha256};
 use crate::model::month::parse_rfc3339;
 use crate::store::{
@@ -47,7 +47,8 @@ pub fn parse_rotation_times(
         // Nobody lets a key work for some seconds more.
         let is_number = overlap_text.parse::<u32>().is_ok();
         let days = is_number.then(|| format!("{overlap_text}d"));
-        let meant = days.or_else(|| guess_text(overlap_text, |it| parse_duration(it).is_some()));
+        let is_valid = |it: &str| parse_duration(it).is_some();
+        let meant = days.or_else(|| guess_text(overlap_text, TextKind::Time, is_valid));
         ManagementFault::invalid("overlap", "a duration such as 7d", format!("{overlap_text:?}"))
             .with_meant(meant)
     })?;

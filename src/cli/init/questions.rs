@@ -7,7 +7,7 @@ use super::answers::{Answers, Args, Upstream};
 use super::files::HOST_OF_CONTAINER;
 use crate::cli::config_args::hint_for_address;
 use crate::cli::failure::CommandFailure;
-use crate::config::guess_path;
+use crate::config::{TextKind, guess_path};
 use crate::management::check_new_account_name;
 use crate::model::path_prefix::{PathPrefix, is_own_target};
 use crate::proxy::upstream::ServerName;
@@ -126,7 +126,7 @@ fn parse_option<T>(
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let address = text.trim().parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
     let address = address.ok_or_else(|| {
-        let hint = hint_for_address(text.trim());
+        let hint = hint_for_address(text.trim(), TextKind::ListenAddress);
         format!("expected an address such as 127.0.0.1:8080, but found {text:?}{hint}")
     })?;
     match address.port() == ADMIN_PORT {

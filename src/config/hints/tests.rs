@@ -4,10 +4,15 @@ fn text(text: &str) -> RawValue {
     RawValue::Text(text.to_owned())
 }
 
+fn units(key: &str, kind: SettingKind) -> Units {
+    Units::of_setting(key, &kind)
+}
+
 #[test]
 fn a_hint_is_a_value_that_the_setting_takes() {
     let is_duration =
         |raw: &RawValue| raw.as_text().and_then(parse_duration).is_some_and(|it| !it.is_zero());
+    let time = units("upstream.deadline", SettingKind::Duration);
     for (found, meant) in [
         ("30", "30s"),
         ("30 sec", "30s"),
@@ -23,31 +28,37 @@ fn a_hint_is_a_value_that_the_setting_takes() {
         ("30000", "30000ms"),
     ] {
         let expected = Some(format!("write \"{meant}\""));
-        assert_eq!(
-            suggest_value(&text(found), Units::of_setting("max_bytes"), is_duration),
-            expected,
-            "{found}"
-        );
+        assert_eq!(suggest_value(&text(found), time, is_duration), expected, "{found}");
     }
     assert_eq!(
-        suggest_value(&RawValue::Integer(30), Units::of_setting("max_bytes"), is_duration)
-            .as_deref(),
+        suggest_value(&RawValue::Integer(30), time, is_duration).as_deref(),
         Some("write \"30s\"")
     );
-    assert_eq!(suggest_value(&text("soon"), Units::of_setting("max_bytes"), is_duration), None);
+    assert_eq!(suggest_value(&text("soon"), time, is_duration), None);
     let is_number = |raw: &RawValue| matches!(raw, RawValue::Integer(1..));
-    let hint = suggest_value(&text("32MiB"), Units::of_setting("max_bytes"), is_number);
-    assert_eq!(hint.as_deref(), Some("write 33554432"));
-    let hint = suggest_value(&text("10k"), Units::of_setting("plans.free"), is_number);
-    assert_eq!(hint.as_deref(), Some("write 10000"));
-    let hint =
-        suggest_value(&RawValue::Integer(10_000), Units::of_setting("max_bytes"), is_duration);
+    let size = units("max_bytes", SettingKind::Integer(1..=u64::MAX));
+    let calls = units("plans.free", SettingKind::CallLimit);
+    for (found, units, meant) in [
+        ("32MiB", size, Some(33_554_432)),
+        ("32 MB", size, Some(33_554_432)),
+        ("1 GB", size, Some(1_073_741_824)),
+        ("500 kB", size, Some(512_000)),
+        ("10k", calls, Some(10_000)),
+        ("10 k", calls, Some(10_000)),
+        ("5 000 calls", calls, Some(5_000)),
+        ("1 million", calls, None),
+        ("7 rabbits", size, None),
+    ] {
+        let expected = meant.map(|number| format!("write {number}"));
+        assert_eq!(suggest_value(&text(found), units, is_number), expected, "{found}");
+    }
+    let hint = suggest_value(&RawValue::Integer(10_000), time, is_duration);
     assert_eq!(hint.as_deref(), Some("write \"10000ms\""));
     for number in ["10,000", "10 000", "10.000", "10'000", "10K"] {
-        let hint = suggest_value(&text(number), Units::of_setting("plans.free"), is_number);
+        let hint = suggest_value(&text(number), calls, is_number);
         assert_eq!(hint.as_deref(), Some("write 10000"), "{number}");
     }
-    let hsts = Units::of_setting("listen.hsts");
+    let hsts = units("listen.hsts", SettingKind::Duration);
     for raw in [RawValue::Integer(31_536_000), text("31536000")] {
         let hint = suggest_value(&raw, hsts, is_duration);
         assert_eq!(hint.as_deref(), Some("write \"365d\""));
@@ -56,7 +67,7 @@ fn a_hint_is_a_value_that_the_setting_takes() {
     assert_eq!(hint.as_deref(), Some("write \"4380h\""));
     let is_flag = |raw: &RawValue| matches!(raw, RawValue::Boolean(_));
     assert_eq!(
-        suggest_value(&text("yes"), Units::of_setting("max_bytes"), is_flag).as_deref(),
+        suggest_value(&text("yes"), units("log.access", SettingKind::Boolean), is_flag).as_deref(),
         Some("write true")
     );
 }
@@ -66,17 +77,25 @@ fn a_text_of_a_command_is_found_in_other_forms() {
     use crate::model::domain::DnsName;
     use crate::model::month::{Month, parse_rfc3339};
     let is_domain = |it: &str| it.contains('.') && DnsName::parse(it).is_ok();
-    for text in ["https://bad.test/", "@bad.test", "me@bad.test", "*.bad.test", "bad.test "] {
-        assert_eq!(guess_text(text, is_domain).as_deref(), Some("bad.test"), "{text}");
+    for text in
+        ["https://bad.test/", "@bad.test", "me@bad.test", "*.bad.test", ".bad.test", "bad.test "]
+    {
+        assert_eq!(
+            guess_text(text, TextKind::Domain, is_domain).as_deref(),
+            Some("bad.test"),
+            "{text}"
+        );
     }
     let is_month = |it: &str| Month::parse(it).is_some();
-    assert_eq!(guess_text("2026/11", is_month).as_deref(), Some("2026-11"));
+    assert_eq!(guess_text("2026/11", TextKind::Time, is_month).as_deref(), Some("2026-11"));
     let is_time = |it: &str| parse_rfc3339(it).is_some();
-    let time = guess_text("2027-01-01", is_time);
+    let time = guess_text("2027-01-01", TextKind::Time, is_time);
     assert_eq!(time.as_deref(), Some("2027-01-01T00:00:00Z"));
     let is_limit = |it: &str| it == "unlimited" || it.parse::<u64>().is_ok();
-    for (text, meant) in [("10k", "10000"), ("10,000", "10000"), ("-1", "unlimited")] {
-        assert_eq!(guess_text(text, is_limit).as_deref(), Some(meant), "{text}");
+    for (text, meant) in
+        [("10k", "10000"), ("10 k", "10000"), ("10,000", "10000"), ("-1", "unlimited")]
+    {
+        assert_eq!(guess_text(text, TextKind::Number, is_limit).as_deref(), Some(meant), "{text}");
     }
 }
 
@@ -94,10 +113,16 @@ fn an_address_is_found_in_other_forms() {
     ] {
         let expected = Some(format!("write \"{meant}\""));
         assert_eq!(
-            suggest_value(&text(found), Units::of_setting("max_bytes"), is_address),
+            suggest_value(&text(found), units("listen.http", SettingKind::Text), is_address),
             expected,
             "{found}"
         );
+    }
+    for text in [":9000", "*:9000", "9000", "localhost:9000"] {
+        let near = guess_text(text, TextKind::ServerAddress, |it| {
+            it.parse::<std::net::SocketAddr>().is_ok()
+        });
+        assert_eq!(near.as_deref(), Some("127.0.0.1:9000"), "{text}");
     }
 }
 

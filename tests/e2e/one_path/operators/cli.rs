@@ -229,6 +229,7 @@ fn a_wrong_value_gets_the_right_one() {
         ("doctor https://a.test", "tip: write --url https://a.test"),
         ("ready --admin http://127.0.0.1:9090", "127.0.0.1:9090; write 127.0.0.1:9090\n"),
         ("ready --admin 9090", "; write 127.0.0.1:9090\n"),
+        ("ready --admin :9090", "; write 127.0.0.1:9090\n"),
         ("ready 127.0.0.1:9090", "tip: write --admin 127.0.0.1:9090"),
         ("usage --month 2026-Nov", "; write 2026-11\n"),
         ("usage --month december2025", "; write 2025-12\n"),
@@ -253,6 +254,7 @@ fn a_wrong_value_gets_the_right_one() {
         ("keys create --account a --plan=Pro", "found \"Pro\"; write pro\n"),
         ("accounts set a --limit unlimitd", "found \"unlimitd\"; write unlimited\n"),
         ("accounts set a --limit -1", "found \"-1\"; write unlimited\n"),
+        ("table deny .evil.com", "write evil.com\n"),
         ("keys rotate ID --overlap 7", "found \"7\"; write 7d\n"),
         ("keys create --account a --expires 3months", "found \"3months\"; write 90d\n"),
     ] {
