@@ -11,6 +11,31 @@ const MIN_VALID_PERCENT: usize = 90;
 /// What separates the fields of a line.
 const FIELD_SEPARATORS: [char; 4] = [',', ';', ' ', '\t'];
 
+/// A form of lists that riskgate does not read: whether a line has the form, and what to write
+/// instead.
+type OtherForm = (fn(&str) -> bool, &'static str);
+
+const OTHER_FORMS: [OtherForm; 5] = [
+    (
+        |line| line.starts_with("http://") || line.starts_with("https://"),
+        "write each name without https:// before it and without a path",
+    ),
+    (|line| line.starts_with('@'), "write each name without the @ before it"),
+    (|line| line.starts_with('{'), "write a JSON array of names, or one name on each line"),
+    (
+        |line| {
+            let mut fields = line.split(FIELD_SEPARATORS).map(|field| field.trim_matches('"'));
+            let is_number = |text: &str| text.parse::<u64>().is_ok();
+            fields.next().is_some_and(is_number) && fields.next().and_then(parse_row).is_some()
+        },
+        "write the name as the first column",
+    ),
+    (
+        |line| ["address=/", "local=/", "server=/"].iter().any(|rule| line.starts_with(rule)),
+        "write the name between the slashes alone, one on each line",
+    ),
+];
+
 /// Parses a list and returns its names in canonical form, sorted, each once. The list is a JSON
 /// array of names, or has one row per line; see [`add_rows_of_line`]. Rejects an empty list, a list
 /// with too few valid names, and what is no list, such as HTML. A name with one label is not valid.
@@ -29,7 +54,7 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
         return wrong("zero bytes, as in UTF-16 without its mark".to_owned());
     }
     let text = text.trim_start_matches('\u{feff}').trim();
-    if text.lines().any(|line| line.trim_start().starts_with('<')) {
+    if lines_of(text).any(|line| line.trim_start().starts_with('<')) {
         return wrong("HTML".to_owned());
     }
     let rows = match is_json(text) {
@@ -44,7 +69,7 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
         },
         false => {
             let mut rows = Vec::new();
-            text.lines().for_each(|line| add_rows_of_line(line, &mut rows));
+            lines_of(text).for_each(|line| add_rows_of_line(line, &mut rows));
             rows
         }
     };
@@ -58,7 +83,8 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
         let first = rows.iter().find(|row| parse_row(row).is_none());
         let first = first.and_then(|row| quote_name_like_row(row, text)).unwrap_or_default();
         let count = invalid_count + 1;
-        return wrong(format!("{count} of {} lines that are none{first}", rows.len()));
+        let hint = find_other_form(text).map(|hint| format!("; {hint}")).unwrap_or_default();
+        return wrong(format!("{count} of {} lines that are none{first}{hint}", rows.len()));
     }
     if let [_] = rows[..]
         && let Some(count) = count_names_of_only_line(text)
@@ -69,6 +95,23 @@ pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, 
     names.sort_unstable();
     names.dedup();
     Ok(names)
+}
+
+/// The lines of a text. A line ends with a line feed, a carriage return, or both: between both is
+/// an empty line, which adds no row.
+fn lines_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(['\n', '\r'])
+}
+
+/// What to write in place of the form that more than half of the lines have, if it is one of
+/// [`OTHER_FORMS`].
+fn find_other_form(text: &str) -> Option<&'static str> {
+    let is_content = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let lines: Vec<&str> = lines_of(text).map(str::trim).filter(is_content).collect();
+    let has_most = |is_of_form: fn(&str) -> bool| {
+        2 * lines.iter().filter(|line| is_of_form(line)).count() > lines.len()
+    };
+    OTHER_FORMS.iter().find(|(is_of_form, _)| has_most(*is_of_form)).map(|(_, hint)| *hint)
 }
 
 /// The name in a row, in canonical form; `None` if the row has no valid name.
@@ -86,7 +129,7 @@ fn quote_name_like_row(row: &str, text: &str) -> Option<String> {
     let is_like_name = row.contains('.') && row.bytes().all(is_of_name);
     let is_quoted = is_like_name
         && row.len() <= MAX_QUOTED_BYTES
-        && text.lines().any(|line| line.trim() == row);
+        && lines_of(text).any(|line| line.trim() == row);
     is_quoted.then(|| format!(", the first one {row:?}"))
 }
 
@@ -99,7 +142,7 @@ fn count_names_of_only_line(text: &str) -> Option<usize> {
         add_rows_of_line(line, &mut rows);
         !rows.is_empty()
     };
-    let line = text.lines().find(is_row)?;
+    let line = lines_of(text).find(is_row)?;
     let content = line.split('#').next().unwrap_or_default();
     let fields = content.split(FIELD_SEPARATORS).map(|field| field.trim_matches('"'));
     let fields: Vec<&str> = fields.filter(|field| !field.is_empty()).collect();

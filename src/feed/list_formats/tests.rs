@@ -15,6 +15,7 @@ fn names_are_parsed_from_lists_as_people_publish_them() {
         "[Adblock Plus 2.0]\n! Title: mail\n||a.com^\n||b.com^$third-party,important\n\
          @@||good.com^\n",
         "[Adblock Plus 2.0]\r\n||a.com^\r\n||b.com^\r\n",
+        "# Ours\ra.com\rb.com\r",
         "*.a.com\n.b.com\n",
         "domain,mx\na.com,mx.good.com\nb.com,mx.good.com\n",
         "a.com // why\n// nothing\nb.com;x\na.com\t# why\nb.com#why\n",
@@ -33,7 +34,21 @@ fn other_texts_and_rules_that_list_no_name_are_rejected() {
         ("! nothing\n@@||good.com^\n", "an empty one"),
         ("[]", "an empty one"),
         (" <!doctype html>", "HTML"),
-        ("{\"a\": 1}", "lines that are none"),
+        (
+            "{\"a\": 1}",
+            "1 of 1 lines that are none; write a JSON array of names, or one name on each line",
+        ),
+        (
+            "https://a.com/\nhttp://b.com\n",
+            "2 of 2 lines that are none; write each name without https:// before it and without a \
+             path",
+        ),
+        ("@a.com\n@b.com\n", "none; write each name without the @ before it"),
+        ("rank,domain\n1,a.com\n2,b.com\n", "none; write the name as the first column"),
+        (
+            "address=/a.com/0.0.0.0\nlocal=/b.com/\n",
+            "none; write the name between the slashes alone, one on each line",
+        ),
         ("[1]", "JSON that is no array of names, at line 1, column 2"),
         ("a..com\n-b.com\n", "2 of 2 lines that are none, the first one \"a..com\""),
         ("site.com##.banner\nother.com#@#.x\n", "lines that are none"),
@@ -48,7 +63,6 @@ fn other_texts_and_rules_that_list_no_name_are_rejected() {
         "jane doe@x.com\njohn doe@x.com",
         "a..b doe@x.com\njohn doe@x.com",
         "https://u:pass@x.com/\n-",
-        "{\"token\": \"tok_1\"}",
         "hunter2",
         "0123456789abcdef0123456789abcdef",
         "9f3c2c1e-3b0c-4a4e-9a39-6a1f0d5e1b7c",
@@ -57,6 +71,8 @@ fn other_texts_and_rules_that_list_no_name_are_rejected() {
         let error = parse_names("x", secret.as_bytes()).unwrap_err().to_string();
         assert!(error.ends_with("lines that are none"), "{error}");
     }
+    let error = parse_names("x", b"{\"token\": \"tok_1\"}").unwrap_err().to_string();
+    assert!(error.ends_with("or one name on each line") && !error.contains("tok"), "{error}");
     assert_eq!(parse_names("x", b"bad.com mx.bad.com").unwrap(), ["bad.com"]);
     for line in
         ["a.com b.com c.com", "# Ours\na.com,b.com,c.com\n", "\"a.com\"; \"b.com\";\"c.com\""]
