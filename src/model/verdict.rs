@@ -46,6 +46,12 @@ impl Reason {
     pub const fn is_safe(self) -> bool {
         matches!(self, Reason::Safe)
     }
+
+    /// Whether a score says the opposite: it flags a name of which nothing is said, or does not
+    /// flag one against which something is said.
+    pub fn contradicts(self, score: Score) -> bool {
+        self.is_safe() == score.is_flagged()
+    }
 }
 
 impl fmt::Display for Reason {

@@ -292,6 +292,7 @@ fn build_meta(
         inferred: manifest.unlisted_rules.clone(),
         mx: resolved_table.mx_answers.clone(),
         mx_address: resolved_table.mx_address_answers.clone(),
+        doubtful_override: resolved_table.doubtful_overrides.clone(),
         allow_flagging: manifest.allow_flagging.iter().map(|(name, _)| name.clone()).collect(),
         // A name that an override clears must not stay in the seed of flagged names.
         seed: lists

@@ -39,6 +39,8 @@ pub(super) struct ResolvedTable<'r> {
     pub mx_address_answers: Vec<MxAddressAnswer>,
     /// The number of names with rows.
     pub listed_name_count: usize,
+    /// Warnings about overrides whose reason contradicts the score that their names keep.
+    pub doubtful_overrides: Vec<String>,
 }
 
 struct EntryBuilder<'r> {
@@ -192,6 +194,7 @@ impl<'r> EntryBuilder<'r> {
             let override_row =
                 override_numbers[i].and_then(|number| self.find_override_row(number));
             let answer = rules::decide_answer(&facts, override_row, &self.manifest.scores);
+            self.note_if_doubtful(name, override_row, answer.verdict.score);
             if !answer.verdict.reason.is_safe() {
                 let culprit = override_row.map_or_else(
                     || list_and_line(&rows_of_name[0]),

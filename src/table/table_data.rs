@@ -293,6 +293,7 @@ impl Table {
                 suffix_list_version()
             ));
         }
+        warnings.extend(self.decoded_table.meta.doubtful_override.iter().cloned());
         warnings
     }
 

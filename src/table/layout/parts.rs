@@ -57,6 +57,10 @@ pub(in crate::table) struct TableMeta {
     pub allow_flagging: Vec<String>,
     /// The initial order of the top list.
     pub seed: Vec<String>,
+    /// Warnings about overrides with a reason and without a score, for whose names the lists and
+    /// rules have a score that contradicts the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubtful_override: Vec<String>,
     /// The settings of the rules for unlisted names.
     #[serde(default)]
     pub inferred: UnlistedRuleSettings,

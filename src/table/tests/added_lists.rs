@@ -222,6 +222,44 @@ fn an_operator_override_outranks_every_override_in_the_lists() {
 }
 
 #[test]
+fn an_override_whose_reason_contradicts_the_score_that_stays_is_told() {
+    let folder = write_lists(&MANIFEST_LISTS);
+    let beside = tempfile::tempdir().unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
+    let inputs = TableInputs { overrides_path: Some(overrides.clone()), ..base };
+    for (row, told) in [
+        (
+            "listed.com,subtree,safe,,,,",
+            Some("reason safe, because listed.com keeps the score 90 without one; write 0"),
+        ),
+        (
+            "x.com,subtree,disposable,,,,",
+            Some("reason disposable, because x.com keeps the score 10 without one; write 100"),
+        ),
+        (
+            "x.com,exact,role_account,,,,",
+            Some("reason role_account, because x.com keeps the score 10 without one; write 70"),
+        ),
+        (
+            "x.com,exact,undeliverable,,,,",
+            Some("reason undeliverable, because x.com keeps the score 10 without one; write 95"),
+        ),
+        ("x.com,exact,safe,,,,", None),
+        ("listed.com,exact,disposable,,,,", None),
+        ("listed.com,exact,safe,60,,,", None),
+        ("listed.com,exact,,20,,,", None),
+    ] {
+        fs::write(&overrides, format!("{OVERRIDE_HEADER}{row}\n")).unwrap();
+        let warnings = build_table_or_panic(&inputs).warnings(NOW);
+        let warnings: Vec<&String> = warnings.iter().filter(|it| it.contains("score")).collect();
+        let at = format!("{}:2: risk_score: expected a score beside the ", overrides.display());
+        let expected: Vec<String> = told.iter().map(|told| format!("{at}{told}")).collect();
+        assert_eq!(warnings, expected.iter().collect::<Vec<_>>(), "{row}");
+    }
+}
+
+#[test]
 fn a_file_of_overrides_may_be_saved_by_a_spreadsheet() {
     let folder = write_lists(&MANIFEST_LISTS);
     let beside = tempfile::tempdir().unwrap();
