@@ -104,9 +104,14 @@ impl ConnectionTracker {
         wait_until(&self.drain_started, || self.is_draining()).await;
     }
 
+    /// Returns true once no listener accepts any more.
+    pub fn are_listeners_closed(&self) -> bool {
+        self.open_listeners.load(Ordering::Acquire) == 0
+    }
+
     /// Resolves once no listener accepts any more.
     pub async fn wait_until_listeners_closed(&self) {
-        wait_until(&self.count_changed, || self.open_listeners.load(Ordering::Acquire) == 0).await;
+        wait_until(&self.count_changed, || self.are_listeners_closed()).await;
     }
 
     /// Resolves once no request is in flight and no connection is open. Connections of the admin

@@ -51,9 +51,9 @@ impl ExitTasks {
         })
     }
 
-    /// Closes the gate and the duplicate sockets, releases the runtime directory, calls the exit
-    /// hook, logs how the process ended, and writes the rest of the log. Only the first call does
-    /// this; a further call waits until the first one is done.
+    /// Closes the gate and the duplicate sockets, releases the runtime directory if the listeners
+    /// are closed, calls the exit hook, logs how the process ended, and writes the rest of the log.
+    /// Only the first call does this; a further call waits until the first one is done.
     pub fn run(&self) {
         self.once.call_once(|| self.run_tasks());
     }
@@ -71,10 +71,22 @@ impl ExitTasks {
         i32::from(self.has_upgrade_failed.load(Ordering::Relaxed))
     }
 
+    /// Makes the access log reopen its file, after another program has renamed the file.
+    pub fn reopen_access_log(&self) {
+        self.gate.state().access_log.request_reopen();
+    }
+
     /// Runs the tasks, however often they ran before.
     fn run_tasks(&self) {
         self.gate.close();
-        lock(&self.upgrade_state).close_sockets_and_release_dir();
+        let mut upgrade_state = lock(&self.upgrade_state);
+        upgrade_state.close_duplicate_sockets();
+        // At SIGINT, the accept loops may still hold the ports. Then the system releases the
+        // directory, together with the ports, when the process has ended.
+        if self.connection_tracker.are_listeners_closed() {
+            upgrade_state.release_dir();
+        }
+        drop(upgrade_state);
         let exit_hook = lock(&self.exit_hook).take();
         if let Some(exit_hook) = exit_hook {
             exit_hook();
@@ -152,7 +164,9 @@ impl UpgradeState {
         transfer_sockets(runtime_dir, &self.duplicate_sockets, is_cancelled)
     }
 
-    /// Releases the runtime directory, so that another process can claim it.
+    /// Releases the runtime directory, so that another process can claim it. A released directory
+    /// means that the ports are free: call this once the listeners are closed, or once another
+    /// process has the sockets.
     pub fn release_dir(&mut self) {
         if let Some(runtime_dir) = &mut self.runtime_dir {
             runtime_dir.release();
@@ -160,11 +174,9 @@ impl UpgradeState {
     }
 
     /// Closes the duplicate sockets, which would keep the ports open after the accept loops have
-    /// ended. Releases the runtime directory, so that another process can claim it. Tells commands
-    /// that this process drains.
-    pub fn close_sockets_and_release_dir(&mut self) {
+    /// ended. Tells commands that this process drains.
+    pub fn close_duplicate_sockets(&mut self) {
         self.duplicate_sockets.clear();
-        self.release_dir();
         if let Err(error) = self.store_sockets.set_draining() {
             log::warn!("commands can't check whether this process has ended: {error}");
         }

@@ -110,61 +110,65 @@ pub(super) struct SignalHandler {
 #[async_trait]
 impl ShutdownSignalWatch for SignalHandler {
     async fn recv(&self) -> ShutdownSignal {
-        let signal_streams = lock(&self.signal_streams).take();
-        let SignalStreams { mut hangup, mut quit, mut terminate, mut interrupt } =
-            signal_streams.unwrap_or_default();
+        let signal_streams =
+            lock(&self.signal_streams).take();
+        let mut streams = signal_streams.unwrap_or_default();
         if !self.take_over_from_predecessor().await {
             self.exit_tasks.has_upgrade_failed.store(true, Ordering::Relaxed);
             self.start_drain(DRAIN_KEEPALIVE, "the upgrade failed: drains", Duration::ZERO);
-            return self.drain(interrupt).await;
+            return self.drain(streams).await;
         }
         systemd::warn_if_unsupported_address();
         systemd::notify_ready();
         let (reloaded, mut reloads) = unbounded_channel();
         loop {
             tokio::select! {
-                () = wait_for_signal(&mut hangup) => self.spawn_reload(reloaded.clone()),
+                () = wait_for_signal(&mut streams.hangup) => {
+                    systemd::notify_reloading();
+                    self.spawn_reload(reloaded.clone());
+                }
                 // This task sends all states, so that none follows `STOPPING`.
                 Some(()) = reloads.recv() => systemd::notify_ready(),
-                () = wait_for_signal(&mut quit) => {
-                    let is_cancelled = Arc::new(AtomicBool::new(false));
-                    let transfer = self.transfer_sockets(Arc::clone(&is_cancelled));
-                    tokio::pin!(transfer);
-                    let (is_transferred, terminated) = tokio::select! {
-                        done = &mut transfer => (done, false),
-                        () = wait_for_signal(&mut interrupt) => {
-                            is_cancelled.store(true, Ordering::Relaxed);
-                            return self.stop();
+                () = wait_for_signal(&mut streams.quit) => {
+                    match self.upgrade_to_successor(&mut streams).await {
+                        UpgradeOutcome::Transferred => {
+                            systemd::notify_stopping();
+                            return self.drain(streams).await;
                         }
-                        () = wait_for_signal(&mut terminate) => {
-                            is_cancelled.store(true, Ordering::Relaxed);
-                            (transfer.await, true)
-                        }
-                    };
-                    if is_transferred {
-                        let cause = "SIGQUIT: drains";
-                        self.start_drain(UPGRADE_DRAIN_KEEPALIVE, cause, Duration::ZERO);
-                        systemd::notify_stopping();
-                        return self.drain(interrupt).await;
+                        UpgradeOutcome::Failed => {}
+                        UpgradeOutcome::Interrupted => return self.stop(),
+                        UpgradeOutcome::Terminated => break,
                     }
-                    if terminated {
-                        // The successor has the sockets, and waits a second at most for the claim.
-                        lock(&self.exit_tasks.upgrade_state).release_dir();
-                        break;
-                    }
-                },
-                () = wait_for_signal(&mut interrupt) => return self.stop(),
-                () = wait_for_signal(&mut terminate) => break,
+                }
+                () = wait_for_signal(&mut streams.interrupt) => return self.stop(),
+                () = wait_for_signal(&mut streams.terminate) => break,
             }
         }
         self.start_drain(DRAIN_KEEPALIVE, "SIGTERM: drains", self.drain_delay);
         systemd::notify_stopping();
-        tokio::select! {
-            () = tokio::time::sleep(self.drain_delay) => {}
-            () = wait_for_signal(&mut interrupt) => return self.stop(),
+        match self.serve_during_drain_delay(&mut streams, reloaded).await {
+            DelayEnd::Drain => self.drain(streams).await,
+            DelayEnd::Stop => self.stop(),
         }
-        self.drain(interrupt).await
     }
+}
+
+/// What came of a SIGQUIT.
+enum UpgradeOutcome {
+    /// The successor has the sockets and accepts connections.
+    Transferred,
+    /// No successor has taken over.
+    Failed,
+    /// SIGINT came meanwhile.
+    Interrupted,
+    /// SIGTERM came meanwhile, before a successor took over.
+    Terminated,
+}
+
+/// How the process ends after `drain.delay`.
+enum DelayEnd {
+    Drain,
+    Stop,
 }
 
 async fn wait_for_signal(signal: &mut Option<Signal>) {
@@ -210,11 +214,73 @@ impl SignalHandler {
         }
     }
 
+    /// Handles SIGQUIT: transfers the sockets to a waiting successor, and starts the drain if the
+    /// successor has taken over. SIGINT and SIGTERM cancel the transfer.
+    async fn upgrade_to_successor(&self, streams: &mut SignalStreams) -> UpgradeOutcome {
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let transfer = self.transfer_sockets(Arc::clone(&is_cancelled));
+        tokio::pin!(transfer);
+        let (is_transferred, is_terminated) = tokio::select! {
+            is_transferred = &mut transfer => (is_transferred, false),
+            () = wait_for_signal(&mut streams.interrupt) => {
+                is_cancelled.store(true, Ordering::Relaxed);
+                return UpgradeOutcome::Interrupted;
+            }
+            () = wait_for_signal(&mut streams.terminate) => {
+                is_cancelled.store(true, Ordering::Relaxed);
+                (transfer.await, true)
+            }
+        };
+        if is_transferred {
+            self.start_drain(UPGRADE_DRAIN_KEEPALIVE, "SIGQUIT: drains", Duration::ZERO);
+            return UpgradeOutcome::Transferred;
+        }
+        if is_terminated {
+            // The successor has the sockets, and waits a second at most for the claim.
+            lock(&self.exit_tasks.upgrade_state).release_dir();
+            return UpgradeOutcome::Terminated;
+        }
+        UpgradeOutcome::Failed
+    }
+
+    /// Waits for `drain.delay`, in which the process still accepts connections. So SIGHUP still
+    /// reloads, and SIGQUIT still upgrades to a successor, which ends the delay.
+    async fn serve_during_drain_delay(
+        &self,
+        streams: &mut SignalStreams,
+        reloaded: UnboundedSender<()>,
+    ) -> DelayEnd {
+        let delay = tokio::time::sleep(self.drain_delay);
+        tokio::pin!(delay);
+        loop {
+            tokio::select! {
+                () = &mut delay => return DelayEnd::Drain,
+                () = wait_for_signal(&mut streams.hangup) => {
+                    // The delay may end before the reload begins.
+                    self.exit_tasks.reopen_access_log();
+                    self.spawn_reload(reloaded.clone());
+                }
+                () = wait_for_signal(&mut streams.quit) => {
+                    match self.upgrade_to_successor(streams).await {
+                        UpgradeOutcome::Transferred => return DelayEnd::Drain,
+                        UpgradeOutcome::Interrupted => return DelayEnd::Stop,
+                        UpgradeOutcome::Failed | UpgradeOutcome::Terminated => {}
+                    }
+                }
+                () = wait_for_signal(&mut streams.interrupt) => return DelayEnd::Stop,
+            }
+        }
+    }
+
     /// Transfers the sockets to a waiting successor. Returns false if no successor waits or the
     /// transfer failed: this process then keeps serving.
     async fn transfer_sockets(&self, is_cancelled: Arc<AtomicBool>) -> bool {
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
         let is_cancelled = move || is_cancelled.load(Ordering::Relaxed);
+        let consequence = match self.connection_tracker.is_draining() {
+            true => "draining on",
+            false => "serving on",
+        };
         match spawn_blocking(move || {
             lock(&upgrade_state).transfer_sockets_to_successor(&is_cancelled)
         })
@@ -225,11 +291,11 @@ impl SignalHandler {
                 true
             }
             Ok(Err(error)) => {
-                log::warn!("SIGQUIT: {error}: serving on");
+                log::warn!("SIGQUIT: {error}: {consequence}");
                 false
             }
             Err(error) => {
-                log::error!("SIGQUIT: {error}: serving on");
+                log::error!("SIGQUIT: {error}: {consequence}");
                 false
             }
         }
@@ -257,7 +323,6 @@ impl SignalHandler {
     /// Reloads in a task, which then sends to `reloaded`.
     fn spawn_reload(&self, reloaded: UnboundedSender<()>) {
         let reload_trigger = self.reload_trigger.clone();
-        systemd::notify_reloading();
         tokio::spawn(async move {
             // The log, the metrics and /readyz show the outcome, so this task ignores it.
             let _ = reload_trigger.reload_and_wait().await;
@@ -266,9 +331,10 @@ impl SignalHandler {
     }
 
     /// Stops accepting. As soon as no connection is open, or at SIGINT, a task ends the process.
-    /// Without this task, Pingora would always wait for all of `drain_grace`.
-    async fn drain(&self, mut interrupt: Option<Signal>) -> ShutdownSignal {
-        lock(&self.exit_tasks.upgrade_state).close_sockets_and_release_dir();
+    /// Without this task, Pingora would always wait for all of `drain_grace`. SIGHUP reopens the
+    /// access log, to which the last requests are written; nothing reloads any more.
+    async fn drain(&self, mut streams: SignalStreams) -> ShutdownSignal {
+        lock(&self.exit_tasks.upgrade_state).close_duplicate_sockets();
         let (connections, exit_tasks) =
             (Arc::clone(&self.connection_tracker), Arc::clone(&self.exit_tasks));
         // At the end of the grace period, Pingora drops the connections. So riskgate counts the
@@ -283,15 +349,25 @@ impl SignalHandler {
         tokio::spawn(async move {
             let drained = async {
                 connections.wait_until_listeners_closed().await;
+                // A successor that waits binds the ports as soon as the directory is released.
+                lock(&exit_tasks.upgrade_state).release_dir();
                 connections.wait_until_all_connections_close().await;
             };
-            tokio::select! {
-                () = drained => {}
-                () = wait_for_signal(&mut interrupt) => {}
+            tokio::pin!(drained);
+            loop {
+                tokio::select! {
+                    () = &mut drained => break,
+                    () = wait_for_signal(&mut streams.interrupt) => break,
+                    () = wait_for_signal(&mut streams.hangup) => exit_tasks.reopen_access_log(),
+                    () = wait_for_signal(&mut streams.quit) => {
+                        log::warn!("SIGQUIT: the listeners are closed already: draining on");
+                    }
+                }
             }
+            let tasks = Arc::clone(&exit_tasks);
             let finish = move || {
-                exit_tasks.run();
-                exit_tasks.exit_code()
+                tasks.run();
+                tasks.exit_code()
             };
             let finished = spawn_blocking(finish.clone()).await;
             // At the end of the grace period, Pingora ends the runtime. Then no thread starts.

@@ -1,6 +1,6 @@
 //! The process: how it stops, what it finishes first, which files it leaves, and the demo.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -201,6 +201,36 @@ fn during_drain_delay_readyz_says_503_and_new_connections_are_served() {
     }
     assert_eq!(gateway.wait_for_exit().code(), Some(0));
     assert!(std::net::TcpStream::connect(gateway.http).is_err());
+}
+
+#[test]
+fn a_log_that_is_rotated_during_a_drain_loses_no_line() {
+    // An upstream server that answers when the test says so.
+    let upstream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let setup = Setup::new().with_upstreams(&[upstream.local_addr().unwrap()]);
+    let setup = setup.set_text("drain.delay", "3s").set_text("upstream.deadline", "15s");
+    let mut gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut connection = gateway.connect();
+    connection.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
+    let (mut exchange, _) = upstream.accept().unwrap();
+    assert!(exchange.read(&mut [0; 4_096]).unwrap() > 0);
+    let rotate = |number: u32| {
+        let log = gateway.path("access.log");
+        std::fs::rename(&log, gateway.path(&format!("access.log.{number}"))).unwrap();
+        gateway.send_signal("HUP");
+        wait_until("the log is opened again", || log.exists());
+    };
+    gateway.send_signal("TERM");
+    wait_until("it drains", || gateway.stderr().contains("SIGTERM: drains"));
+    rotate(1);
+    wait_until("the listeners are closed", || std::net::TcpStream::connect(gateway.http).is_err());
+    rotate(2);
+    exchange.write_all(&response_bytes(200, "", "late")).unwrap();
+    assert_eq!(connection.read_response().expect("an answer").expect(200).text(), "late");
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+    let log = gateway.read_access_log();
+    assert!(log.len() == 1 && log[0]["route"] == "check", "{log:?}");
 }
 
 #[test]

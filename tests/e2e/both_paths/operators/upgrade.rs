@@ -129,6 +129,58 @@ fn a_sigterm_during_an_upgrade_leaves_the_successor_serving() {
     gateway.get_domain("first.test", &key).expect(200);
 }
 
+/// A successor may bind the ports only once the old process has closed them. Connections that wait
+/// to be accepted keep a port open for longer.
+#[test]
+fn a_waiting_successor_serves_once_the_old_process_has_ended() {
+    for signal in ["TERM", "INT"] {
+        let mut gateway = Setup::new().start();
+        let key = gateway.create_active_key("acme", &[]);
+        let successor = gateway.spawn_successor();
+        successor.wait_until_ready();
+        let (address, done) = (gateway.http, AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let ended = SetOnDrop(&done);
+            for _ in 0..2 {
+                let done = &done;
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        let _open = [(); 10].map(|()| std::net::TcpStream::connect(address));
+                        std::thread::sleep(std::time::Duration::from_millis(5));
+                    }
+                });
+            }
+            gateway.send_signal(signal);
+            gateway.replace_process(successor);
+            drop(ended);
+        });
+        wait_until("the successor serves", || {
+            assert!(gateway.exit_status().is_none(), "{signal}: {}", gateway.stderr());
+            Connection::try_open(address)
+                .is_some_and(|mut c| c.try_send_request(&get(DOMAIN).key(&key)).is_some())
+        });
+        gateway.get_domain("first.test", &key).expect(200);
+    }
+}
+
+#[test]
+fn a_successor_takes_over_from_a_process_in_its_drain_delay() {
+    let mut gateway = Setup::new().set_text("drain.delay", "300s").start();
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.send_signal("TERM");
+    wait_until("the old process drains", || gateway.stderr().contains("SIGTERM: drains"));
+    gateway.send_signal("QUIT");
+    wait_until("riskgate reports the refusal", || {
+        gateway.stderr().contains("SIGQUIT: no successor is waiting: draining on")
+    });
+    let successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    gateway.send_signal("QUIT");
+    gateway.replace_process(successor);
+    wait_until("the successor took over", || gateway.stderr().contains("took over"));
+    gateway.get_domain("first.test", &key).expect(200);
+}
+
 #[test]
 fn a_successor_serves_by_the_key_file_as_it_is_when_it_takes_over() {
     let (kept, added) = ("sv_in_the_file_from_the_start", "sv_in_the_file_since_then");
