@@ -32,6 +32,8 @@ const FILE_SETTINGS: [&str; 9] = [
 #[derive(Clone, Debug, Default)]
 pub struct FileSettingPlaces {
     places: Vec<FilePlace>,
+    /// The settings that name files of secrets, each with its file.
+    secrets: Vec<(String, PathBuf)>,
     /// A fault that has the place of `store.url`, and no problem yet; `None` if the config does not
     /// set it.
     store: Option<ConfigFault>,
@@ -52,18 +54,31 @@ impl FileSettingPlaces {
             key != "authz.path"
                 && key.rsplit('.').next().is_some_and(|name| FILE_SETTINGS.contains(&name))
         };
-        let named = settings.values.iter().filter(|(key, _)| is_of_file(key));
-        let places = named.filter_map(|(key, setting)| {
+        let named = settings.values.iter().filter_map(|(key, setting)| {
             let text = setting.raw.as_text().filter(|text| !text.is_empty())?;
-            Some(FilePlace {
-                key: without_indexes(key),
-                path: settings.resolve_path(key, text.into()),
-                fault: settings.begin_fault_at_value(key),
-            })
+            Some((key, settings.resolve_path(key, text.into())))
         });
+        let (mut places, mut secrets) = (Vec::new(), Vec::new());
+        for (key, path) in named {
+            if is_of_file(key) {
+                let fault = settings.begin_fault_at_value(key);
+                places.push(FilePlace { key: without_indexes(key), path, fault });
+            } else if key.ends_with("_file") {
+                secrets.push((without_indexes(key), path));
+            }
+        }
         let has_store = settings.values.contains_key(STORE_URL);
         let store = has_store.then(|| settings.begin_fault_at_value(STORE_URL));
-        FileSettingPlaces { places: places.collect(), store }
+        FileSettingPlaces { places, secrets, store }
+    }
+
+    /// Lists the settings that name files which riskgate reads and never writes, each with its
+    /// file. A file of the table may be a folder.
+    pub fn files_to_read(&self) -> impl Iterator<Item = (&str, &Path)> {
+        let of_other_uses = ["log.path", "audit.path", "process.runtime_dir"];
+        let places = self.places.iter().map(|it| (it.key.as_str(), it.path.as_path()));
+        let secrets = self.secrets.iter().map(|(key, path)| (key.as_str(), path.as_path()));
+        places.filter(move |(key, _)| !of_other_uses.contains(key)).chain(secrets)
     }
 
     /// Describes an error of the store in one line, with the place of its address.

@@ -45,7 +45,7 @@ use crate::support::certificates::{CertificateDescription, CertificateSet, Curre
 use crate::support::lock::lock;
 
 use audit::AuditRecorder;
-pub(in crate::process) use audit::check_audit_file;
+pub(in crate::process) use audit::{check_audit_file, path_of_written_records_log};
 pub use current_inputs::{CurrentInputs, KeyInputs};
 use dns::DnsLearner;
 use feeds::FeedFetcher;

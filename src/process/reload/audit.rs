@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use audit_file::AuditFile;
-pub(in crate::process) use audit_file::check_audit_file;
+pub(in crate::process) use audit_file::{check_audit_file, path_of_written_records_log};
 
 use super::status_reporter::StatusReporter;
 use super::store_connection::open_if_none;

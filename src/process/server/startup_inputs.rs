@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::{Config, ConfigFault, ConfigSources};
 use crate::keys::{KeyFileError, find_unknown_plans, read_key_file};
 use crate::management::KnownOverrides;
-use crate::process::reload::{InputWatches, check_audit_file};
+use crate::process::reload::{InputWatches, check_audit_file, path_of_written_records_log};
 use crate::proxy::upstream::{UpstreamTls, check_connector_authorities};
 use crate::store::StoreUrl;
 use crate::support::certificates::{
@@ -168,36 +168,32 @@ fn place_table_fault(config: &Config, fault: String) -> String {
 }
 
 /// Checks that the access log and the file of the audit can be written. Checks that `log.path` and
-/// `audit.path` name neither each other nor the store, the config, the key file or the file of
-/// overrides.
+/// `audit.path`, and the log of written records beside it, name neither each other nor another file
+/// of riskgate.
 pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartError> {
     let log = config.startup.log_target.check_is_writable();
     log.map_err(|error| access_log_error(config, &error))?;
     if let Some(path) = &config.startup.audit_path {
         check_audit_file(path).map_err(|error| append_error(config, "audit.path", path, &error))?;
     }
-    let others = list_files_closed_to_logs(config);
-    let check = |setting: &str, path: &Path, others: &[(&str, PathBuf)]| match others
-        .iter()
-        .find(|(_, other)| is_same_file(path, other))
-    {
-        Some((whose, _)) => {
-            let found = path.display();
-            let problem = format!("expected another file than {whose}, but found {found}");
-            let fault = config.file_setting_places.fault_at_setting(path, setting, &problem);
-            Err(StartError::Config(vec![fault.to_text()]))
-        }
-        None => Ok(()),
+    let mut others = list_files_closed_to_logs(config);
+    let check = |setting: &str, path: &Path, file: &Path, others: &[(String, PathBuf)]| {
+        let Some((whose, _)) = others.iter().find(|(_, other)| is_same_file(file, other)) else {
+            return Ok(());
+        };
+        let problem = format!("expected another file than {whose}, but found {}", file.display());
+        let fault = config.file_setting_places.fault_at_setting(path, setting, &problem);
+        Err(StartError::Config(vec![fault.to_text()]))
     };
-    let log = config.startup.log_target.path.clone();
-    if let Some(log) = &log {
-        check("log.path", log, &others)?;
+    if let Some(audit) = &config.startup.audit_path {
+        let written = path_of_written_records_log(audit);
+        check("audit.path", audit, audit, &others)?;
+        check("audit.path", audit, &written, &others)?;
+        others.push(("audit.path".to_owned(), audit.clone()));
+        others.push(("that of audit.path with .written".to_owned(), written));
     }
-    match &config.startup.audit_path {
-        Some(audit) => {
-            let log = log.map(|log| ("log.path", log));
-            check("audit.path", audit, &others.into_iter().chain(log).collect::<Vec<_>>())
-        }
+    match &config.startup.log_target.path {
+        Some(log) => check("log.path", log, log, &others),
         None => Ok(()),
     }
 }
@@ -221,20 +217,22 @@ fn find_authorities_fault(tls: &UpstreamTls) -> Option<String> {
 }
 
 /// Lists the files of riskgate to which no log may be written, each with the words for an error.
-fn list_files_closed_to_logs(config: &Config) -> Vec<(&'static str, PathBuf)> {
-    let mut others: Vec<(&str, PathBuf)> = Vec::new();
+fn list_files_closed_to_logs(config: &Config) -> Vec<(String, PathBuf)> {
+    let mut others: Vec<(String, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.startup.store.url {
         // SQLite has more files beside the database. A log line in any of these damages the store.
         for suffix in ["", "-wal", "-shm", "-journal", "-wal-note"] {
             let mut file = store.as_os_str().to_owned();
             file.push(suffix);
-            others.push(("the store's", PathBuf::from(file)));
+            others.push(("the store's".to_owned(), PathBuf::from(file)));
         }
     }
-    others.extend(config.file.iter().map(|file| ("the config", file.clone())));
-    others.extend(config.reloadable.key_file.iter().map(|file| ("keys.file", file.clone())));
-    let overrides = config.reloadable.table.overrides_path.iter();
-    others.extend(overrides.map(|file| ("table.overrides", file.clone())));
+    others.extend(config.file.iter().map(|file| ("the config".to_owned(), file.clone())));
+    let named = config.file_setting_places.files_to_read();
+    others.extend(named.map(|(setting, file)| (setting.to_owned(), file.to_owned())));
+    // The default file, which no setting names, and the lists of the feeds.
+    let table = config.reloadable.table.input_paths().into_iter();
+    others.extend(table.map(|file| ("that of an input of the table".to_owned(), file)));
     others
 }
 

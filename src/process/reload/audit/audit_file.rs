@@ -170,7 +170,7 @@ fn describe_store_error(error: StoreError) -> String {
 
 /// Returns the path of the log of written records. A tool that rotates the file leaves the log
 /// alone.
-fn path_of_written_records_log(path: &Path) -> PathBuf {
+pub(in crate::process) fn path_of_written_records_log(path: &Path) -> PathBuf {
     path.with_added_extension("written")
 }
 

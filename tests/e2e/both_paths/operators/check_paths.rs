@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::{
-    BINARY, Setup, list_recursively, run_command, unprivileged_command_prefix, wait_until,
+    BINARY, CertificateAuthority, Setup, list_recursively, run_command,
+    unprivileged_command_prefix, wait_until,
 };
 
 fn set_file_mode(path: &Path, mode: u32) {
@@ -130,6 +131,47 @@ fn check_and_run_refuse_a_log_path_that_is_a_file_of_the_store() {
     let store = store.set_text("log.path", &log);
     assert_check_and_run_refuse(&store, other);
     assert!(std::fs::read(store.path("riskgate.db")).unwrap() == before);
+}
+
+#[test]
+fn check_and_run_refuse_a_log_path_that_is_a_file_of_another_setting() {
+    let setup = Setup::new().run_under(&["timeout", "20"]);
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let (chain, key) = authority.issue_certificate("first", "DNS:gate.test");
+    const HOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let secret = |name: &str, text: &str| {
+        let path = setup.path(name);
+        std::fs::write(&path, text).unwrap();
+        set_file_mode(&path, 0o600);
+        path
+    };
+    let token = secret("token", "operator-token-of-thirty-two-bytes");
+    let (inbox, webhook) =
+        (secret("inbox", &"another secret ".repeat(3)), secret("hook", HOOK_SECRET));
+    let authorities = authority.certificate_path();
+    let (audit, written) = (setup.path("audit.jsonl"), setup.path("audit.jsonl.written"));
+    let files = [
+        ("listen.certificate.chain", chain.clone()),
+        ("listen.certificate.key", key.clone()),
+        ("admin.token_file", token),
+        ("inbox.secret_file", inbox),
+        ("webhook.secret_file", webhook),
+        ("upstream.tls_ca", authorities),
+        ("audit.path", audit),
+        ("that of audit.path with .written", written),
+    ];
+    let set = |setup: Setup, (setting, path): &(&str, PathBuf)| match setting.contains(' ') {
+        true => setup,
+        false => setup.set_text(setting, &path.display().to_string()),
+    };
+    let setup = files[2..].iter().fold(setup, set).with_certificates(&[(chain, key)]);
+    let setup = setup.set_text("webhook.url", "https://hooks.example.com/");
+    let mut setup = setup.set("upstream.tls", "true").set_text("upstream.tls_name", "gate.test");
+    for (setting, path) in &files {
+        setup = setup.set_text("log.path", &path.display().to_string());
+        let expected = format!("log.path: expected another file than {setting}, but found ");
+        assert_check_and_run_refuse(&setup, &expected);
+    }
 }
 
 #[test]
