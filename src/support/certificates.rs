@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::ring::{default_provider, sign::any_supported_type};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
 use rustls::sign::{CertifiedKey, SigningKey};
@@ -280,6 +280,9 @@ fn read_certified_key(files: &CertificateFiles) -> Result<ReadCertificate, Certi
             false if is_encrypted => {
                 "a key with a passphrase; write it without: openssl pkey -in OLD -out NEW"
             }
+            false if contains_pem(&text, "PRIVATE KEY") => {
+                "a key that can't be read; is the file complete?"
+            }
             false => "something else",
         };
         CertificateFault::new(&files.key, EXPECTED_KEY, found).with_key_mark()
@@ -396,7 +399,24 @@ pub fn read_pem_certificates(
             "a request for a certificate; write the certificate that the authority made of it",
         )),
         Ok(_) => Err(CertificateFault::new(path, expected, "none")),
-        Err(error) => Err(CertificateFault::new(path, expected, error)),
+        Err(error) => Err(CertificateFault::new(path, expected, describe_pem_error(&error))),
+    }
+}
+
+/// Says what was found in place of whole PEM blocks. A file that is being written, or was cut off,
+/// is the usual cause.
+fn describe_pem_error(error: &PemError) -> &'static str {
+    match error {
+        PemError::MissingSectionEnd { .. } => {
+            "a certificate without its END line; is the file complete?"
+        }
+        PemError::IllegalSectionStart { .. } => {
+            "a BEGIN line that does not end with -----; is the file complete?"
+        }
+        PemError::Base64Decode(_) => {
+            "a certificate with lines that are no base64; is the file complete?"
+        }
+        _ => "one that can't be read",
     }
 }
 

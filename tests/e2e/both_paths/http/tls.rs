@@ -356,6 +356,31 @@ fn issue_certificate_of_version_1(setup: &Setup, key: &Path) -> PathBuf {
 }
 
 #[test]
+fn a_certificate_or_key_that_is_cut_off_is_told_as_such() {
+    let setup = Setup::new();
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let (chain, key) = authority.issue_certificate("first", "DNS:gate.test");
+    let [leaf, key_text] = [&chain, &key].map(|it| std::fs::read_to_string(it).unwrap());
+    let write = |name: &str, text: &str| {
+        std::fs::write(setup.path(name), text).unwrap();
+        setup.path(name)
+    };
+    let half = write("half.pem", &leaf[..leaf.len() - 40]);
+    let first_line = write("first_line.pem", "-----BEGIN CERTIF");
+    let garbled = write("garbled.pem", &leaf.replacen("\nM", "\n!", 1));
+    let half_key = write("half.key", &key_text[..key_text.len() - 40]);
+    for (files, expected) in [
+        ((half, key.clone()), "found a certificate without its END line; is the file complete?\n"),
+        ((first_line, key.clone()), "found a BEGIN line that does not end with -----; is the"),
+        ((garbled, key), "found a certificate with lines that are no base64; is the file"),
+        ((chain, half_key), "found a key that can't be read; is the file complete?\n"),
+    ] {
+        let told = Setup::new().with_certificates(&[files]).cli(&["check"]).expect(78).stderr;
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+}
+
+#[test]
 fn check_refuses_a_broken_certificate_and_names_its_file() {
     let setup = Setup::new();
     let authority = CertificateAuthority::new(setup.path("").as_path());
