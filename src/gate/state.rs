@@ -43,8 +43,10 @@ const LAST_RATE_CHARGES_TIMEOUT: Duration = Duration::from_millis(500);
 const LAST_SPANS_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest time from the call of [`Gate::close`] to the end of the webhook messages in flight.
 const LAST_WEBHOOKS_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest time that [`Gate::close`] takes in total.
+/// The longest time that [`Gate::close`] waits for all of these parts together.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
+/// The longest time that [`Gate::close`] waits after that for the access log. Its reader may hang.
+const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl GateState {
     /// Renders all metrics in Prometheus' text format. `process_log_lines_dropped` is the number of
@@ -187,19 +189,25 @@ impl Gate {
     /// Reports all leases and the last counts to the store, and writes the queued log lines and
     /// spans. Call this method at the end of the process, once no request is in flight. Without the
     /// call, the process loses what it loses in a crash: leased calls that it has not spent, and
-    /// sign-ups, log lines and spans that wait to be written. If the store or a reader of the log
-    /// hangs, `close` gives up after 4 s and logs an error. It also logs how many sign-ups and
-    /// unsettled calls the store did not take. Of all calls on a gate and its clones, the first one
-    /// does this. A further call waits until the first one is done.
+    /// sign-ups, log lines and spans that wait to be written. If the store hangs, `close` gives up
+    /// after 4 s and logs an error. If a reader of the access log hangs, `close` gives up after one
+    /// more second. It also logs how many sign-ups and unsettled calls the store did not take. Of
+    /// all calls on a gate and its clones, the first one does this. A further call waits until the
+    /// first one is done.
     pub fn close(&self) {
         self.state.close_once.call_once(|| self.close_first());
     }
 
     fn close_first(&self) {
         let state = Arc::clone(&self.state);
-        let (done, closed) = channel();
+        let (begun, closed) = channel();
+        let closing_since = Instant::now();
         std::thread::spawn(move || {
-            let closing_since = Instant::now();
+            let begin = |part: Option<&'static str>| {
+                // After CLOSE_TIMEOUT the receiver is gone and a send fails.
+                let _ = begun.send(part);
+            };
+            begin(Some("the store"));
             state.webhook.close();
             state.sign_ups.exchange_thread().close(LAST_SIGN_UPS_TIMEOUT);
             if let Some(thread) = state.client_rates.exchange_thread() {
@@ -209,18 +217,37 @@ impl Gate {
             // The ledger closes after the top list: when the ledger closes, SQLite's write-ahead
             // log, which contains the writes of both, is merged into the database file.
             state.ledger.close();
-            state.access_log.close();
+            begin(Some("the queue of spans"));
             state.tracer.close(LAST_SPANS_TIMEOUT);
+            begin(Some("the queue of webhook messages"));
             let time_left = LAST_WEBHOOKS_TIMEOUT.saturating_sub(closing_since.elapsed());
             state.webhook.wait_for_sender(time_left);
+            begin(Some("the audit"));
             // The lock is never released, so from now on the audit writes nothing.
             let audit_writes = state.audit_writes.lock();
             std::mem::forget(audit_writes.unwrap_or_else(PoisonError::into_inner));
-            // After CLOSE_TIMEOUT the receiver is gone and the send fails.
-            let _ = done.send(());
+            begin(None);
         });
-        if closed.recv_timeout(CLOSE_TIMEOUT).is_err() {
-            log::error!("the store or the log was not flushed within {CLOSE_TIMEOUT:?}");
+        let mut part = "the store";
+        loop {
+            let time_left = CLOSE_TIMEOUT.saturating_sub(closing_since.elapsed());
+            match closed.recv_timeout(time_left) {
+                Ok(Some(next)) => part = next,
+                Ok(None) => break,
+                Err(_) => {
+                    log::error!("{part} was not flushed within {CLOSE_TIMEOUT:?}");
+                    break;
+                }
+            }
+        }
+        // The access log comes last, so that nothing else waits for a target that takes no lines.
+        let access_log = &self.state.access_log;
+        if !access_log.close(LAST_LINES_TIMEOUT) {
+            let (within, target) = (LAST_LINES_TIMEOUT, access_log.target_text());
+            log::error!(
+                "log.path: expected to write the last lines within {within:?}, but found that \
+                 {target} takes none"
+            );
         }
         self.report_losses();
     }

@@ -10,15 +10,15 @@ mod queue;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 pub use entry::{LogEntry, ScreeningEntry};
 pub use line::{LineForm, LogField, LogFormat};
 pub use writer::{LogRotation, LogTarget};
 
 use line::LineTemplate;
-use queue::SharedQueue;
+use queue::{Queue, SharedQueue};
 use writer::Writer;
 
 use crate::support::lock::lock;
@@ -37,22 +37,28 @@ pub struct AccessLog {
     shared: Arc<SharedQueue>,
     is_enabled: AtomicBool,
     has_user_agent: AtomicBool,
-    writer_thread: Mutex<Option<JoinHandle<()>>>,
+    target_text: String,
 }
 
 impl AccessLog {
     /// Opens the target, and starts the thread that writes lines to it.
     pub fn start(target: LogTarget, options: AccessLogOptions) -> std::io::Result<AccessLog> {
         let shared = Arc::new(SharedQueue::default());
+        let target_text = match &target.path {
+            Some(path) => path.display().to_string(),
+            None => "standard output".to_owned(),
+        };
         let mut writer = Writer::open(target, Arc::clone(&shared))?;
-        let writer = std::thread::Builder::new()
-            .name("access-log".to_owned())
-            .spawn(move || writer.run())?;
+        let shared_by_writer = Arc::clone(&shared);
+        std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
+            writer.run();
+            shared_by_writer.report_writer_ended();
+        })?;
         let log = AccessLog {
             shared,
             is_enabled: AtomicBool::new(false),
             has_user_agent: AtomicBool::new(false),
-            writer_thread: Mutex::new(Some(writer)),
+            target_text,
         };
         log.set_options(options);
         Ok(log)
@@ -92,14 +98,21 @@ impl AccessLog {
         self.shared.dropped_lines.load(Ordering::Relaxed)
     }
 
-    /// Lets the writer write the queued lines once more and end, and waits for the writer. Lines
-    /// that the target does not take are dropped.
-    pub fn close(&self) {
-        lock(&self.shared.queue).is_closed = true;
+    /// Lets the writer write the queued lines once more and end. Lines that the target does not
+    /// take are dropped. Waits for the writer, at most for `max_wait`. Returns false if the writer
+    /// still waits for the target.
+    pub fn close(&self, max_wait: Duration) -> bool {
+        let mut queue = lock(&self.shared.queue);
+        queue.is_closed = true;
         self.shared.batch_ready.notify_one();
-        if let Some(writer) = lock(&self.writer_thread).take() {
-            let _ = writer.join();
-        }
+        let is_writing = |queue: &mut Queue| !queue.has_writer_ended;
+        let waited = self.shared.writer_ended.wait_timeout_while(queue, max_wait, is_writing);
+        waited.unwrap_or_else(PoisonError::into_inner).0.has_writer_ended
+    }
+
+    /// The target as messages name it: the file, or standard output.
+    pub fn target_text(&self) -> &str {
+        &self.target_text
     }
 }
 

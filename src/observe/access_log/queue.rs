@@ -20,6 +20,8 @@ pub struct SharedQueue {
     pub queue: Mutex<Queue>,
     /// Notified when a batch is full, or when the log closes.
     pub batch_ready: Condvar,
+    /// Notified when the writer has ended.
+    pub writer_ended: Condvar,
     pub dropped_lines: AtomicU64,
     pub reopen_requested: AtomicBool,
 }
@@ -32,9 +34,17 @@ pub struct Queue {
     /// Whether the writer has lines that the target has not taken.
     pub has_writer_leftover: bool,
     pub is_closed: bool,
+    /// Whether the writer has ended: it writes nothing more.
+    pub has_writer_ended: bool,
 }
 
 impl SharedQueue {
+    /// Notes that the writer has ended.
+    pub fn report_writer_ended(&self) {
+        lock(&self.queue).has_writer_ended = true;
+        self.writer_ended.notify_all();
+    }
+
     /// Adds a line, or drops it if the queue is full.
     pub fn add_entry(&self, entry: &LogEntry<'_>) {
         let mut queue = lock(&self.queue);

@@ -2,6 +2,9 @@ use std::path::Path;
 
 use super::*;
 
+/// Longer than a disk takes on a loaded machine.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
+
 fn start(path: &Path, rotation: Option<LogRotation>, form: LineForm) -> AccessLog {
     let target = LogTarget { path: Some(path.to_owned()), rotation };
     AccessLog::start(target, AccessLogOptions { is_enabled: true, form }).unwrap()
@@ -23,7 +26,7 @@ fn a_log_line_is_valid_json_even_with_quotes_and_control_characters() {
     let path = folder.path().join("access.log");
     let log = start(&path, None, LineForm::default());
     log.queue_entry(&entry());
-    log.close();
+    assert!(log.close(CLOSE_TIMEOUT));
     let text = std::fs::read_to_string(path).unwrap();
     assert_eq!(text.lines().count(), 1);
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -91,7 +94,7 @@ fn a_full_file_is_renamed_and_no_line_is_lost() {
         }
     }
     log.queue_entry(&entry());
-    log.close();
+    assert!(log.close(CLOSE_TIMEOUT));
     assert_eq!(all_lines(), 22);
     let is_full = |name: &String| std::fs::metadata(folder.path().join(name)).unwrap().len() >= 500;
     let old: Vec<&String> = names[1..].iter().filter(|name| count_lines(name) > 0).collect();
@@ -108,7 +111,7 @@ fn only_the_newest_old_files_stay() {
         let log = start(&path, Some(rotation), LineForm::default());
         let id = format!("{number}{}", "x".repeat(500));
         log.queue_entry(&LogEntry { request_id: &id, ..entry() });
-        log.close();
+        assert!(log.close(CLOSE_TIMEOUT));
     }
     let first_digit = |name: &str| {
         let text = std::fs::read_to_string(folder.path().join(name)).ok()?;
@@ -130,7 +133,7 @@ fn an_idle_log_is_reopened_after_another_program_has_renamed_it() {
         assert!(begun.elapsed() < std::time::Duration::from_secs(30), "no new file");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    log.close();
+    assert!(log.close(CLOSE_TIMEOUT));
 }
 
 #[test]
@@ -147,7 +150,7 @@ fn a_link_stays_and_the_file_to_which_it_leads_is_renamed() {
         assert!(begun.elapsed() < std::time::Duration::from_secs(30), "no rotation");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    log.close();
+    assert!(log.close(CLOSE_TIMEOUT));
     assert!(link.symlink_metadata().unwrap().is_symlink());
     assert!(disk.join("real.log").exists());
     assert!(!folder.path().join("access.log.1").exists());

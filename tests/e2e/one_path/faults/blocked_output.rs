@@ -63,13 +63,15 @@ fn post_reload_status(gateway: &Gateway) -> u16 {
     request("POST", "/reload").with_header("Host", "localhost").send(gateway.admin).status
 }
 
+/// Asserts that the gateway ends in time, and returns what it wrote to standard error.
 #[track_caller]
-fn assert_graceful_exit(mut gateway: Gateway) {
+fn assert_graceful_exit(mut gateway: Gateway) -> String {
     let begun = Instant::now();
     gateway.send_signal("TERM");
     let status = wait_for("the gateway has ended", || gateway.exit_status());
     assert_eq!(status.code(), Some(0));
     assert!(begun.elapsed() < SHUTDOWN_TIMEOUT, "{:?}", begun.elapsed());
+    gateway.stderr()
 }
 
 #[test]
@@ -128,7 +130,10 @@ fn if_nothing_reads_stdout_the_gateway_still_serves_reloads_and_stops() {
     }
     wait_until("the store has the spent calls", || spent_calls_in_store(&gateway) == 30);
     assert_eq!(post_reload_status(&gateway), 200);
-    assert_graceful_exit(gateway);
+    let log = assert_graceful_exit(gateway);
+    let hung = "log.path: expected to write the last lines within 1s, but found that standard \
+                output takes none";
+    assert!(log.contains(hung) && !log.contains("was not flushed"), "{log}");
 }
 
 #[test]
