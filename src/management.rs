@@ -23,8 +23,8 @@ mod stored_overrides;
 mod usage;
 
 pub use accounts::{
-    AccountEntry, check_account_change, limit_to_json, list_accounts, read_plan_of_account,
-    set_account,
+    AccountEntry, check_account_change, fault_of_limit, limit_to_json, list_accounts,
+    read_plan_of_account, set_account,
 };
 pub use audit::{AuditFilter, check_operation, read_audit_page};
 pub use expiry::Expiry;

@@ -129,13 +129,18 @@ fn with_account_sources<T>(
 /// Parses a number of calls, `unlimited` or `plan`. Else returns a fault that says what was meant.
 fn parse_limit_change(text: &str) -> Result<LimitChange, ManagementFault> {
     parse_limit_text(text).ok_or_else(|| {
-        let expected =
-            "a whole number up to 9,007,199,254,740,991 (2^53 - 1), \"unlimited\" or \"plan\"";
         let near = || find_nearest_name(text, ["unlimited", "plan"].into_iter()).map(str::to_owned);
         let is_valid = |it: &str| parse_limit_text(it).is_some();
         let meant = guess_text(text, TextKind::Number, is_valid).or_else(near);
-        ManagementFault::invalid("limit", expected, format!("{text:?}")).with_meant(meant)
+        fault_of_limit(format!("{text:?}")).with_meant(meant)
     })
+}
+
+/// The fault of a value in place of a limit.
+pub fn fault_of_limit(found: String) -> ManagementFault {
+    let expected =
+        "a whole number up to 9,007,199,254,740,991 (2^53 - 1), \"unlimited\" or \"plan\"";
+    ManagementFault::invalid("limit", expected, found)
 }
 
 /// `None` if the text is none of the three.

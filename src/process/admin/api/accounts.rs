@@ -11,7 +11,7 @@ use super::request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_respons
 use super::ring_index::RingIndex;
 use super::{AdminApi, Answer, AuthorizedChange};
 use crate::management::{
-    AccountEntry, ManagementFault, limit_to_json, quote_sent_name, set_account,
+    AccountEntry, ManagementFault, fault_of_limit, limit_to_json, quote_sent_name, set_account,
 };
 use crate::process::admin::access::Access;
 use crate::store::MonthlyLimit;
@@ -93,16 +93,7 @@ impl AdminApi {
         name: &str,
     ) -> Answer {
         let body: AccountBody = request.parse_body()?;
-        let limit = match body.limit {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) if text == "unlimited" || text == "plan" => Some(text),
-            Some(Value::Number(number)) if number.is_u64() => Some(number.to_string()),
-            Some(found) => {
-                let expected = "a whole number, \"unlimited\" or \"plan\"";
-                let fault = ManagementFault::invalid("limit", expected, found.to_string());
-                return Err(fault.into());
-            }
-        };
+        let limit = body.limit.map_or(Ok(None), read_limit_text)?;
         let config = self.config();
         self.check_served_place()?;
         let calls = self
@@ -125,6 +116,21 @@ impl AdminApi {
             .map(|(name, limit)| json!({ "name": name, "limit": limit_to_json(*limit) }))
             .collect();
         json!({ "items": items })
+    }
+}
+
+/// Reads the text of a limit, which [`set_account`] judges; `None` for `null`. A text with a number
+/// is no number.
+fn read_limit_text(limit: Value) -> Result<Option<String>, ManagementFault> {
+    match limit {
+        Value::Null => Ok(None),
+        Value::String(text) if text.parse::<f64>().is_err() => Ok(Some(text)),
+        Value::Number(number) => Ok(Some(match number.as_f64().filter(|_| number.is_f64()) {
+            // JSON has one kind of numbers: a number beyond 64 bits is a fraction to the parser.
+            Some(whole) if whole.fract() == 0.0 => format!("{whole:.0}"),
+            _ => number.to_string(),
+        })),
+        found => Err(fault_of_limit(found.to_string())),
     }
 }
 

@@ -50,7 +50,9 @@ type SelectedItems<'i, P, T> = (&'i [(P, T)], Option<String>);
 impl Page {
     /// Selects the items of the page from all items of a list, which are sorted by their places.
     /// A cursor is the place of the last item before the page: so if items come or go between two
-    /// pages, no other item is left out or comes twice.
+    /// pages, no other item is left out or comes twice. The exception is an item whose place
+    /// changes between two pages, such as an account in a list by use: it may be left out or come
+    /// twice.
     pub(super) fn select_from<'i, T, P: Ord>(
         &self,
         items: &'i [(P, T)],
