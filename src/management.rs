@@ -35,7 +35,7 @@ pub use keys::{
     ImportedKeys, NewKey, PreparedKey, check_account_name, check_new_account_name, check_new_key,
     describe_unknown_id, import_keys, prepare_key, quote_sent_name, read_declared_keys, revoke_key,
 };
-pub use lost_overrides::ComparisonTimes;
+pub use lost_overrides::{ComparisonTimes, tells_lost_override};
 pub use overrides::{
     ListedOverride, NameSearch, OverrideChange, OverrideOrigin, OverrideRequest,
     check_override_may_exist, clear_override, fault_of_domain, list_overrides,

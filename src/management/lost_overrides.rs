@@ -48,6 +48,14 @@ pub struct ComparisonTimes {
     pub now: i64,
 }
 
+/// How each line of [`LostOverrides::describe_losses`] that names an override begins.
+const LOSS_BEGINNING: &str = "override of ";
+
+/// Returns true if a problem of the overrides begins with one that the store lost.
+pub fn tells_lost_override(problem: &str) -> bool {
+    problem.starts_with(LOSS_BEGINNING)
+}
+
 impl LostOverrides {
     /// Compares the rows that this process knew with those of a store that lost changes. `known` is
     /// the text of a file of overrides. Rows that have ended, or that no table can read, don't
@@ -135,7 +143,7 @@ impl LostDomain {
         let state = match (lost.is_empty(), regained.is_empty()) {
             (_, false) if self.may_be_set_again => {
                 return Some(format!(
-                    "override of {domain}: the store lost changes, and one that was set at about \
+                    "{LOSS_BEGINNING}{domain}: the store lost changes, and one that was set at about \
                      that time is in force; if it is right, set it again, else {repairs}"
                 ));
             }
@@ -143,8 +151,17 @@ impl LostDomain {
             (false, true) => "it, and it is no longer in force",
             (false, false) => "it, and the one before it is in force again",
         };
+        // Nodes see that somebody accepts a loss only by rows that differ from those they found.
+        let acceptance = match self.found.is_empty() {
+            true => format!(
+                "; to accept the loss, set it, and run `riskgate table clear {domain}` once \
+                 /readyz no longer names it"
+            ),
+            false => String::new(),
+        };
         Some(format!(
-            "override of {domain}: the store lost {state}; {repairs}, or set the right one"
+            "{LOSS_BEGINNING}{domain}: the store lost {state}; {repairs}, or set the right \
+             one{acceptance}"
         ))
     }
 }

@@ -40,18 +40,30 @@ fn each_lost_override_is_named_with_its_command_until_its_name_changes() {
         &store,
     );
     lost.forget_names_set_again(&store);
+    let acceptance = |domain: &str| {
+        format!(
+            "; to accept the loss, set it, and run `riskgate table clear {domain}` once /readyz no \
+             longer names it"
+        )
+    };
     assert_eq!(
         lost.describe_losses(NOW),
         [
             "override of changed.com: the store lost it, and the one before it is in force again; \
-             run `riskgate table allow changed.com`, or set the right one",
+             run `riskgate table allow changed.com`, or set the right one"
+                .to_owned(),
             "override of cleared.com: the store lost that it was cleared or replaced, and it is in \
-             force again; run `riskgate table clear cleared.com`, or set the right one",
+             force again; run `riskgate table clear cleared.com`, or set the right one"
+                .to_owned(),
             "override of gone.com: the store lost it, and it is no longer in force; run `riskgate \
              table allow gone.com` and run `riskgate table deny gone.com --exact --until \
-             2099-12-31`, or set the right one",
+             2099-12-31`, or set the right one"
+                .to_owned()
+                + &acceptance("gone.com"),
             "override of kind.com: the store lost it, and it is no longer in force; write its row \
-             into the file of table.overrides, or set the right one",
+             into the file of table.overrides, or set the right one"
+                .to_owned()
+                + &acceptance("kind.com"),
         ]
     );
     store[0].created_at = 2_000;
@@ -60,6 +72,19 @@ fn each_lost_override_is_named_with_its_command_until_its_name_changes() {
     lost.forget_names_set_again(&store);
     let lines = lost.describe_losses(NOW);
     assert!(lines.len() == 1 && lines[0].starts_with("override of kind.com: "), "{lines:?}");
+}
+
+/// The way to accept a loss, which [`LostDomain::describe_loss`] names.
+#[test]
+fn an_override_that_is_set_and_then_cleared_is_no_longer_lost() {
+    let mut lost = losses(&["a.com,subtree,safe,0,,,,,"], &[]);
+    assert!(tells_lost_override(&lost.describe_losses(NOW)[0]));
+    // A node that sees neither change can't tell a loss that was accepted.
+    lost.forget_names_set_again(&[]);
+    assert_eq!(lost.describe_losses(NOW).len(), 1);
+    lost.forget_names_set_again(&[stored("a.com,subtree,safe,0,,,,,", CONFIRMED_AT + 1)]);
+    lost.forget_names_set_again(&[]);
+    assert!(lost.describe_losses(NOW).is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::PROBLEM_COMPONENTS;
 use super::api::AdminApi;
 use super::responses::pretty_json_response;
+use crate::management::tells_lost_override;
 use crate::model::month::{SECONDS_PER_DAY, format_rfc3339};
 
 impl AdminApi {
@@ -134,7 +135,7 @@ impl AdminApi {
         };
         let problem = |text: String| {
             let (component, problem) = text.split_once(": ").unwrap_or(("", &text));
-            let advice = find_advice(component, keys);
+            let advice = find_advice(component, problem, keys);
             json!({ "component": component, "problem": problem, "advice": advice })
         };
         self.list_problems().into_iter().map(problem).collect()
@@ -153,7 +154,7 @@ enum KeySource {
 }
 
 /// Returns what an operator should do about a problem of this component.
-fn find_advice(component: &str, keys: KeySource) -> &'static str {
+fn find_advice(component: &str, problem: &str, keys: KeySource) -> &'static str {
     match component {
         "config" => {
             "Correct the line that the text names. The last good config stays in force. riskgate \
@@ -177,10 +178,7 @@ fn find_advice(component: &str, keys: KeySource) -> &'static str {
             "Correct the list that the text names, or restore its last version. The last good \
              table serves."
         }
-        "overrides" => {
-            "See that the store answers and that the file which the text names is as it should be. \
-             The overrides that riskgate read last serve, if it has read any."
-        }
+        "overrides" => find_advice_about_overrides(problem),
         "certificates" => {
             "Put a valid certificate and its key in place; riskgate reads them by itself. Until \
              then, riskgate shows the certificate that it has, which clients refuse unless it is \
@@ -220,6 +218,19 @@ fn find_advice(component: &str, keys: KeySource) -> &'static str {
              riskgate has not resolved get no verdict of the DNS meanwhile."
         }
         _ => NO_ADVICE,
+    }
+}
+
+fn find_advice_about_overrides(problem: &str) -> &'static str {
+    match tells_lost_override(problem) {
+        true => {
+            "Run the commands that the text names, or set what is right. Until then, the overrides \
+             that the store has are in force."
+        }
+        false => {
+            "See that the store answers and that the file which the text names is as it should be. \
+             The overrides that riskgate read last serve, if it has read any."
+        }
     }
 }
 
