@@ -80,7 +80,7 @@ pub use decisions::list_deciding_routes;
 pub use effective::{EffectiveSetting, EffectiveSettings, SettingOrigin, fingerprint_secret};
 pub use fault::ConfigFault;
 pub use file_setting_places::{FileSettingPlaces, hint_for_unopened};
-pub use hints::{find_nearest_name, guess_text};
+pub use hints::{find_mistyped_name, find_nearest_name, guess_text};
 pub use locations::{
     CONFIG_FILE_VARIABLE, ConfigFile, ConfigSources, DEFAULT_CONFIG_PATHS, FormerDefault,
     RelativePathBases,

@@ -213,7 +213,7 @@ fn rotate(
     check_served_file_exists(config)?;
     if is_store_missing(config) {
         check_not_declared(&config.reloadable, id)?;
-        return Err(CommandFailure::failed(describe_unknown_id(id, None)));
+        return Err(unknown_id_without_store(config, id));
     }
     let (mut store, author) = (open_existing_store(config)?, find_command_author());
     let prepared =
@@ -236,6 +236,12 @@ fn rotate(
     Ok(())
 }
 
+/// The failure of an `id` that no key has, while the store does not exist yet.
+fn unknown_id_without_store(config: &Config, id: &str) -> CommandFailure {
+    let declared_keys = read_declared_keys(&config.reloadable).unwrap_or_default();
+    CommandFailure::failed(describe_unknown_id(id, &declared_keys, std::iter::empty()))
+}
+
 fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
     let is_declared = || {
         read_declared_keys(&config.reloadable).is_ok_and(|all| all.iter().any(|it| it.key.id == id))
@@ -244,7 +250,7 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
     check_served_file_exists(config)?;
     if is_store_missing(config) && !is_declared() {
         // A failed command must not leave a new store behind.
-        return Err(CommandFailure::failed(describe_unknown_id(id, None)));
+        return Err(unknown_id_without_store(config, id));
     }
     let declared_keys = || read_declared_keys(&config.reloadable).map(Arc::new);
     let revoked = revoke_key(&mut open_store(config)?, &find_command_author(), id, declared_keys)?;

@@ -113,6 +113,16 @@ pub fn find_nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -
     nearest.map(|(_, candidate)| candidate).or_else(|| find_nearest_by_words(&folded, &known))
 }
 
+/// Returns the one of `known` from which `name` differs by a typing error: two letters at most are
+/// wrong, missing, surplus or swapped. `None` if there is none. Unlike [`find_nearest_name`], this
+/// takes no other word for the name, so a caller may show `name` even if other texts like it may be
+/// secret.
+pub fn find_mistyped_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let with_edits = known.map(|known| (strsim::damerau_levenshtein(name, known), known));
+    let nearest = with_edits.filter(|(edits, _)| *edits <= 2).min_by_key(|(edits, _)| *edits);
+    nearest.map(|(_, known)| known)
+}
+
 /// Returns the only candidate to which one of these applies:
 ///
 /// - The candidate has as many words as the name, three or more, and only one word differs.

@@ -9,7 +9,9 @@ use serde::Deserialize;
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::repeatable::RepeatableRequest;
-use crate::config::{Config, ReloadableConfig, TextKind, find_nearest_name, guess_text};
+use crate::config::{
+    Config, ReloadableConfig, TextKind, find_mistyped_name, find_nearest_name, guess_text,
+};
 use crate::keys::{
     AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, collect_accounts, has_generated_key,
     is_valid_id_or_account, read_key_file, sha256,
@@ -169,13 +171,7 @@ pub fn revoke_key(
     }
     let declared_keys = declared_keys()?;
     let Some(declared) = declared_keys.iter().find(|declared| declared.key.id == id) else {
-        let digest = sha256(id.as_bytes());
-        let declared = declared_keys.iter().find(|declared| declared.key.digest == digest);
-        let known = match store.find_key_by_digest(&digest)? {
-            Some(stored) => Some(stored.id),
-            None => declared.map(|declared| declared.key.id.clone()),
-        };
-        return Err(ManagementFault::NotFound(describe_unknown_id(id, known.as_deref())));
+        return Err(unknown_id_fault(store, &declared_keys, id)?);
     };
     match store.find_key_by_digest(&declared.key.digest)? {
         // The store has the same key under another id.
@@ -190,24 +186,60 @@ pub fn revoke_key(
     Ok(revoked(store.find_key_by_digest(&declared.key.digest)?))
 }
 
-/// Says that no key has this id. If the operator gave the text of a key in place of its id, `known`
-/// is the id of that key. The result leaves out an `id` that looks like the text of a key.
-pub fn describe_unknown_id(id: &str, known: Option<&str>) -> String {
-    let list = "`riskgate keys list` shows the ids";
-    match known {
-        Some(known) => {
-            format!("expected the id of a key, but found the key itself; its id is {known}")
+/// The fault of an `id` that no key has, neither of the store nor of `declared_keys`.
+///
+/// # Errors
+/// If the store fails.
+pub(super) fn unknown_id_fault(
+    store: &mut Store,
+    declared_keys: &[DeclaredKey],
+    id: &str,
+) -> Result<ManagementFault, StoreError> {
+    let text = match store.find_key_by_digest(&sha256(id.as_bytes()))? {
+        Some(stored) => describe_key_in_place_of_id(&stored.id),
+        None => {
+            // Only a text that may be a key is compared with the ids of all keys.
+            let rows = may_be_sent_key(id).then(|| store.ring_rows()).transpose()?.flatten();
+            let stored = rows.map(|rows| rows.keys).unwrap_or_default();
+            describe_unknown_id(id, declared_keys, stored.iter().map(|key| key.id.as_str()))
         }
-        None if may_be_sent_key(id) => format!(
+    };
+    Ok(ManagementFault::NotFound(text))
+}
+
+/// Says that no key has this id: none of `declared_keys`, and none of `stored_ids`. If the operator
+/// gave the text of a declared key in place of its id, names the id. The result leaves out an `id`
+/// that looks like the text of a key, unless it is almost the id of a key.
+pub fn describe_unknown_id<'k>(
+    id: &str,
+    declared_keys: &'k [DeclaredKey],
+    stored_ids: impl Iterator<Item = &'k str>,
+) -> String {
+    let digest = sha256(id.as_bytes());
+    if let Some(declared) = declared_keys.iter().find(|declared| declared.key.digest == digest) {
+        return describe_key_in_place_of_id(&declared.key.id);
+    }
+    let list = "`riskgate keys list` shows the ids";
+    if !may_be_sent_key(id) {
+        let found = quote_sent_name(id);
+        return format!("expected the id of a key, but found {found}, which no key has; {list}");
+    }
+    let known = declared_keys.iter().map(|declared| declared.key.id.as_str()).chain(stored_ids);
+    match find_mistyped_name(id, known) {
+        Some(meant) => format!(
+            "expected the id of a key, but found {}, which no key has; write {meant}",
+            quote_excerpt(id)
+        ),
+        None => format!(
             "expected the id of a key such as key_0123456789abcdef, but found {}, and no key has \
              it; {list}",
             quote_sent_name(id)
         ),
-        None => {
-            let found = quote_sent_name(id);
-            format!("expected the id of a key, but found {found}, which no key has; {list}")
-        }
     }
+}
+
+fn describe_key_in_place_of_id(id: &str) -> String {
+    format!("expected the id of a key, but found the key itself; its id is {id}")
 }
 
 /// Quotes a text in place of an id or a name that riskgate does not know. Does not quote what may
@@ -233,7 +265,10 @@ impl ImportedKeys {
     pub fn read(config: &ReloadableConfig, file: &Path) -> Result<ImportedKeys, ManagementFault> {
         let keys = read_keys_of_file(file)?;
         check_imported_keys(file, &keys, |DeclaredKey { key, plan }| {
-            vec![check_plan(config, plan.as_deref()), check_label(key.label.as_ref())]
+            let mut checks = vec![check_plan(config, plan.as_deref())];
+            checks.push(check_label(key.label.as_ref()));
+            checks.extend(key.origins.iter().map(|origin| check_origin_has_no_key(origin)));
+            checks
         })?;
         Ok(ImportedKeys { file: file.to_owned(), keys })
     }
@@ -411,6 +446,17 @@ fn check_label(label: Option<&String>) -> Result<(), ManagementFault> {
     }
 }
 
+/// Checks that an origin has no key: lists and the audit show origins.
+fn check_origin_has_no_key(origin: &str) -> Result<(), ManagementFault> {
+    match has_generated_key(origin) {
+        true => {
+            let found = "one; write the origin of your pages, such as https://app.example.com";
+            Err(ManagementFault::invalid("origin", "an origin without a key", found))
+        }
+        false => Ok(()),
+    }
+}
+
 fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
     check_label(new.label.as_ref())?;
     if new.origins.len() > MAX_ORIGINS {
@@ -419,6 +465,7 @@ fn check_label_and_origins(new: &NewKey) -> Result<(), ManagementFault> {
         return Err(ManagementFault::invalid("origin", expected, found));
     }
     for origin in &new.origins {
+        check_origin_has_no_key(origin)?;
         OriginPattern::parse(origin).map_err(|error| {
             // A word such as `null` is hardly the name of a host.
             let is_host = |it: &str| it.contains('.') || it.contains("://localhost");

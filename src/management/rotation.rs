@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::expiry::Expiry;
 use super::fault::ManagementFault;
 use super::keys::{
-    create_token, describe_unknown_id, draw_key_id, find_repeated_key, read_declared_keys,
+    create_token, draw_key_id, find_repeated_key, read_declared_keys, unknown_id_fault,
 };
 use super::repeatable::RepeatableRequest;
 use crate::config::{ReloadableConfig, TextKind, guess_text, parse_duration};
-use crate::keys::{Token, merge_keys, sha256};
+use crate::keys::{Token, merge_keys};
 use crate::model::month::parse_rfc3339;
 use crate::store::{
     AuditOperation, ChangeAuthor, KeyRow, RepeatableRequestRow, Rotation, Store, StoreError,
@@ -44,11 +44,15 @@ pub fn parse_rotation_times(
 ) -> Result<(Duration, Option<Expiry>), ManagementFault> {
     let overlap_text = overlap.unwrap_or(DEFAULT_OVERLAP);
     let overlap = parse_duration(overlap_text).ok_or_else(|| {
-        // Nobody lets a key work for some seconds more.
-        let is_number = overlap_text.parse::<u32>().is_ok();
-        let days = is_number.then(|| format!("{overlap_text}d"));
-        let is_valid = |it: &str| parse_duration(it).is_some();
-        let meant = days.or_else(|| guess_text(overlap_text, TextKind::Time, is_valid));
+        let is_number = overlap_text.bytes().all(|byte| byte.is_ascii_digit());
+        let meant = match overlap_text.parse::<u32>() {
+            Ok(days) => Some(format!("{days}d")),
+            // Nobody lets a key work for some milliseconds or seconds more.
+            Err(_) if is_number => None,
+            Err(_) => {
+                guess_text(overlap_text, TextKind::Time, |it| parse_duration(it).is_some())
+            }
+        };
         ManagementFault::invalid("overlap", "a duration such as 7d", format!("{overlap_text:?}"))
             .with_meant(meant)
     })?;
@@ -78,8 +82,7 @@ pub fn prepare_rotation(
     let (overlap, expires) = parse_rotation_times(overlap, expires)?;
     let Some(old) = find_stored_key(store, config, id)? else {
         check_not_declared(config, id)?;
-        let known = store.find_key_by_digest(&sha256(id.as_bytes()))?.map(|stored| stored.id);
-        return Err(ManagementFault::NotFound(describe_unknown_id(id, known.as_deref())));
+        return Err(unknown_id_fault(store, &read_declared_keys(config)?, id)?);
     };
     let now = store.now();
     let unix_now = now.unix_now;

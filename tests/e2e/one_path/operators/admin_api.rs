@@ -388,6 +388,9 @@ fn an_error_names_the_plans_of_the_config_and_the_corrected_value() {
         ),
         (json!({ "plan": "gold" }), "one of business, enterprise-yearly, free,"),
         (json!({ "limit": 9_007_199_254_740_992_u64 }), "but found \"9007199254740992\""),
+        (json!({ "limit": 18_446_744_073_709_551_616.0 }), "found \"18446744073709551616\""),
+        (json!({ "limit": "unlimitd" }), "but found \"unlimitd\"; write unlimited"),
+        (json!({ "limit": "5" }), "(2^53 - 1), \"unlimited\" or \"plan\", but found \"5\""),
         (json!({ "requests_per_month": 1 }), "unknown field `requests_per_month`"),
     ] {
         let answer = call_api(&gateway, "PATCH", "/accounts/acme", &tokens.write, &body);
@@ -585,6 +588,7 @@ fn no_new_name_label_or_note_has_a_key_and_no_new_name_an_address() {
     for (method, path, body) in [
         ("POST", "/keys", json!({ "account": key })),
         ("POST", "/keys", json!({ "account": "acme", "label": format!("web ({key})") })),
+        ("POST", "/keys", json!({ "account": "acme", "origins": [format!("https://{key}")] })),
         ("POST", "/keys", json!({ "account": "new@a.com" })),
         ("PATCH", "/accounts/new@a.com", json!({ "limit": 5 })),
         ("PUT", "/overrides/a.com", json!({ "action": "deny", "note": key })),

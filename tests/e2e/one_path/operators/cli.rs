@@ -256,6 +256,7 @@ fn a_wrong_value_gets_the_right_one() {
         ("accounts set a --limit -1", "found \"-1\"; write unlimited\n"),
         ("table deny .evil.com", "write evil.com\n"),
         ("keys rotate ID --overlap 7", "found \"7\"; write 7d\n"),
+        ("keys rotate ID --overlap 99999999999", "found \"99999999999\"\n"),
         ("keys create --account a --expires 3months", "found \"3months\"; write 90d\n"),
     ] {
         let words: Vec<&str> = line.split(' ').collect();

@@ -67,6 +67,29 @@ fn a_key_revoked_in_the_store_or_in_the_key_file_is_refused() {
 }
 
 #[test]
+fn a_key_of_the_file_in_place_of_its_id_and_a_mistyped_id_lead_to_the_id() {
+    let setup = Setup::new();
+    let (token, id) = ("sv_the_key_of_a_web_server_1", "web-frontend-production-01");
+    let hash = sha256_hex(token);
+    let entry = format!("[[key]]\nid = \"{id}\"\naccount = \"a\"\nhash = \"sha256:{hash}\"\n");
+    std::fs::write(setup.path("keys.toml"), entry).unwrap();
+    let file = setup.path("keys.toml").display().to_string();
+    let setup = setup.set_text("keys.file", &file);
+    let mistyped = "web-frontend-production-02";
+    for has_store in [false, true] {
+        for command in ["rotate", "revoke"] {
+            let told = setup.cli(&["keys", command, token]).expect(1).stderr;
+            assert!(told.contains(&format!("found the key itself; its id is {id}\n")), "{told}");
+            let told = setup.cli(&["keys", command, mistyped]).expect(1).stderr;
+            let found = format!("found \"{mistyped}\", which no key has; write {id}\n");
+            assert!(told.contains(&found), "{told}");
+        }
+        assert_eq!(setup.path("riskgate.db").exists(), has_store);
+        setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    }
+}
+
+#[test]
 fn a_key_in_store_and_key_file_has_the_restrictions_of_both() {
     let setup = Setup::new();
     let token = |n: u8| format!("sv_in_both_places_{n}");
