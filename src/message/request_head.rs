@@ -26,7 +26,9 @@ pub use fields::{
 pub use limits::RequestLimits;
 use lines::CrlfLines;
 pub use list::{expects_continue, members_of_list};
-pub use request_line::{BUILTIN_METHODS, RequestLine, RequestLineGuess, takes_body};
+pub use request_line::{
+    BUILTIN_METHODS, RequestLine, RequestLineGuess, is_method_of_no_route, takes_body,
+};
 
 /// A complete request head at the front of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,6 +72,20 @@ fn other_methods_get_405_with_allow() {
         Err(Refusal::MethodNotAllowed { allow: "GET, POST, OPTIONS".into() })
     );
     assert_eq!(match_method("get", "/v1/usage").map_err(|r| r.status()), Err(405));
+    let whole_site =
+        UpstreamRoute { path_prefix: "/".to_owned(), methods: RouteMethods::All, ..signup_route() };
+    for method in ["TRACE", "trace", "CONNECT", "Connect", "get", "Head", "options"] {
+        let allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS".into();
+        let refusal = match_route(method, b"/signup", std::slice::from_ref(&whole_site), None);
+        assert_eq!(refusal, Err(Refusal::MethodNotAllowed { allow }), "{method}");
+    }
+    for method in ["GET", "HEAD", "POST", "post", "BREW"] {
+        assert_eq!(
+            match_route(method, b"/signup", std::slice::from_ref(&whole_site), None),
+            Ok(Route::Upstream(0)),
+            "{method}"
+        );
+    }
     assert_eq!(
         match_method("OPTIONS", "/v1/usage"),
         Ok(Route::Options { allow: "GET, HEAD, OPTIONS".into(), upstream_route: None })

@@ -10,6 +10,7 @@ use smol_str::SmolStr;
 
 use crate::gate::admission::OriginHeader;
 use crate::gate::screen_rules::ScreenRules;
+use crate::message::request_head::is_method_of_no_route;
 use crate::message::response::{Cors, CorsGrant};
 use crate::model::origin::OriginPattern;
 use crate::model::path_prefix::{OWN_PATHS, PathPrefix};
@@ -72,7 +73,7 @@ impl RouteCors {
 /// The methods of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteMethods {
-    /// All methods. The listeners of `riskgate run` refuse CONNECT and TRACE before the gates.
+    /// All methods but those of [`is_method_of_no_route`].
     All,
     /// These methods, in upper case.
     Listed(Vec<String>),
@@ -82,7 +83,7 @@ impl RouteMethods {
     /// Returns true if the route has this method.
     pub fn contains(&self, method: &str) -> bool {
         match self {
-            RouteMethods::All => true,
+            RouteMethods::All => !is_method_of_no_route(method.as_bytes()),
             RouteMethods::Listed(methods) => methods.iter().any(|listed| listed == method),
         }
     }

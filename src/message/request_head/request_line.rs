@@ -47,17 +47,13 @@ impl<'b> RequestLine<'b> {
         line.check_target(limits).and_then(|()| is_http_11.map(|_| line))
     }
 
-    /// Refuses the methods CONNECT and TRACE. Call this method once the whole head is checked, so
+    /// Refuses a method that no route takes. Call this method once the whole head is checked, so
     /// that the refusal can name the methods of the route.
     pub(super) fn check_method(&self) -> Result<(), Refusal> {
-        match self.is_connect_or_trace() {
+        match is_method_of_no_route(self.method) {
             true => Err(Refusal::MethodNotAllowed { allow: BUILTIN_METHODS }),
             false => Ok(()),
         }
-    }
-
-    fn is_connect_or_trace(&self) -> bool {
-        matches!(self.method, b"CONNECT" | b"TRACE")
     }
 
     /// Refuses a target that is too long or malformed.
@@ -67,7 +63,6 @@ impl<'b> RequestLine<'b> {
         }
         // A target in origin form with common bytes needs no further check.
         let is_common = |byte: &u8| COMMON_TARGET_BYTES[usize::from(*byte)];
-        let is_connect_or_trace = self.is_connect_or_trace();
         let is_path = self.target.first() == Some(&b'/');
         if is_path && self.target.iter().all(is_common) {
             return Ok(());
@@ -78,8 +73,10 @@ impl<'b> RequestLine<'b> {
         let is_text = std::str::from_utf8(self.target).is_ok();
         // If Pingora's parser can't read a target, riskgate refuses it. Pingora would answer with
         // an empty 400.
-        let is_target = is_connect_or_trace || is_target_valid_for_pingora(self.target);
-        let is_empty = self.target.is_empty() && !is_connect_or_trace;
+        // Whatever its target, a method that no route takes gets a 405.
+        let is_method_of_no_route = is_method_of_no_route(self.method);
+        let is_target = is_method_of_no_route || is_target_valid_for_pingora(self.target);
+        let is_empty = self.target.is_empty() && !is_method_of_no_route;
         if is_empty || !is_text || !is_target || self.target.iter().any(is_forbidden) {
             return Err(Refusal::BadRequest);
         }
@@ -120,8 +117,17 @@ fn is_target_valid_for_pingora(target: &[u8]) -> bool {
     }
 }
 
+/// Returns true for the methods that no route takes: CONNECT and TRACE in any case, and GET, HEAD
+/// and OPTIONS in another case. Some servers ignore the case of a method, so such a request could
+/// reach them with a body, or with a method that their operator has not allowed.
+pub fn is_method_of_no_route(method: &[u8]) -> bool {
+    const WITHOUT_BODY: [&[u8]; 5] = [b"GET", b"HEAD", b"OPTIONS", b"CONNECT", b"TRACE"];
+    !matches!(method, b"GET" | b"HEAD" | b"OPTIONS")
+        && WITHOUT_BODY.iter().any(|it| it.eq_ignore_ascii_case(method))
+}
+
 /// Returns true for the methods whose requests may have a body: all but GET, HEAD, OPTIONS, CONNECT
-/// and TRACE.
+/// and TRACE. riskgate refuses other spellings of these: see [`is_method_of_no_route`].
 pub fn takes_body(method: &[u8]) -> bool {
     !matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"CONNECT" | b"TRACE")
 }

@@ -116,7 +116,12 @@ fn malformed_or_ambiguous_heads_are_refused() {
     assert_eq!(parse_lengths(&with_length("1048577")), Err(413));
     assert_eq!(parse_lengths(&with_length("1000000000000000000")), Err(413));
     assert_eq!(parse_lengths(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
-    assert_eq!(parse_lengths(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
+    for method in ["TRACE", "trace", "connect", "get", "Head", "options"] {
+        assert_eq!(parse_lengths(&format!("{method} / HTTP/1.1\r\n{host}\r\n")), Err(405));
+    }
+    let with_body = format!("get / HTTP/1.1\r\n{host}Content-Length: 1\r\n\r\n");
+    assert_eq!(parse_lengths(&with_body), Err(405));
+    assert!(parse_lengths(&format!("post / HTTP/1.1\r\n{host}\r\n")).is_ok());
 }
 
 #[test]

@@ -98,6 +98,8 @@ fn with_listen_h2c_http2_requests_are_checked_as_strictly_as_http_1_1() {
         (404, 0, encode_request_fields("GET", "/v1/../v1/usage", &key, &[]), false),
         (405, 0, encode_request_fields("DELETE", DOMAIN, &key, &[]), false),
         (405, 0, encode_request_fields("TRACE", DOMAIN, &key, &[]), false),
+        (405, 0, encode_request_fields("trace", DOMAIN, &key, &[]), false),
+        (405, 0, encode_request_fields("get", DOMAIN, &key, &[]), false),
         (414, 0, encode_request_fields("GET", &long, &key, &[]), false),
         (431, 0, encode_request_fields("GET", DOMAIN, &key, &many), false),
         (431, 0, encode_request_fields("GET", DOMAIN, &key, &[("x-big", &big)]), false),

@@ -208,6 +208,21 @@ fn another_method_on_a_known_path_is_405_with_allow() {
 }
 
 #[test]
+fn a_route_for_a_whole_site_refuses_methods_in_another_case() {
+    let upstream = MockUpstream::start();
+    let site = "[[upstream.route]]\nprefix = \"/\"\nkey = false\n";
+    let gateway = Setup::new().with_upstreams(&[upstream.address]).append_toml(site).start();
+    for method in ["TRACE", "trace", "Connect", "get", "HEAd", "options"] {
+        let answer = gateway.send_request(&request(method, "/signup")).expect(405);
+        let allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+        assert_eq!(answer.header("Allow"), Some(allow), "{method}");
+    }
+    gateway.send_request(&request("get", "/signup").body("email=a@b.com")).expect(405);
+    assert_eq!(upstream.request_count(), 0);
+    gateway.send_request(&request("post", "/signup")).expect(200);
+}
+
+#[test]
 fn a_route_may_ask_for_the_statuses_of_a_gateway() {
     let routes = "[[upstream.route]]\nprefix = \"/plain\"\nkey = false\n\
                   [[upstream.route]]\nprefix = \"/gateway\"\nkey = false\n\

@@ -369,7 +369,16 @@ fn method_cases() -> Vec<Case> {
         other("POST on a route without POST", "POST"),
         other("DELETE", "DELETE"),
         other("an unknown method", "BREW"),
-        other("a method in lower case", "get"),
+        Case::refused_and_closed("GET in lower case", 405, request("get", CHECK).key("{key}"))
+            .expect_header("Allow", "GET, HEAD, OPTIONS"),
+        Case::refused_and_closed("TRACE in lower case", 405, request("trace", "/v1/signup"))
+            .expect_header("Allow", "GET, POST, OPTIONS"),
+        Case::refused_and_closed(
+            "GET in lower case with a body",
+            405,
+            request("get", "/v1/signup").body("email=a@b.com"),
+        )
+        .expect_header("Allow", "GET, POST, OPTIONS"),
         Case::answered_by_gateway(
             "a method that the prefix does not take",
             405,
