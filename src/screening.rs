@@ -10,6 +10,7 @@ mod field_path;
 mod field_values;
 mod json;
 mod multipart;
+mod name_budget;
 mod parameters;
 mod reader;
 mod server_parsers;

@@ -18,26 +18,82 @@ pub(super) fn has_address_without_blanks(text: &str) -> bool {
     text.split(AT_SIGNS).skip(1).any(is_domain)
 }
 
-/// Returns true if the text is an address, with or without a name before it, or a list of
-/// addresses: as it is, without its blanks, or up to a NUL, where some software ends a text. A
-/// sentence with an address in it is none.
-pub(super) fn is_lone_address(text: &str) -> bool {
-    let is_lone = |text: &str| {
-        has_address(text) && text.contains('<') || has_address_in_pieces(text) && !is_sentence(text)
+/// Returns true if the text is an address that is not in `known`, with or without a name before it,
+/// or a list of such addresses: as it is, without its blanks, without its characters beyond ASCII,
+/// or up to a NUL, where some software ends a text. A sentence with an address in it is none.
+pub(super) fn is_new_lone_address(text: &str, known: &[String]) -> bool {
+    let is_new = |text: &str| {
+        let start = text.split_once('\0').map(|(start, _)| start);
+        is_new_as_written(text, known) || start.is_some_and(|it| is_new_as_written(it, known))
     };
-    is_lone(text) || text.split_once('\0').is_some_and(|(start, _)| is_lone(start))
+    let in_ascii = || text.chars().filter(char::is_ascii).collect::<String>();
+    is_new(text) || !text.is_ascii() && is_new(&in_ascii())
 }
 
-/// Returns true if the text is a lone address, and says more than the values in `known`.
-pub(super) fn is_new_lone_address(text: &str, known: &[String]) -> bool {
-    let is_known = || {
-        known.iter().any(|it| it.eq_ignore_ascii_case(text)) || has_only_known_words(text, known)
+fn is_new_as_written(text: &str, known: &[String]) -> bool {
+    if has_no_local_part(text) || is_path_of_file(text) {
+        return false;
+    }
+    let is_in_brackets =
+        || has_address(text) && text.contains('<') && !has_only_known_mailboxes(text, known);
+    let is_in_pieces = || has_address_in_pieces(text) && !is_sentence(text);
+    (is_in_brackets() || is_in_pieces())
+        && !is_known(text, known)
+        && !has_only_known_words(text, known)
+}
+
+fn is_known(text: &str, known: &[String]) -> bool {
+    known.iter().any(|it| it.eq_ignore_ascii_case(text))
+}
+
+/// Returns true if nothing stands before the only at sign, as in the name of an account
+/// (`@jane.doe`).
+fn has_no_local_part(text: &str) -> bool {
+    text.trim_start().strip_prefix(AT_SIGNS).is_some_and(|behind| !behind.contains(AT_SIGNS))
+}
+
+/// Endings of files that are no top-level domains.
+const FILE_ENDINGS: [&str; 11] =
+    ["css", "gif", "ico", "jpeg", "jpg", "js", "json", "png", "svg", "webp", "woff2"];
+
+/// Returns true for the name or the URL of a file, such as `logo@2x.png` or `a@5.3.0/b.css`: the
+/// text ends with the ending of a file, where an address has its top-level domain. In a URL, the
+/// number of a version stands behind the at sign.
+fn is_path_of_file(text: &str) -> bool {
+    let text = text.trim();
+    let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b".-_/:@".contains(&byte);
+    let Some((before, behind)) = text.split_once('@').filter(|_| text.bytes().all(is_of_path))
+    else {
+        return false;
     };
-    is_lone_address(text) && !is_known()
+    let has_ending = behind
+        .rsplit_once('.')
+        .is_some_and(|(_, ending)| FILE_ENDINGS.iter().any(|it| it.eq_ignore_ascii_case(ending)));
+    let is_digit_or_dot = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    // Four numbers may be an address of IPv4.
+    let is_version = |text: &str| text.bytes().all(is_digit_or_dot) && text.split('.').count() < 4;
+    has_ending
+        && !before.is_empty()
+        && !behind.contains(['@', ':'])
+        && behind.split_once('/').is_none_or(|(version, _)| is_version(version))
+}
+
+/// Returns true if software that reads `Name <address>` finds only known addresses in the text.
+fn has_only_known_mailboxes(text: &str, known: &[String]) -> bool {
+    let has_at = |word: &str| word.contains(AT_SIGNS);
+    text.split('<').enumerate().all(|(index, piece)| {
+        let (inside, outside) = match index {
+            0 => ("", piece),
+            _ => piece.split_once('>').unwrap_or((piece, "")),
+        };
+        let mut words = outside.split_whitespace().filter(|word| has_at(word));
+        (!has_at(inside) || is_known(inside.trim(), known))
+            && words.all(|word| is_known(without_marks_around(word), known))
+    })
 }
 
 /// Words that stand beside an address in an answer. A longer word makes a sentence.
-const SHORT_WORDS: [&str; 4] = ["hi", "ok", "to", "an"];
+const SHORT_WORDS: [&str; 7] = ["hi", "ok", "to", "an", "is", "it", "de"];
 
 /// Returns true if each word of the text is a known address, one of [`SHORT_WORDS`], or a mark such
 /// as `✓`. Other words beside an address may become a part of it where software removes blanks.
@@ -46,24 +102,32 @@ fn has_only_known_words(text: &str, known: &[String]) -> bool {
         word.chars().all(|c| !c.is_alphanumeric() && !DOTS.contains(&c) && !"%&=@_\\".contains(c))
     };
     text.split_whitespace().all(|word| {
-        let inner = word
-            .trim_start_matches(|c| "\"([<,;:".contains(c) || is_beside_words(c))
-            .trim_end_matches(|c| "\")]>,;:!?.".contains(c) || is_beside_words(c));
-        let is_known = || known.iter().any(|it| it.eq_ignore_ascii_case(inner));
+        let inner = without_marks_around(word);
         let is_short_word = || SHORT_WORDS.iter().any(|it| it.eq_ignore_ascii_case(inner));
-        is_known() || is_short_word() || is_mark(word)
+        is_known(inner, known) || is_short_word() || is_mark(word)
     })
 }
 
+/// Returns a word without the marks around it, and without `mailto:`.
+fn without_marks_around(word: &str) -> &str {
+    const SCHEME: &str = "mailto:";
+    let word = word.trim_start_matches(|c| "\"'([<,;:".contains(c) || is_beside_words(c));
+    let has_scheme = word.get(..SCHEME.len()).is_some_and(|it| it.eq_ignore_ascii_case(SCHEME));
+    let word = if has_scheme { &word[SCHEME.len()..] } else { word };
+    word.trim_end_matches(|c| "\"')]>,;:!?.".contains(c) || is_beside_words(c))
+}
+
 /// Returns true for a character that stands beside words in a text, and in no address: a sign of
-/// punctuation, or a character of a script that writes no blanks between words. No provider gives
-/// out such local parts, and no top-level domain has such a character behind ASCII letters.
+/// punctuation, an emoji, or a character of a script that writes no blanks between words. No
+/// provider gives out such local parts, and no top-level domain has such a character behind ASCII
+/// letters.
 fn is_beside_words(c: char) -> bool {
     matches!(c,
-        '\u{2013}'..='\u{201f}' | '\u{2026}' | '\u{3000}'..='\u{3001}' | '\u{300a}'..='\u{3011}'
+        '\u{ab}' | '\u{bb}' | '\u{2013}'..='\u{201f}' | '\u{2026}' | '\u{2039}'..='\u{203a}'
+        | '\u{2600}'..='\u{27bf}' | '\u{3000}'..='\u{3001}' | '\u{300a}'..='\u{3011}'
         | '\u{3041}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}'
-        | '\u{ff01}' | '\u{ff08}'..='\u{ff09}' | '\u{ff0c}' | '\u{ff1a}'..='\u{ff1b}'
-        | '\u{ff1f}')
+        | '\u{fe0f}' | '\u{ff01}' | '\u{ff08}'..='\u{ff09}' | '\u{ff0c}'
+        | '\u{ff1a}'..='\u{ff1b}' | '\u{ff1f}' | '\u{1f300}'..='\u{1faff}')
 }
 
 /// Returns true if a domain stands behind an at sign, perhaps with blanks in it.
@@ -95,13 +159,13 @@ fn count_words_of_domain(behind: &str) -> Option<usize> {
 
 /// Returns true if the text has a word that is no part of an address. A word is a part of one if it
 /// has an at sign, stands before one, or belongs to the domain behind one. A word of one or two
-/// ASCII letters may be a piece of an address.
+/// letters may be a piece of an address, unless a character of its script may be a whole word.
 fn is_sentence(text: &str) -> bool {
     let pieces: Vec<&str> = text.split(AT_SIGNS).collect();
     let last = pieces.len() - 1;
     let is_other = |word: &&str| {
         let letters = word.chars().filter(|it| it.is_alphanumeric()).count();
-        letters > 2 || letters > 0 && !word.is_ascii()
+        letters > 2 || word.chars().any(|c| c.is_alphanumeric() && is_beside_words(c))
     };
     (0..=last).any(|at| {
         let words: Vec<&str> = pieces[at].split_whitespace().collect();

@@ -1,7 +1,9 @@
 //! `Content-Type` (RFC 9110 section 8.3).
 
 use super::parameters::{Parameter, is_token, parse_value_with_parameters};
-use super::server_parsers::{read_boundaries_as_servers, read_charset_as_tomcat};
+use super::server_parsers::{
+    read_boundaries_as_servers, read_charset_as_tomcat, read_parameter_as_python,
+};
 
 const URLENCODED: &str = "application/x-www-form-urlencoded";
 
@@ -16,6 +18,9 @@ pub(super) struct ContentType {
     /// Whether a type that is not urlencoded contains `application/x-www-form-urlencoded`.
     /// blacksheep then reads the body as a form.
     pub is_disguised_form: bool,
+    /// Whether Django reads another boundary than the grammar has. Without its boundary, Django
+    /// reads the whole body as one part.
+    pub has_other_boundary_for_django: bool,
 }
 
 /// The kinds of bodies that riskgate tells apart.
@@ -60,6 +65,7 @@ impl ContentType {
         charset: Charset::Utf8,
         disguised_boundaries: Vec::new(),
         is_disguised_form: false,
+        has_other_boundary_for_django: false,
     };
 
     /// Parses the value of `Content-Type`. Skips broken parameters, as most servers do. `None` if
@@ -110,7 +116,19 @@ impl ContentType {
             Some(boundaries) => (kind, boundaries),
             None => (BodyKind::Other, Vec::new()),
         };
-        Some(ContentType { kind, charset, disguised_boundaries, is_disguised_form })
+        let has_other_boundary_for_django = match &kind {
+            BodyKind::Multipart { boundaries } => {
+                read_parameter_as_python(text, "boundary").as_ref() != boundaries.first()
+            }
+            _ => false,
+        };
+        Some(ContentType {
+            kind,
+            charset,
+            disguised_boundaries,
+            is_disguised_form,
+            has_other_boundary_for_django,
+        })
     }
 }
 

@@ -7,13 +7,16 @@ mod part;
 mod part_header;
 mod server_action;
 
+use std::cell::RefCell;
+
 use memchr::memmem;
 
 use super::content_type::Charset;
 use super::field_path::FieldPath;
 use super::field_values::{FieldValues, UnreadCause};
 use super::json;
-use super::server_parsers::may_begin_json;
+use super::name_budget::NameBudget;
+use super::server_parsers::{count_part_names, may_begin_json};
 use line_end::{LineEnd, detect_line_end};
 use part::{Part, PartContext};
 use part_header::{PartHeader, parse_part_header};
@@ -32,7 +35,9 @@ const MAX_NAMES_OF_JSON: usize = 3;
 /// Reads all values of the fields. The first of `boundaries` is the boundary by the grammar. Some
 /// servers read the others. If a body has no last delimiter, riskgate reads it to its end.
 pub(super) fn read_values(body: &[u8], boundaries: &[String], fields: &[FieldPath]) -> FieldValues {
-    let context = PartContext { fields, line_end: detect_line_end(body), is_inner: false };
+    let budget = RefCell::<NameBudget>::default();
+    let line_end = detect_line_end(body);
+    let context = PartContext { fields, line_end, is_inner: false, budget: &budget };
     let mut readings = boundaries.iter().map(|it| read_with_boundary(body, it, context));
     let by_grammar = readings.next().flatten();
     let mut found = by_grammar.unwrap_or_else(|| FieldValues::of_unread_body(UnreadCause::Broken));
@@ -188,20 +193,26 @@ fn find_empty_line(text: &[u8]) -> Option<(usize, usize)> {
     line_ends.iter().filter_map(|it| Some((memmem::find(text, it)?, it.len()))).min()
 }
 
-/// Reads the values of a part. Returns the part, unless its header is too long or has no end.
+/// Reads the values of a part. Returns the part, unless its header is too long, has no end, or has
+/// more names than riskgate may still read.
 fn read_part<'b>(
     text: &'b [u8],
     context: PartContext<'_>,
     found: &mut FieldValues,
 ) -> Option<Part<'b>> {
-    let PartContext { fields, line_end, is_inner } = context;
+    let PartContext { line_end, is_inner, budget, .. } = context;
     let empty_line = find_empty_line(text).filter(|(at, _)| *at <= MAX_PART_HEADER_BYTES);
     let Some((header_end, length)) = empty_line else {
         found.mark_unread(UnreadCause::Broken);
         return None;
     };
     let content = &text[header_end + length..];
-    let header = parse_part_header(&String::from_utf8_lossy(&text[..header_end]), line_end);
+    let header = String::from_utf8_lossy(&text[..header_end]);
+    if !budget.borrow_mut().allows_part(count_part_names(&header)) {
+        found.mark_unread(UnreadCause::Broken);
+        return None;
+    }
+    let header = parse_part_header(&header, line_end);
     // hapi adds the text of a part without a name to the field before this part.
     if header.is_broken || !header.has_name || length != 2 * line_end.as_str().len() {
         found.mark_unread(UnreadCause::Broken);
@@ -210,21 +221,28 @@ fn read_part<'b>(
         header.read_inner_parts(content, PartContext { is_inner: true, ..context }, found);
     }
     let part = Part { header, content };
-    if !(part.header.is_json && part.header.read_json(content, fields, found)) {
-        part.read_field(&part.header.names, context, found);
+    let names = context.names_to_compare(part.names(), found);
+    if !(part.header.is_json && part.header.read_json(content, &names, context.fields, found)) {
+        part.read_field(&names, context, found);
     }
     Some(part)
 }
 
 impl PartHeader {
     /// Reads the values of a part whose type is JSON: once as if the JSON were a whole body, and
-    /// once as the value of the part's name. Returns false if the content is no JSON: then the part
+    /// once as the value of each of `names`. Returns false if the content is no JSON: then the part
     /// is a text.
-    fn read_json(&self, content: &[u8], fields: &[FieldPath], found: &mut FieldValues) -> bool {
+    fn read_json(
+        &self,
+        content: &[u8],
+        names: &[&str],
+        fields: &[FieldPath],
+        found: &mut FieldValues,
+    ) -> bool {
         let mut of_json = json::read_values(content, None, fields);
         let leads_to_field =
-            |name: &&String| fields.iter().any(|field| field.may_begin_with_member(name));
-        for (index, name) in self.names.iter().filter(leads_to_field).enumerate() {
+            |name: &&&str| fields.iter().any(|field| field.may_begin_with_member(name));
+        for (index, name) in names.iter().filter(leads_to_field).enumerate() {
             match index < MAX_NAMES_OF_JSON {
                 true => of_json.append(json::read_values(content, Some(name), fields)),
                 false => found.mark_unread(UnreadCause::Broken),

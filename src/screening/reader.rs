@@ -6,6 +6,7 @@ use super::field_values::{FieldValues, UnreadCause};
 use super::server_parsers::{
     has_nameless_address, may_be_arguments, may_begin_json, refers_to_itself,
 };
+use super::urlencoded::TextAroundPairs;
 use super::{json, multipart, urlencoded};
 
 /// The most bytes of a body that riskgate screens.
@@ -93,7 +94,9 @@ pub fn read_body_values(
     let start = body.start_if_cut();
     let body = start.map_or(body.bytes, |start| remove_cut_value(kind, start));
     let mut found = read_body_of_type(&content_type, body, fields);
-    if has_value_in_another_kind(&content_type, body, fields, &found) {
+    if content_type.has_other_boundary_for_django
+        || has_value_in_another_kind(&content_type, body, fields, &found)
+    {
         found.mark_unread(UnreadCause::Broken);
     }
     let are_ascii = found.values.iter().all(|value| value.is_ascii());
@@ -135,23 +138,20 @@ fn has_value_in_another_kind(
     fields: &[FieldPath],
     found: &FieldValues,
 ) -> bool {
-    // In JSON, an address may stand in the query of a URL. The text of the URL ends at a quote.
-    let is_new = |value: &String| {
-        let text = value.split('"').next().unwrap_or_default();
-        !found.values.iter().any(|known| known == value || known == text)
-    };
+    let is_new = |text: &str| !found.values.iter().any(|known| known.eq_ignore_ascii_case(text));
     let boundaries = &content_type.disguised_boundaries;
+    let is_multipart = matches!(content_type.kind, BodyKind::Multipart { .. });
     // Bottle reads each body that is not multipart as a form as well. A form without a `=` has no
     // values.
-    let is_read_as_form = (content_type.is_disguised_form
+    let may_be_form = (is_multipart
+        || content_type.is_disguised_form
         || matches!(content_type.kind, BodyKind::Json | BodyKind::PlainText))
         && memchr::memchr(b'=', body).is_some();
-    let is_multipart = matches!(content_type.kind, BodyKind::Multipart { .. });
+    let around = if is_multipart { TextAroundPairs::Parts } else { TextAroundPairs::Json };
     may_be_arguments_of_action(&content_type.kind, body, found)
         || !boundaries.is_empty()
-            && multipart::read_values(body, boundaries, fields).values.iter().any(is_new)
-        || is_read_as_form && urlencoded::may_have_value(body, fields, is_new)
-        || is_multipart && urlencoded::may_have_address_in_multipart(body, fields, is_new)
+            && multipart::read_values(body, boundaries, fields).values.iter().any(|it| is_new(it))
+        || may_be_form && urlencoded::may_have_new_address(body, around, fields, is_new)
 }
 
 /// Returns true if React's server may read an address in JSON that riskgate has not read: the

@@ -15,7 +15,8 @@ pub(super) use action_arguments::{
 };
 pub(super) use encoded_words::{DecodedWords, decode_words_as_tomcat};
 pub(super) use part_names::{
-    read_part_name_as_formidable, read_part_name_as_php, read_part_name_as_rack, search_part_names,
+    count_part_names, read_part_name_as_formidable, read_part_name_as_php, read_part_name_as_rack,
+    search_part_names,
 };
 
 use super::parameters::Parameter;

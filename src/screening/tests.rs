@@ -176,6 +176,22 @@ fn a_value_that_a_server_finds_in_another_kind_of_body_is_reported() {
         );
     }
     assert_values(JSON, r#"{"email":"a@b.com","x":"a=b&c=d"}"#, &["a@b.com"]);
+    for body in [
+        r#"{"email":"a@b.com","x":"&email=c@d.com"}"#,
+        r#"{"email":"a@b.com","x":";email=c%40d.com"}"#,
+        r#"{"email":"a@b.com","x":"&email=a@b.com <c@d.com>"}"#,
+        r#"{"email":"a@b.com","x":"&email=\"c@d.com&"}"#,
+        r#"{"email":"a@b.com","x":"&email=\nc@d.com&"}"#,
+        r#"{"email":"a@b.com","x":"&email=a@b.com.c.org"}"#,
+        "{\"email\":\"a@b.com\",\"x\":\"&email=c\u{ff20}d.com\"}",
+    ] {
+        for content_type in [JSON, "text/plain"] {
+            let found = read(content_type, body.as_bytes()).unwrap();
+            assert_eq!(found.unread, Some(UnreadCause::Broken), "{content_type}: {body}");
+        }
+    }
+    // Bottle reads it.
+    assert_eq!(read(JSON, b"email=c@d.com"), Err(UnreadCause::Broken));
     let link = "Content-Disposition: form-data; name=\"link\"";
     for content in ["/?a=b&email=a%40b.com", "/?a=b&email=", "/?a=b&email=%20\r\n&email=1"] {
         assert_values(MULTIPART, multipart(&[(link, content), (EMAIL, "a@b.com")]), &["a@b.com"]);
@@ -193,6 +209,31 @@ fn a_value_that_a_server_finds_in_another_kind_of_body_is_reported() {
     for content in ["&email=a@b.com <c@d.com>", "&email=c\u{ff20}d.com&"] {
         let found = read(MULTIPART, multipart(&[(link, content), (EMAIL, "a@b.com")]).as_bytes());
         assert_eq!(found.unwrap().unread, Some(UnreadCause::Broken), "{content}");
+    }
+}
+
+#[test]
+fn a_link_to_the_form_beside_the_address_is_no_second_one() {
+    for (address, text) in [
+        ("jo@gmail.com", "https://x.de/signup?utm_source=nl&email=jo%40gmail.com#form"),
+        ("jo+a@gmail.com", "https://x.de/signup?utm_source=nl&email=jo+a@gmail.com"),
+        ("jo@gmail.com", "https://x.de/signup?utm_source=nl&email=*|EMAIL|*"),
+        ("jo@gmail.com", "https://x.de/signup?utm_source=nl&email=foo"),
+        ("jo@gmail.com", "I do sales&email=marketing all day"),
+        ("Jo@gmail.com", "https://x.de/signup?utm_source=nl&email=jo%40gmail.com"),
+        ("jo@gmail.com", "https://x.de/signup?utm_source=nl&amp;email=JO@gmail.com."),
+    ] {
+        let link = "Content-Disposition: form-data; name=\"link\"";
+        assert_values(MULTIPART, multipart(&[(link, text), (EMAIL, address)]), &[address]);
+        for body in [
+            format!(r#"{{"email":"{address}","x":"{text}"}}"#),
+            format!(r#"{{"x":"{text}","email":"{address}","friend":"me@y.org"}}"#),
+            format!(r#"{{"x":"see {text}\nThanks","email":"{address}"}}"#),
+            format!(r#"{{"x":"<a href=\"{text}\">here</a>","email":"{address}"}}"#),
+        ] {
+            assert_values(JSON, &body, &[address]);
+            assert_values("text/plain", &body, &[address]);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::content_type::Charset;
 use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
 use super::json;
+use super::name_budget::NameBudget;
 use super::server_parsers::{
     has_nameless_address, is_name_of_arguments, may_be_arguments, may_be_encoded_name_of_arguments,
     may_have_reference, refers_to_itself, remove_bad_percents, without_skipped_characters,
@@ -15,10 +16,6 @@ use crate::model::typed_address::has_at_sign;
 
 /// The longest name that riskgate takes for that of the arguments of a server action.
 const LONGEST_NAME_OF_ARGUMENTS: usize = 64;
-/// The most names of a form that riskgate decodes.
-const MAX_DECODED_NAMES: usize = 4_096;
-/// The most names of a form that riskgate compares with all spellings of the fields.
-const MAX_COSTLY_NAMES: usize = 256;
 
 /// Reads all values of the fields. Some servers take `;` for a separator. So if a pair with a field
 /// has a `;`, the body counts as not read completely. A body with too many names that are costly to
@@ -30,16 +27,6 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
         found.mark_unread(UnreadCause::Broken);
     }
     found
-}
-
-/// Returns true if a server that reads the body as a form may find a value that is new.
-pub(super) fn may_have_value(
-    body: &[u8],
-    fields: &[FieldPath],
-    is_new: impl Fn(&String) -> bool,
-) -> bool {
-    let (found, is_complete) = read_pairs(body, fields);
-    !is_complete || found.values.iter().any(is_new)
 }
 
 /// Returns true if React's server may read an address of a server action that is not in `found`:
@@ -88,19 +75,30 @@ pub(super) fn may_be_server_action(
         || has_reference && pairs().any(|pair| has_prefix(pair) || is_other_argument(pair))
 }
 
-/// Returns true if a server that reads a multipart body as a form may find an address that is new.
-/// OpenResty (`ngx.req.get_post_args`) and Cowboy read each body as a form, and split it at `&`. An
-/// address ends at the end of its line, or where a link in a text ends.
-pub(super) fn may_have_address_in_multipart(
+/// What is around the pairs that a server finds in a body of another kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextAroundPairs {
+    /// JSON, which Bottle reads as a form. Bottle splits it at `&` and `;`.
+    Json,
+    /// The parts of a multipart body. OpenResty (`ngx.req.get_post_args`) and Cowboy read each body
+    /// as a form, and split it at `&`.
+    Parts,
+}
+
+/// Returns true if a server that reads a body of another kind as a form may find an address that is
+/// new. An address ends at the end of its line or of its JSON text, or where a link in a text ends.
+pub(super) fn may_have_new_address(
     body: &[u8],
+    around: TextAroundPairs,
     fields: &[FieldPath],
-    is_new: impl Fn(&String) -> bool,
+    is_new: impl Fn(&str) -> bool,
 ) -> bool {
     let mut budget = NameBudget::default();
-    pairs(body).any(|pair| {
+    // A pair has no `&`, so the second split leaves the pairs between parts whole.
+    let separator = if around == TextAroundPairs::Json { b';' } else { b'&' };
+    pairs(body).flat_map(|pair| split_at_each(separator, pair)).any(|pair| {
         let Some(at) = memchr::memchr(b'=', pair) else { return false };
-        let value = pair[at + 1..].trim_ascii_start();
-        let value = &value[..memchr::memchr2(b'\r', b'\n', value).unwrap_or(value.len())];
+        let value = around.start_in_same_text(&pair[at + 1..]);
         if !value.iter().any(|byte| matches!(byte, b'@' | b'%' | 0x80..))
             || !may_be_name_of_field(&pair[..at], fields, &mut budget)
         {
@@ -108,10 +106,36 @@ pub(super) fn may_have_address_in_multipart(
         }
         // Many links have a `+` of an address as it is.
         let with_plus = value.split(|byte| *byte == b'+').collect::<Vec<_>>().join(&b"%2B"[..]);
-        let texts = [decode(value), decode(&with_plus)].map(|it| to_text(&it).trim().to_owned());
-        let is_known = |text: &String| !is_new(text) || !is_new(&address_of_link(text).to_owned());
+        let texts = [decode(value), decode(&with_plus)].map(|it| around.unescape(&to_text(&it)));
+        let is_known = |text: &String| !is_new(text) || !is_new(address_of_link(text));
         has_at_sign(&texts[0]) && !texts.iter().any(is_known)
     })
+}
+
+impl TextAroundPairs {
+    /// Returns the start of a value that is in the same line or JSON text as its name.
+    fn start_in_same_text(self, value: &[u8]) -> &[u8] {
+        let value = value.trim_ascii_start();
+        let end_of_line = memchr::memchr2(b'\r', b'\n', value).unwrap_or(value.len());
+        let line = &value[..end_of_line];
+        let is_quote = |at: &usize| self == TextAroundPairs::Json && !is_escaped(line, *at);
+        &line[..memchr::memchr_iter(b'"', line).find(is_quote).unwrap_or(line.len())]
+    }
+
+    /// Returns a text without the blanks around it. In JSON, `\n` may be the end of a line.
+    fn unescape(self, text: &str) -> String {
+        match self {
+            TextAroundPairs::Json if text.contains('\\') => {
+                text.replace("\\n", "\n").replace("\\r", "\r").trim().to_owned()
+            }
+            TextAroundPairs::Json | TextAroundPairs::Parts => text.trim().to_owned(),
+        }
+    }
+}
+
+/// Returns true if an odd number of backslashes stands before this place of a JSON text.
+fn is_escaped(text: &[u8], at: usize) -> bool {
+    text[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
 /// Returns the address with which a link in a text ends. If the text has another `@` behind the
@@ -121,7 +145,7 @@ fn address_of_link(text: &str) -> &str {
     let (address, rest) = text.split_at(end.unwrap_or(text.len()));
     match has_at_sign(rest) {
         true => text,
-        false => address.trim_end_matches(['.', ':', '!', '?']),
+        false => address.trim_end_matches(['.', ':', '!', '?', '\\']),
     }
 }
 
@@ -135,7 +159,7 @@ fn may_be_name_of_field(name: &[u8], fields: &[FieldPath], budget: &mut NameBudg
         return false;
     }
     let is_as_written = name.is_ascii() && memchr::memchr2(b'%', b'+', name).is_none();
-    if !is_as_written && !take_one(&mut budget.decoded) {
+    if !is_as_written && !budget.allows_to_decode() {
         return true;
     }
     let plain_name = decode(name);
@@ -186,7 +210,7 @@ fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
                 continue;
             }
             let value = || decode(value);
-            if !is_plain && !take_one(&mut budget.decoded) {
+            if !is_plain && !budget.allows_to_decode() {
                 is_complete = false;
                 continue;
             }
@@ -222,34 +246,6 @@ fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
         }
     }
     (found, is_complete)
-}
-
-/// How many costly names of a form riskgate may still read, so that a form of 64 KiB does not take
-/// long.
-struct NameBudget {
-    /// Names that must be decoded.
-    decoded: usize,
-    /// Names that must be compared with all spellings of a field.
-    costly: usize,
-}
-
-impl Default for NameBudget {
-    fn default() -> NameBudget {
-        NameBudget { decoded: MAX_DECODED_NAMES, costly: MAX_COSTLY_NAMES }
-    }
-}
-
-impl NameBudget {
-    fn allows_to_compare(&mut self, name: &str, fields: &[FieldPath]) -> bool {
-        !fields.iter().any(|field| field.is_costly_to_match(name)) || take_one(&mut self.costly)
-    }
-}
-
-/// Returns false if nothing is left.
-fn take_one(left: &mut usize) -> bool {
-    let has_one = *left > 0;
-    *left = left.saturating_sub(1);
-    has_one
 }
 
 /// Decodes percent-encoding and `+`. A `%` without two hexadecimal digits stays, as most servers

@@ -2,6 +2,7 @@ use super::*;
 
 #[test]
 fn a_text_of_few_words_with_an_address_is_a_lone_address() {
+    let is_lone_address = |text| is_new_lone_address(text, &[]);
     for text in [
         "c@d.com",
         " Joe <c@d.com> ",
@@ -25,6 +26,25 @@ fn a_text_of_few_words_with_an_address_is_a_lone_address() {
         "c@d.\"com\"",
         "c@d.\u{301}com",
         "c@d._com",
+        "c@d.com \u{e9}",
+        "c@d.com\u{a0}\u{e9}",
+        "\u{e9} c@d.com",
+        "\u{43d}\u{430} c@d.com",
+        "c@d.com # \u{540d}",
+        "c@d.com \u{e9}\u{e0}\u{fc}\u{f6}",
+        "\u{6b22}\u{8fce} c@d.com",
+        "c@d.co\u{e9}m",
+        "Jane <c@d.com>",
+        "<p>Welcome c@d.com</p>",
+        "c@2x.png.d",
+        "c@d.com/e.css",
+        "c@2x.png#d",
+        "c@203.0.113.7/e.css",
+        "c@d.com:1.png",
+        "c@d.com,e@2x.png",
+        "@jane.doe @d.com",
+        "+@jane.doe",
+        "\u{e9}@jane.doe",
         "c@[203.0.113.7]",
         "c@203.0.113.7",
     ] {
@@ -38,7 +58,11 @@ fn a_text_of_few_words_with_an_address_is_a_lone_address() {
         "Hello c@d.com!",
         "Invalid: c@d.com",
         "c@d.com exists",
-        "\u{6b22}\u{8fce} c@d.com",
+        "Welcome \u{e9} c@d.com",
+        "@jane.doe",
+        " @jane.doe ok",
+        "logo@2x.png",
+        "https://cdn/bootstrap@5.3.0/dist/css/x.min.css",
         "See you @ 5.30",
         "Price: 3 @ 2.50",
         "5@3.4",
@@ -69,8 +93,21 @@ fn an_address_in_a_text_is_new_unless_the_form_has_it() {
         "\u{3088}\u{3046}\u{3053}\u{305d}jane@gmail.com\u{3055}\u{3093}",
         "c@d.com, x@y.com",
         "jane@gmail.com, jane@gmail.com",
+        "jane@gmail.com\0 and more",
+        "<p>Welcome jane@gmail.com</p>",
+        "Is it jane@gmail.com?",
+        "De: jane@gmail.com",
+        "\u{ab}jane@gmail.com\u{bb}",
+        "'jane@gmail.com'",
+        "mailto:jane@gmail.com",
+        "Jane Doe <jane@gmail.com>",
+        "\u{1f600}jane@gmail.com",
+        "\u{2764}\u{fe0f} jane@gmail.com",
+        "\u{6b22}\u{8fce} jane@gmail.com \u{540d}",
+        "\u{6b22}\u{8fce}\u{ff0c}jane@gmail.com \u{6b22}\u{8fce}",
     ] {
-        assert!(is_lone_address(text) && !is_new_lone_address(text, &known), "{text:?}");
+        assert!(is_new_lone_address(text, &[]), "{text:?}");
+        assert!(!is_new_lone_address(text, &known), "{text:?}");
     }
     for text in [
         "jane+1@gmail.com",
@@ -96,7 +133,16 @@ fn an_address_in_a_text_is_new_unless_the_form_has_it() {
         "evil,jane@gmail.com",
         "evil(jane@gmail.com",
         "evil\0jane@gmail.com",
-        "'jane@gmail.com'",
+        "Al Li <jane@gmail.com>",
+        "Jane Doe <jane@gmail.com .evil.com>",
+        "Jane Doe <jane@gmail.com.evil.com>",
+        "Jane Doe <jane@gmail.com> <x@mailinator.com>",
+        "Jane <x@mailinator.com> jane@gmail.com",
+        "<p>Welcome jane@gmail.com.evil.com</p>",
+        "jane@gmail.com<.evil.com>",
+        "'jane@gmail.com'.de",
+        "jane@gmail.com \u{e9}",
+        "x@mailinator.com \u{540d}",
         "jane@gmail.com(x).de",
         "jane@gmail.com\".de",
         "jane@gmail.com/.de",
@@ -111,7 +157,10 @@ fn a_long_text_with_many_at_signs_and_words_is_read_once() {
     let text = format!("{}{}b.c", "@ ".repeat(16_384), "a ".repeat(16_384));
     let known = vec!["jane@gmail.com".to_owned(); 16];
     assert!(is_new_lone_address(&text, &known));
-    assert!(!is_lone_address(&"@ a ".repeat(16_384)));
+    assert!(!is_new_lone_address(&"@ a ".repeat(16_384), &known));
+    for unit in ["<a@b", "a@b>\0", "\u{e9}a@b ", "a@b\u{e9}\0"] {
+        assert!(is_new_lone_address(&format!("{}b.c", unit.repeat(8_192)), &known), "{unit}");
+    }
     let known = ["a@b.c", "@"].map(str::to_owned);
     for unit in ["\u{2013}@", "\u{2013}a@b", "a@b.c\u{2013}", "@\u{4e00}"] {
         assert!(is_new_lone_address(&format!("a@b.c{}", unit.repeat(8_192)), &known), "{unit}");

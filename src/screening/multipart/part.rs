@@ -1,12 +1,14 @@
 //! A part of a multipart body, and its text as the value of a field.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use super::line_end::LineEnd;
 use super::part_header::PartHeader;
 use crate::screening::content_type::Charset;
 use crate::screening::field_path::FieldPath;
 use crate::screening::field_values::{FieldValues, UnreadCause};
+use crate::screening::name_budget::NameBudget;
 
 /// How riskgate reads the parts of a body.
 #[derive(Clone, Copy)]
@@ -16,6 +18,26 @@ pub(super) struct PartContext<'f> {
     /// Whether the text is the content of a part. riskgate looks for parts in such a text, but not
     /// for parts in these parts.
     pub(super) is_inner: bool,
+    /// The names that riskgate may still read, in all parts of the body.
+    pub(super) budget: &'f RefCell<NameBudget>,
+}
+
+impl PartContext<'_> {
+    /// Returns the names that riskgate may compare with the fields. If they are not all, marks the
+    /// body as unread.
+    pub(super) fn names_to_compare<'n>(
+        self,
+        names: impl Iterator<Item = &'n str>,
+        found: &mut FieldValues,
+    ) -> Vec<&'n str> {
+        let mut budget = self.budget.borrow_mut();
+        let is_allowed = |name: &&str| budget.allows_to_compare(name, self.fields);
+        let (allowed, others): (Vec<&str>, Vec<&str>) = names.partition(is_allowed);
+        if !others.is_empty() {
+            found.mark_unread(UnreadCause::Broken);
+        }
+        allowed
+    }
 }
 
 /// A part of a body.
@@ -37,13 +59,13 @@ impl Part<'_> {
     /// Adds the content if one of these names of the part is the name of a field.
     pub(super) fn read_field(
         &self,
-        names: &[String],
+        names: &[&str],
         context: PartContext<'_>,
         found: &mut FieldValues,
     ) {
         let Part { header, content } = self;
         let fields = context.fields;
-        let matches = |name: &String| fields.iter().any(|field| field.matches_form_name(name));
+        let matches = |name: &&str| fields.iter().any(|field| field.matches_form_name(name));
         if !names.iter().any(matches) {
             return;
         }

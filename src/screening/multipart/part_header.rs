@@ -99,7 +99,7 @@ impl PartHeader {
 
     /// Adds a name that some server reads.
     fn add_name(&mut self, name: Option<String>) {
-        let Some(name) = name.map(|name| decode_browser_escapes(&name)) else { return };
+        let Some(name) = name.map(decode_browser_escapes) else { return };
         if self.names.contains(&name) {
             return;
         }
@@ -181,7 +181,10 @@ fn trim_as_servers(name: &str) -> &str {
 
 /// Decodes `%22`, `%0D` and `%0A`, as which browsers write a quote, a CR and an LF in a name (HTML
 /// standard section 4.10.21.8).
-fn decode_browser_escapes(name: &str) -> String {
+fn decode_browser_escapes(name: String) -> String {
+    if !name.contains('%') {
+        return name;
+    }
     name.replace("%22", "\"").replace("%0D", "\r").replace("%0A", "\n")
 }
 

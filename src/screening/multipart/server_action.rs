@@ -44,7 +44,7 @@ pub(super) fn read_values(parts: &[Part<'_>], context: PartContext<'_>, found: &
     let has_reference = lists.iter().any(|list| may_have_reference(list));
     for part in parts {
         let inner_names = part.names().filter_map(|name| forms.inner_name(name));
-        let inner_names: Vec<String> = inner_names.map(str::to_owned).collect();
+        let inner_names = context.names_to_compare(inner_names, &mut of_forms);
         part.read_field(&inner_names, context, &mut of_forms);
         is_readable &= !part.names().any(|name| {
             let may_be_of_action = has_reference || name.starts_with(BOUND_PREFIX);

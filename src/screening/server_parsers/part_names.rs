@@ -133,13 +133,11 @@ const MAX_RACK_DISPOSITION_BYTES: usize = 1_536;
 pub(in crate::screening) fn search_part_names(header: &str) -> Vec<String> {
     let lower = header.to_ascii_lowercase();
     let mut names: Vec<String> = Vec::new();
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let places = lower.match_indices("name").filter(|(at, _)| !lower[..*at].ends_with(is_word));
-    for (at, name) in places {
+    for end in ends_of_name(&lower) {
         if names.len() >= MAX_SEARCHED_NAMES {
             break;
         }
-        let behind = header[at + name.len()..].trim_start();
+        let behind = header[end..].trim_start();
         let Some(value) = behind.strip_prefix('=').map(str::trim_start) else { continue };
         let candidates = match value.strip_prefix('"') {
             Some(quoted) => [quoted.split('"').next(), None],
@@ -161,6 +159,22 @@ pub(in crate::screening) fn search_part_names(header: &str) -> Vec<String> {
         names.extend(value.map(|value| value.trim().to_owned()));
     }
     names
+}
+
+/// Returns how many names the header of a part may have, for the parsers of all servers: how often
+/// `name=` or `name*` is in it, and no part of a word. This count is quick.
+pub(in crate::screening) fn count_part_names(header: &str) -> usize {
+    let lower = header.to_ascii_lowercase();
+    let is_of_parameter = |end: &usize| lower[*end..].trim_start().starts_with(['=', '*']);
+    ends_of_name(&lower).filter(is_of_parameter).count()
+}
+
+/// Returns the offset behind each `name` that is no part of a word.
+fn ends_of_name(lower: &str) -> impl Iterator<Item = usize> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let places =
+        lower.match_indices("name").filter(move |(at, _)| !lower[..*at].ends_with(is_word));
+    places.map(|(at, name)| at + name.len())
 }
 
 #[cfg(test)]

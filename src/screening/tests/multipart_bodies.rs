@@ -259,6 +259,33 @@ fn a_part_with_many_names_is_not_read_completely() {
 }
 
 #[test]
+fn only_so_many_names_of_all_parts_are_read() {
+    let part =
+        |header: &str| format!("--xyz\r\nContent-Disposition: form-data; {header}\r\n\r\nx\r\n");
+    let email = multipart(&[(EMAIL, "a@b.com")]);
+    let many_names: String = (0..9).map(|number| format!("name=\"email[{number}]\";")).collect();
+    for parts in [part(&many_names).repeat(300), part("name=\"x\"; name=\"y\"").repeat(500)] {
+        let found = read(MULTIPART, format!("{parts}{email}").as_bytes()).unwrap();
+        assert!(found.values.contains(&"a@b.com".to_owned()), "{found:?}");
+        assert_eq!(found.unread, Some(UnreadCause::Broken));
+    }
+    // A name must be compared with all spellings of the field.
+    let costly = part("name=\"emailx[]\"");
+    assert_values(MULTIPART, costly.repeat(256) + &email, &["a@b.com"]);
+    let found = read(MULTIPART, (costly.repeat(257) + &email).as_bytes()).unwrap();
+    assert_eq!((found.values, found.unread), (vec!["a@b.com".into()], Some(UnreadCause::Broken)));
+    for header in [
+        "name=\"x\"",
+        "name=name",
+        "name=\"rows[1][name]\"",
+        "name=\"photos[]\"; filename=\"my name.png\"",
+        "name=f; filename=\"a.png\"; filename*=utf-8''a.png",
+    ] {
+        assert_values(MULTIPART, part(header).repeat(600) + &email, &["a@b.com"]);
+    }
+}
+
+#[test]
 fn a_body_is_read_by_each_boundary_that_it_has_and_some_server_reads() {
     let hidden = multipart(&[(EMAIL, "c@d.com")]).replace("xyz", "abc");
     let body = multipart(&[(EMAIL, "a@b.com"), (EMAIL, "x")])
@@ -267,6 +294,18 @@ fn a_body_is_read_by_each_boundary_that_it_has_and_some_server_reads() {
     let found = read("multipart/form-data; xboundary=abc; boundary=xyz", body.as_bytes()).unwrap();
     assert_eq!(found.values.last().unwrap(), "c@d.com");
     assert_eq!(found.unread, Some(UnreadCause::Broken));
+}
+
+#[test]
+fn a_boundary_that_only_django_reads_is_reported_even_if_the_body_has_it_nowhere() {
+    let body = multipart(&[(EMAIL, "a@b.com")]);
+    let found =
+        read("multipart/form-data; charset=utf-8;Boundary=xyz;boundary=ZZ", body.as_bytes());
+    let found = found.unwrap();
+    assert_eq!((found.values, found.unread), (vec!["a@b.com".into()], Some(UnreadCause::Broken)));
+    for parameters in ["Boundary=xyz", "boundary=\"xyz\" ; a=b", "boundary=xyz;boundary=xyz"] {
+        assert_values(&format!("multipart/form-data; {parameters}"), &body, &["a@b.com"]);
+    }
 }
 
 /// Asserts that the form is no `pass`.

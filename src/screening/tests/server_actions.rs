@@ -186,6 +186,8 @@ fn an_action_that_a_client_sends_in_another_type_is_reported() {
         r#"["c@d.com",{"email":"a@b.com"},1e999]"#,
         "\u{feff}[\"c@d.com\",{\"email\":\"a@b.com\"}]",
         r#"["c@ d.com",{"email":"a@b.com"}]"#,
+        "[{\"email\":\"a@b.com\"},\"\u{e9} c@d.com\"]",
+        "[{\"email\":\"a@b.com\"},\"c@d.com # \u{540d}\"]",
         &format!(r#"["c@d.com",{{"email":"a@b.com"}},{}]"#, deep_list()),
     ] {
         for content_type in ["text/plain;charset=UTF-8", JSON] {
@@ -203,6 +205,8 @@ fn an_action_that_a_client_sends_in_another_type_is_reported() {
         r#"{"length":1,"0":"A@b.com","email":"a@b.com"}"#,
         r#"["a@b.com",{"email":"a@b.com"},1e999]"#,
         r#"["Please use c@d.com",{"email":"a@b.com"}]"#,
+        r#"["<p>Welcome a@b.com</p>","Jane Doe <a@b.com>","logo@2x.png","@jane.doe",{"email":"a@b.com"}]"#,
+        "[\"\u{6b22}\u{8fce} a@b.com\",\"\u{1f600}a@b.com\",{\"email\":\"a@b.com\"}]",
         r#"["$undefined","x",{"email":"a@b.com"}]"#,
         r#"[{"email":"a@b.com","price":"$19.99","note":"$0.5 off","path":"$.a"},"hello@there"]"#,
     ] {

@@ -59,3 +59,15 @@ fn a_part_has_the_name_that_formidable_reads() {
         assert_eq!(read_part_name_as_formidable(disposition).as_deref(), name, "{disposition}");
     }
 }
+
+#[test]
+fn the_names_that_a_part_may_have_are_counted() {
+    for (header, count) in [
+        ("Content-Disposition: form-data; name=\"name\"; filename=\"my name.png\"", 1),
+        ("Content-Disposition: form-data; NAME =a; name*=b; x=\"name=c\"", 3),
+        ("Content-Disposition: form-data; x-name=a; name=b", 2),
+        ("Content-ID: email", 0),
+    ] {
+        assert_eq!(count_part_names(header), count, "{header}");
+    }
+}
