@@ -49,9 +49,7 @@ pub fn parse_rotation_times(
             Ok(days) => Some(format!("{days}d")),
             // Nobody lets a key work for some milliseconds or seconds more.
             Err(_) if is_number => None,
-            Err(_) => {
-                guess_text(overlap_text, TextKind::Time, |it| parse_duration(it).is_some())
-            }
+            Err(_) => guess_text(overlap_text, TextKind::Time, |it| parse_duration(it).is_some()),
         };
         ManagementFault::invalid("overlap", "a duration such as 7d", format!("{overlap_text:?}"))
             .with_meant(meant)

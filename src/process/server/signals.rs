@@ -110,8 +110,7 @@ pub(super) struct SignalHandler {
 #[async_trait]
 impl ShutdownSignalWatch for SignalHandler {
     async fn recv(&self) -> ShutdownSignal {
-        let signal_streams =
-            lock(&self.signal_streams).take();
+        let signal_streams = lock(&self.signal_streams).take();
         let mut streams = signal_streams.unwrap_or_default();
         if !self.take_over_from_predecessor().await {
             self.exit_tasks.has_upgrade_failed.store(true, Ordering::Relaxed);
