@@ -170,8 +170,8 @@ impl RedisServer {
         }
     }
 
-    /// Runs `CLUSTER ADDSLOTS` or `CLUSTER DELSLOTS` for the slots from the first to the last. Redis
-    /// 6.2 has no commands for a range.
+    /// Runs `CLUSTER ADDSLOTS` or `CLUSTER DELSLOTS` for the slots from the first to the last.
+    /// Redis 6.2 has no commands for a range.
     #[track_caller]
     pub fn run_for_slots(&self, subcommand: &str, first: usize, last: usize) {
         let slots: Vec<String> = (first..=last).map(|slot| slot.to_string()).collect();

@@ -76,7 +76,8 @@ fn find_script_error(text: &str) -> Option<String> {
 }
 
 /// Redis 6.2 puts the line of the script before the error of a command that it refuses to run:
-/// `@user_script: LINE: -OOM …`. Returns the error as later versions tell it to the script: `OOM …`.
+/// `@user_script: LINE: -OOM …`. Returns the error as later versions tell it to the script: `OOM
+/// …`.
 pub(super) fn strip_line_of_script(error: &str) -> &str {
     let refusal = error.strip_prefix("@user_script: ").and_then(|rest| rest.split_once(": "));
     refusal.map_or(error, |(_, refusal)| refusal.strip_prefix('-').unwrap_or(refusal))
