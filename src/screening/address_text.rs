@@ -78,18 +78,26 @@ fn is_path_of_file(text: &str) -> bool {
         && behind.split_once('/').is_none_or(|(version, _)| is_version(version))
 }
 
-/// Returns true if software that reads `Name <address>` finds only known addresses in the text.
+/// Returns true if software that reads `Name <address>`, and software that removes tags, finds only
+/// known addresses in the text.
 fn has_only_known_mailboxes(text: &str, known: &[String]) -> bool {
     let has_at = |word: &str| word.contains(AT_SIGNS);
-    text.split('<').enumerate().all(|(index, piece)| {
-        let (inside, outside) = match index {
+    let pieces = || {
+        text.split('<').enumerate().map(|(index, piece)| match index {
             0 => ("", piece),
             _ => piece.split_once('>').unwrap_or((piece, "")),
-        };
-        let mut words = outside.split_whitespace().filter(|word| has_at(word));
-        (!has_at(inside) || is_known(inside.trim(), known))
-            && words.all(|word| is_known(without_marks_around(word), known))
-    })
+        })
+    };
+    let goes_on = |text: &str| text.starts_with(|c: char| c.is_alphanumeric() || DOTS.contains(&c));
+    let without_tags: String = pieces().map(|(_, outside)| outside).collect();
+    let mut words = without_tags.split_whitespace().filter(|word| has_at(word));
+    words.all(|word| is_known(without_marks_around(word), known))
+        && (!has_address_in_pieces(&without_tags)
+            || is_sentence(&without_tags)
+            || has_only_known_words(&without_tags, known))
+        && pieces().all(|(inside, outside)| {
+            !has_at(inside) || is_known(inside.trim(), known) && !goes_on(outside)
+        })
 }
 
 /// Words that stand beside an address in an answer. A longer word makes a sentence.
@@ -140,7 +148,8 @@ fn has_address_in_pieces(text: &str) -> bool {
 /// address of IPv4.
 fn count_words_of_domain(behind: &str) -> Option<usize> {
     let (mut labels, mut is_in_label, mut is_number) = (0, false, true);
-    for (at, word) in behind.split_whitespace().enumerate() {
+    let mut words = behind.split_whitespace().enumerate().peekable();
+    while let Some((at, word)) = words.next() {
         for c in word.chars() {
             if DOTS.contains(&c) {
                 is_in_label = false;
@@ -150,8 +159,12 @@ fn count_words_of_domain(behind: &str) -> Option<usize> {
                 is_in_label = true;
             }
         }
-        if labels >= 2 {
-            return (!is_number || labels == 4).then_some(at + 1);
+        if labels >= 2 && (!is_number || labels == 4) {
+            return Some(at + 1);
+        }
+        let goes_on = word.ends_with(DOTS) || words.peek().is_some_and(|it| it.1.starts_with(DOTS));
+        if labels >= 2 && !goes_on {
+            return None;
         }
     }
     None

@@ -213,6 +213,25 @@ fn a_value_that_a_server_finds_in_another_kind_of_body_is_reported() {
 }
 
 #[test]
+fn a_value_in_json_may_go_on_behind_a_semicolon_or_the_end_of_its_text() {
+    for body in [
+        r#"{"email":"a@b.com","x":"&email=a@b.com;c@d.com&"}"#,
+        r#"{"email":"a@b.com","x":"&email=(","y":")c@d.com&"}"#,
+        r#"{"email":"a@b.com","x":"&email=a@b.com(","y":").d.com&"}"#,
+        r#"{"email":"a@b.com","x":"&email=a@b.com (","y":").d.com&"}"#,
+        r#"{"email":"a@b.com","x":"&email=","y":"c@d.com&"}"#,
+        r#"{"email":"a@b.com","x":"&email=<","y":"c@d.com>&"}"#,
+        r#"{"email":"a@b.com","x":"&email=foo","y":"c%40d.com&"}"#,
+        "{\"email\":\"a@b.com\",\"x\":\"&email=(\",\n\"y\":\")c@d.com&\"}",
+    ] {
+        for content_type in [JSON, "text/plain"] {
+            let found = read(content_type, body.as_bytes()).unwrap();
+            assert_eq!(found.unread, Some(UnreadCause::Broken), "{content_type}: {body}");
+        }
+    }
+}
+
+#[test]
 fn a_link_to_the_form_beside_the_address_is_no_second_one() {
     for (address, text) in [
         ("jo@gmail.com", "https://x.de/signup?utm_source=nl&email=jo%40gmail.com#form"),
@@ -222,6 +241,9 @@ fn a_link_to_the_form_beside_the_address_is_no_second_one() {
         ("jo@gmail.com", "I do sales&email=marketing all day"),
         ("Jo@gmail.com", "https://x.de/signup?utm_source=nl&email=jo%40gmail.com"),
         ("jo@gmail.com", "https://x.de/signup?utm_source=nl&amp;email=JO@gmail.com."),
+        ("jo@gmail.com", "<https://x.de/?a=1&email=jo@gmail.com|link> **y**"),
+        ("jo@gmail.com", "**https://x.de/?a=1&email=jo@gmail.com**"),
+        ("jo@gmail.com", "https://x.de/?a=1&email=jo@gmail.com/"),
     ] {
         let link = "Content-Disposition: form-data; name=\"link\"";
         assert_values(MULTIPART, multipart(&[(link, text), (EMAIL, address)]), &[address]);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::address_text::has_address;
 use super::content_type::Charset;
 use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
@@ -87,6 +88,7 @@ pub(super) enum TextAroundPairs {
 
 /// Returns true if a server that reads a body of another kind as a form may find an address that is
 /// new. An address ends at the end of its line or of its JSON text, or where a link in a text ends.
+/// If the JSON text has no address, mail programs take the next one behind it.
 pub(super) fn may_have_new_address(
     body: &[u8],
     around: TextAroundPairs,
@@ -94,12 +96,12 @@ pub(super) fn may_have_new_address(
     is_new: impl Fn(&str) -> bool,
 ) -> bool {
     let mut budget = NameBudget::default();
-    // A pair has no `&`, so the second split leaves the pairs between parts whole.
-    let separator = if around == TextAroundPairs::Json { b';' } else { b'&' };
-    pairs(body).flat_map(|pair| split_at_each(separator, pair)).any(|pair| {
+    let may_have_at_sign =
+        |text: &[u8]| text.iter().any(|byte| matches!(byte, b'@' | b'%' | 0x80..));
+    pairs(body).flat_map(|pair| around.split_pair(pair)).any(|pair| {
         let Some(at) = memchr::memchr(b'=', pair) else { return false };
-        let value = around.start_in_same_text(&pair[at + 1..]);
-        if !value.iter().any(|byte| matches!(byte, b'@' | b'%' | 0x80..))
+        let (value, behind) = around.split_at_end_of_text(&pair[at + 1..]);
+        if !(may_have_at_sign(value) || may_have_at_sign(behind))
             || !may_be_name_of_field(&pair[..at], fields, &mut budget)
         {
             return false;
@@ -108,18 +110,36 @@ pub(super) fn may_have_new_address(
         let with_plus = value.split(|byte| *byte == b'+').collect::<Vec<_>>().join(&b"%2B"[..]);
         let texts = [decode(value), decode(&with_plus)].map(|it| around.unescape(&to_text(&it)));
         let is_known = |text: &String| !is_new(text) || !is_new(address_of_link(text));
-        has_at_sign(&texts[0]) && !texts.iter().any(is_known)
+        match has_at_sign(&texts[0]) {
+            true => !texts.iter().any(is_known),
+            false => to_text(&decode(behind))
+                .split('"')
+                .find(|text| has_at_sign(text))
+                .is_some_and(|text| has_address(text) && is_new(text.trim())),
+        }
     })
 }
 
 impl TextAroundPairs {
-    /// Returns the start of a value that is in the same line or JSON text as its name.
-    fn start_in_same_text(self, value: &[u8]) -> &[u8] {
+    /// Returns the pairs that servers read in a text between two `&`: the whole text, and in JSON
+    /// also what is between each `;`.
+    fn split_pair(self, pair: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let is_split = self == TextAroundPairs::Json && memchr::memchr(b';', pair).is_some();
+        let parts = is_split.then(|| split_at_each(b';', pair));
+        std::iter::once(pair).chain(parts.into_iter().flatten())
+    }
+
+    /// Splits a value where the line or the JSON text ends in which its name stands. In a multipart
+    /// body, nothing is behind the line.
+    fn split_at_end_of_text(self, value: &[u8]) -> (&[u8], &[u8]) {
         let value = value.trim_ascii_start();
         let end_of_line = memchr::memchr2(b'\r', b'\n', value).unwrap_or(value.len());
         let line = &value[..end_of_line];
-        let is_quote = |at: &usize| self == TextAroundPairs::Json && !is_escaped(line, *at);
-        &line[..memchr::memchr_iter(b'"', line).find(is_quote).unwrap_or(line.len())]
+        if self == TextAroundPairs::Parts {
+            return (line, b"");
+        }
+        let is_quote = |at: &usize| !is_escaped(line, *at);
+        value.split_at(memchr::memchr_iter(b'"', line).find(is_quote).unwrap_or(line.len()))
     }
 
     /// Returns a text without the blanks around it. In JSON, `\n` may be the end of a line.
@@ -138,12 +158,12 @@ fn is_escaped(text: &[u8], at: usize) -> bool {
     text[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// Returns the address with which a link in a text ends. If the text has another `@` behind the
-/// link, returns the whole text.
+/// Returns the address with which a link in a text ends. Returns the whole text if the address may
+/// go on behind the link, with a dot or a comment, or if another `@` stands there.
 fn address_of_link(text: &str) -> &str {
-    let end = text.find(|c: char| c.is_whitespace() || "\"'<>()[]{},;#".contains(c));
-    let (address, rest) = text.split_at(end.unwrap_or(text.len()));
-    match has_at_sign(rest) {
+    let is_end = |c: char| c.is_whitespace() || "\"'<>()[]{},;#?/|*`\u{2026}".contains(c);
+    let (address, rest) = text.split_at(text.find(is_end).unwrap_or(text.len()));
+    match has_at_sign(rest) || rest.trim_start().starts_with(['.', '(', '[']) {
         true => text,
         false => address.trim_end_matches(['.', ':', '!', '?', '\\']),
     }

@@ -19,11 +19,13 @@ pub fn normalized_responses(answers: &[u8]) -> Vec<String> {
     text.split("HTTP/1.1 ").map(answer).collect()
 }
 
-/// One line of a response's header.
+/// One line of a response's header. The case of a name has no meaning (RFC 9110 section 5.1): on
+/// the Pingora path, most names are in lower case.
 pub fn normalized_field(name: &str, value: &str) -> String {
     let is_own_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match name {
-        "Date" | "date" | "retry-after" => format!("{name}: …"),
+    let name = name.to_ascii_lowercase();
+    match &*name {
+        "date" | "retry-after" => format!("{name}: …"),
         "x-request-id" if is_own_id(value.trim_end()) => format!("{name}: …"),
         "ratelimit" => {
             let until = value.rsplit_once(";t=").map_or(value, |(until, _)| until);
