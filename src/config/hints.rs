@@ -588,8 +588,15 @@ const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
             |text| Some(text.rsplit_once('@')?.1.to_owned()),
         ],
     ),
-    // An address without its port.
+    // An address or a host without its port.
     (&[TextKind::Network], &[|text| Some(text.parse::<SocketAddr>().ok()?.ip().to_string())]),
+    (
+        &[TextKind::Host],
+        &[|text| {
+            let (host, port) = text.rsplit_once(':')?;
+            port.parse::<u16>().is_ok().then(|| host.to_owned())
+        }],
+    ),
     (
         &[TextKind::Time],
         &[
@@ -892,9 +899,16 @@ pub fn parse_switch_word(text: &str) -> Option<bool> {
 /// separate nothing in a kind of text that keeps its blanks.
 fn parse_loose_list(text: &str, kind: TextKind) -> Option<RawValue> {
     let inner = text.trim().strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let list = inner.unwrap_or(text);
+    // A path has no blank, but one that was mistyped may have.
+    let are_paths = || {
+        let mut words = list.split_whitespace().map(|word| word.trim_matches(is_quote));
+        kind == TextKind::Path && words.all(|word| word.starts_with('/'))
+    };
+    let are_blanks_between = !kind.keeps_blanks() || are_paths();
     let is_between =
-        |c: char| matches!(c, ',' | ';' | '|') || c.is_whitespace() && !kind.keeps_blanks();
-    let parts = inner.unwrap_or(text).split(is_between);
+        |c: char| matches!(c, ',' | ';' | '|') || c.is_whitespace() && are_blanks_between;
+    let parts = list.split(is_between);
     let parts = parts.map(|it| it.trim().trim_matches(is_quote)).filter(|part| !part.is_empty());
     let parts: Vec<RawValue> = parts.map(|part| RawValue::Text(part.to_owned())).collect();
     (parts.len() > 1 || inner.is_some()).then_some(RawValue::List(parts))

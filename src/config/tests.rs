@@ -2223,6 +2223,7 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         (route("/sign up"), None),
         (upstream("health_path = \"/health check\""), None),
         (upstream("host = \"a b\""), None),
+        (upstream("tls = true\ntls_name = \"a.test:443\""), Some("write \"a.test\"")),
         ("[listen]\nmax_body_bytes = \"7 rabbits\"\n".to_owned(), None),
         ("[plans]\npro = \"1 million\"\n".to_owned(), None),
     ] {

@@ -200,7 +200,7 @@ fn take_over_sockets(
     prepared_start.signal_streams = Some(signals::install_signal_handlers());
     let (inherited, predecessor_stream) = inherited.unzip();
     if predecessor_stream.is_none() {
-        log::warn!("the serving process has ended: starting as without --upgrade");
+        log::warn!("the serving process accepts no more: starting as without --upgrade");
         claim_runtime_dir_or_warn(&mut prepared_start.runtime_dir);
     }
     prepared_start.sockets = ListenSockets::bind(config, inherited.unwrap_or_default(), None)?;

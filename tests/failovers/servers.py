@@ -215,6 +215,9 @@ class Node:
     async def is_ready_or_ended(self):
         if self.process.poll() is not None:
             return True
+        # Another gateway may have bound the port since it was chosen, and answer there.
+        if f"admin on http://127.0.0.1:{self.admin}," not in self.stderr_text():
+            return False
         status, _ = await self.page("/readyz")
         return status == 200
 

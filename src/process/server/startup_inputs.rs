@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::{Config, ConfigFault, ConfigSources};
+use crate::feed::FeedLocation;
 use crate::keys::{KeyFileError, find_unknown_plans, read_key_file};
 use crate::management::KnownOverrides;
 use crate::process::reload::{InputWatches, check_audit_file, path_of_written_records_log};
@@ -233,6 +234,13 @@ fn list_files_closed_to_logs(config: &Config) -> Vec<(String, PathBuf)> {
     // The default file, which no setting names, and the lists of the feeds.
     let table = config.reloadable.table.input_paths().into_iter();
     others.extend(table.map(|file| ("that of an input of the table".to_owned(), file)));
+    let feeds = config.reloadable.feeds.feeds.iter();
+    others.extend(feeds.filter_map(|feed| match &feed.url {
+        FeedLocation::File(file) => {
+            Some((format!("the list of the feed {}", feed.name), file.clone()))
+        }
+        FeedLocation::Web(_) => None,
+    }));
     others
 }
 

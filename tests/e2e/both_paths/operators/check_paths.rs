@@ -150,6 +150,8 @@ fn check_and_run_refuse_a_log_path_that_is_a_file_of_another_setting() {
         (secret("inbox", &"another secret ".repeat(3)), secret("hook", HOOK_SECRET));
     let authorities = authority.certificate_path();
     let (audit, written) = (setup.path("audit.jsonl"), setup.path("audit.jsonl.written"));
+    let list = setup.path("own.txt");
+    std::fs::write(&list, "a.test\n").unwrap();
     let files = [
         ("listen.certificate.chain", chain.clone()),
         ("listen.certificate.key", key.clone()),
@@ -159,6 +161,7 @@ fn check_and_run_refuse_a_log_path_that_is_a_file_of_another_setting() {
         ("upstream.tls_ca", authorities),
         ("audit.path", audit),
         ("that of audit.path with .written", written),
+        ("the list of the feed own", list.clone()),
     ];
     let set = |setup: Setup, (setting, path): &(&str, PathBuf)| match setting.contains(' ') {
         true => setup,
@@ -166,6 +169,10 @@ fn check_and_run_refuse_a_log_path_that_is_a_file_of_another_setting() {
     };
     let setup = files[2..].iter().fold(setup, set).with_certificates(&[(chain, key)]);
     let setup = setup.set_text("webhook.url", "https://hooks.example.com/");
+    let setup = setup.append_toml(&format!(
+        "[[table.feed]]\nname = \"own\"\nurl = {:?}\n",
+        list.display().to_string()
+    ));
     let mut setup = setup.set("upstream.tls", "true").set_text("upstream.tls_name", "gate.test");
     for (setting, path) in &files {
         setup = setup.set_text("log.path", &path.display().to_string());
