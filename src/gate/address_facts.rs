@@ -54,8 +54,8 @@ pub fn facts_of_address(
 /// The facts about the domains that only some software reads in a typed address.
 pub struct OtherFacts {
     /// As software with the IDNA of 2003 reads it. The caller puts these facts before those of the
-    /// address itself: of values that are judged alike, the last one counts, and only the address
-    /// itself has a sign-up.
+    /// address itself: of values that are judged alike, the last one counts, and these facts have
+    /// no counts of sign-ups.
     pub by_idna_2003: Option<AddressFacts>,
     /// As software that removes all characters beyond ASCII reads it.
     as_ascii: Option<AddressFacts>,
@@ -80,8 +80,8 @@ impl OtherFacts {
     }
 
     /// The facts about what stays of the domain without the characters beyond ASCII, if `scores`
-    /// refuse this rest. Any other rest says nothing, because an honest domain may leave any rest:
-    /// also one that gets no mail, and so hides no inbox.
+    /// refuse this rest and the rest gets mail. An honest domain may leave any rest, and a rest
+    /// that gets no mail hides no inbox. So every other rest says nothing.
     pub fn refused_as_ascii(self, scores: &ScorePolicy) -> Option<AddressFacts> {
         self.as_ascii.filter(|facts| {
             facts.reason != Reason::Undeliverable && scores.is_blocking(facts.score, facts.reason)

@@ -70,8 +70,8 @@ impl<'h> PresentedKey<'h> {
 
 /// The first gate: a request passes with a key that is in the ring and neither revoked nor expired.
 /// If the key's row in the store is unreadable, the key may be valid: riskgate answers 500. Every
-/// other request gets the same 401 after the same work: neither the response nor its timing tells
-/// the cause.
+/// other request gets the same 401 after the look-up of one digest. So neither the response nor its
+/// timing tells the cause.
 pub fn authenticate_client(
     ring: &KeyRing,
     PresentedKey(token): PresentedKey<'_>,

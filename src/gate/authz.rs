@@ -252,7 +252,7 @@ fn read_addresses<'r>(
     found.or_unread_cause()
 }
 
-/// Returns false only for a query that has no `@`, also after riskgate or a server has decoded it:
+/// Returns true if the query has an `@`, or may have one once riskgate or a server has decoded it:
 /// `%40`, `%2540`, `%u0040`, or the bytes of a wider character.
 fn may_encode_at_sign(query: &[u8]) -> bool {
     let is_wide = |text: &[u8]| matches!(text, [b'%', b'e' | b'E', b'f' | b'F']);
@@ -263,7 +263,7 @@ fn may_encode_at_sign(query: &[u8]) -> bool {
 
 /// Adds the address in a header field. A proxy may have copied the address from a query, in which
 /// the address may be percent-encoded: `a%40b.com`, or `a@b%2Ecom`. So riskgate judges the decoded
-/// text. It also judges the text as the proxy sent it if the text has `@` or can't be decoded.
+/// text. If the text has `@` or can't be decoded, riskgate judges the text as the proxy sent it.
 fn push_header_value(text: &str, found: &mut FieldValues) {
     let decoded =
         percent_decode(text.as_bytes()).ok().and_then(|text| String::from_utf8(text).ok());

@@ -369,11 +369,11 @@ fn may_contain_email(id: &[u8]) -> bool {
 
 /// Returns true if the text is a key, or if a part of the text is a key, as in `a-KEY-b`. riskgate
 /// recognizes the keys of the ring, and by their checksum all keys that it has generated.
-fn contains_key(id: &[u8], ring: Option<&KeyRing>) -> bool {
+fn contains_key(text: &[u8], ring: Option<&KeyRing>) -> bool {
     let is_known = |part: &[u8]| ring.is_some_and(|ring| ring.contains_key(part));
     let is_key = |part: &[u8]| Token::has_valid_checksum(part) || is_known(part);
-    let mut parts = id.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-    is_key(id) || parts.any(|part| part.len() >= MIN_KEY_LEN && is_key(part))
+    let mut parts = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+    is_key(text) || parts.any(|part| part.len() >= MIN_KEY_LEN && is_key(part))
 }
 
 /// Returns true if the id contains a word of these header values that is long enough to be a key.

@@ -96,8 +96,9 @@ impl Gate {
 }
 
 /// Reads and discards the rest of a body after an HTTP/2 response, so that a client that is still
-/// sending a short body gets no reset. If the body is longer, the client gets a reset of the stream
-/// with NO_ERROR (RFC 9113 section 8.1), and if `held` has no place for `request_bytes`.
+/// sending a short body gets no reset. The client gets a reset of the stream with NO_ERROR (RFC
+/// 9113 section 8.1) if the body is longer or too slow, or if riskgate may not hold
+/// `request_bytes`.
 pub(crate) async fn discard_rest_of_body(
     client: &mut ServerSession,
     mut held: HeldBytesGuard,
@@ -115,6 +116,6 @@ pub(crate) async fn discard_rest_of_body(
             left = left.saturating_sub(bytes.len());
         }
     };
-    // If the body arrives too slowly, the client gets a reset.
+    // An error means that the body was too slow: the end of the session resets the stream.
     let _ = time::timeout(DISCARD_TIMEOUT, rest).await;
 }

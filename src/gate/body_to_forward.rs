@@ -25,8 +25,8 @@ pub(crate) enum BodyToForward {
         /// Whether riskgate had to pass on a start that Pingora does not keep. Then the body can't
         /// be sent twice.
         had_unsent_start: bool,
-        /// The bytes that passed in the current attempt.
-        received_bytes: AtomicUsize,
+        /// The bytes of the body that the current attempt has forwarded.
+        forwarded_bytes: AtomicUsize,
     },
 }
 
@@ -35,8 +35,8 @@ impl BodyToForward {
     /// bytes.
     pub fn new_streamed(unsent_start: Bytes) -> BodyToForward {
         let had_unsent_start = !unsent_start.is_empty();
-        let received_bytes = AtomicUsize::new(0);
-        BodyToForward::Streamed { unsent_start, had_unsent_start, received_bytes }
+        let forwarded_bytes = AtomicUsize::new(0);
+        BodyToForward::Streamed { unsent_start, had_unsent_start, forwarded_bytes }
     }
 
     /// Whether Pingora keeps the whole body, as far as Pingora keeps bodies, and can send it again.
@@ -46,8 +46,8 @@ impl BodyToForward {
 
     /// Forgets how many bytes the last attempt has forwarded, because a new attempt begins.
     pub fn reset_byte_count(&self) {
-        if let BodyToForward::Streamed { received_bytes, .. } = self {
-            received_bytes.store(0, Ordering::Relaxed);
+        if let BodyToForward::Streamed { forwarded_bytes, .. } = self {
+            forwarded_bytes.store(0, Ordering::Relaxed);
         }
     }
 
@@ -74,7 +74,7 @@ impl BodyToForward {
     /// Puts the unsent start, if there is one, before a part of a streamed body. Returns how many
     /// bytes of the body the attempt has forwarded so far; `None` unless the body is streamed.
     pub fn pass_part(&mut self, part: &mut Option<Bytes>, is_last: bool) -> Option<usize> {
-        let BodyToForward::Streamed { unsent_start, received_bytes, .. } = self else {
+        let BodyToForward::Streamed { unsent_start, forwarded_bytes, .. } = self else {
             return None;
         };
         if !unsent_start.is_empty() {
@@ -84,8 +84,8 @@ impl BodyToForward {
         }
         // Pingora would write an empty part as the last chunk, and then write a second last chunk.
         *part = part.take().filter(|part| !(is_last && part.is_empty()));
-        let received_bytes = received_bytes.get_mut();
-        *received_bytes += part.as_ref().map_or(0, Bytes::len);
-        Some(*received_bytes)
+        let forwarded_bytes = forwarded_bytes.get_mut();
+        *forwarded_bytes += part.as_ref().map_or(0, Bytes::len);
+        Some(*forwarded_bytes)
     }
 }

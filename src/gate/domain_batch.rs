@@ -38,7 +38,7 @@ struct DomainBatch {
 
 impl Gate {
     /// Answers with the verdicts on the names in a body. `held` counts the bytes of the body. This
-    /// function adds an estimate of the bytes of the answer.
+    /// function adds those of the parsed names, and an estimate of those of the answer.
     pub(super) async fn answer_domain_batch(
         &self,
         body: &[u8],

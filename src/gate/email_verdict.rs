@@ -45,10 +45,12 @@ struct CheckAnswerBody<'a> {
 }
 
 impl<'t> EmailVerdict<'t> {
-    /// Judges an address or a domain by the table's answer for its domain. `role_score` is the
-    /// score of a role address. If the domain has a higher score, the verdict on the domain stays.
-    /// If only other software reads the domain in the address, the verdict on the domain stays if
-    /// it is to refuse the address.
+    /// Judges an address or a domain. The verdict with the highest score counts. riskgate compares
+    /// these verdicts:
+    /// - `lookup`, the table's answer for the domain;
+    /// - on a role address, the reason `role_account` with `role_score`;
+    /// - on a domain that only other software reads in the address, the table's answer, but only if
+    ///   the default of [`ScorePolicy`] blocks it.
     pub fn new(
         checked: &AddressOrDomain,
         lookup: &TableAnswer<'t>,

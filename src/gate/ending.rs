@@ -33,7 +33,8 @@ use super::unsent_response::{ResponsePart, UnsentResponse};
 /// The most characters of `User-Agent` in the log.
 const MAX_USER_AGENT_CHARS: usize = 256;
 
-/// riskgate's answer to a request that it does not let reach the gates.
+/// riskgate's answer to a request that it refuses or redirects by its head alone. riskgate charges
+/// no call for the request.
 #[must_use]
 pub(crate) struct EarlyAnswer<'g> {
     gate: &'g Gate,
@@ -42,7 +43,7 @@ pub(crate) struct EarlyAnswer<'g> {
     logged_head: LoggedHead<'g>,
 }
 
-/// The head of a request that did not reach the gates, for the access log.
+/// The head of a request with an [`EarlyAnswer`], for the access log.
 pub(crate) enum LoggedHead<'g> {
     /// riskgate does not accept the head, and logs neither its method nor its path.
     Untrusted,
@@ -156,8 +157,8 @@ impl Gate {
     }
 
     /// Renders the metrics of this gate in Prometheus' text format, for a page of your own. The
-    /// page `/metrics` of `riskgate run` also shows what a mounted gate does not know, such as the
-    /// client connections.
+    /// page `/metrics` of `riskgate run` has more metrics: those of what a mounted gate does not
+    /// know, such as the client connections.
     pub fn render_metrics(&self) -> Vec<u8> {
         self.state.render_metrics(0)
     }
@@ -182,8 +183,10 @@ impl Gate {
     }
 
     /// Refuses a request whose head was read. On a route of `[[upstream.route]]`, the refusal has
-    /// the form and the CORS fields of the route. A body that is too long, and a method that no
-    /// route takes, are refused only behind the gates before the quota.
+    /// the form and the CORS fields of the route. If a body is too long, or no route takes the
+    /// method, riskgate first matches the route and runs the gates before the quota. If one of
+    /// these steps refuses the request, the client gets the refusal of this step. riskgate skips
+    /// these steps if the target is no path, or if a proxy asks.
     pub(crate) fn refuse_with_head<'g, 'r>(
         &'g self,
         refusal: &Refusal,

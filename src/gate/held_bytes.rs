@@ -23,7 +23,7 @@ pub struct BodyOptions {
     pub max_bytes: usize,
     /// The time in which a body that riskgate holds must arrive, and each part of a longer body.
     pub timeout: Duration,
-    /// The most bytes of bodies that riskgate holds at the same time.
+    /// The most bytes that riskgate holds at the same time: see [`HeldBytes`].
     pub max_held_bytes: usize,
 }
 
@@ -41,15 +41,17 @@ const CLIENT_SHARE_DIVISOR: usize = 16;
 /// The refusal of a body that riskgate has no memory to hold: no server is to blame.
 pub const NO_MEMORY_REFUSAL: Refusal = Refusal::Internal;
 
-/// Counts the bytes of bodies that riskgate holds while it waits for a client to send or to read,
-/// against `listen.max_held_bytes`.
+/// Counts the bytes that riskgate holds while it waits for clients, against
+/// `listen.max_held_bytes`: bodies that arrive, responses that clients have not taken, and over
+/// HTTP/2 the memory of the requests that wait.
 pub struct HeldBytes {
     max_bytes: usize,
     used_bytes: AtomicUsize,
     per_client: Arc<PerClientLimit>,
 }
 
-/// The bytes of one body, which count until the guard is dropped.
+/// The bytes that riskgate holds for one request, or for a connection beside its requests. They
+/// count until the guard is dropped.
 pub struct HeldBytesGuard {
     held_bytes: Arc<HeldBytes>,
     /// `None` for a client without an address, which has no limit of its own.
@@ -66,12 +68,12 @@ impl HeldBytes {
         HeldBytes { max_bytes, used_bytes: AtomicUsize::new(0), per_client }
     }
 
-    /// Returns the bytes of all bodies that riskgate holds.
+    /// Returns the bytes that all guards count now.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the guard of a body of this client. The guard counts no bytes yet.
+    /// Returns a guard for this client. The guard counts no bytes yet.
     pub fn begin_body(self: &Arc<Self>, client_address: Option<IpAddr>) -> HeldBytesGuard {
         let of_client = client_address.map(|address| self.per_client.guard_without_units(address));
         HeldBytesGuard { held_bytes: Arc::clone(self), of_client, bytes: 0 }
@@ -80,7 +82,7 @@ impl HeldBytes {
 
 impl HeldBytesGuard {
     /// Raises the bytes that the guard counts to `bytes`. Returns false if that exceeds the limit
-    /// of all clients or the limit of this client: then the caller must not hold the body.
+    /// of all clients or the limit of this client: then the caller must not hold these bytes.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
             return true;
@@ -110,8 +112,8 @@ impl HeldBytesGuard {
         }
     }
 
-    /// Waits for the client, and counts `bytes` from the moment on at which there is nothing to do
-    /// without waiting. Returns `None` if riskgate may not hold these bytes.
+    /// Waits for `wait`, which reads from a client. If `wait` is not ready at once, counts at least
+    /// `bytes` during the wait and after it. Returns `None` if riskgate may not hold these bytes.
     pub async fn count_during<T>(
         &mut self,
         wait: impl Future<Output = T>,

@@ -9,7 +9,7 @@ pub(super) fn parse_json_object<T: DeserializeOwned>(
     body: &[u8],
     expected: &str,
 ) -> Result<T, String> {
-    // serde also takes an array for a struct.
+    // serde would take an array for a struct.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(format!("{expected}, but found no JSON object"));
     }

@@ -86,21 +86,22 @@ impl Gate {
         &self.startup_rules.bodies
     }
 
-    /// Returns the guard that counts the bytes of a request's body while riskgate holds the body.
+    /// Returns the guard that counts the bytes of a request's body, or of the response to it, while
+    /// riskgate holds them.
     pub(crate) fn begin_held_body(&self, ctx: &RequestContext) -> HeldBytesGuard {
         let client = ctx.client_address.filter(|_| !is_injected(TestFault::IgnoreClientLimit));
         self.state.held_bytes.begin_body(client)
     }
 
-    /// Returns the guard that counts the bytes of all responses of riskgate on a connection while
-    /// riskgate holds them.
+    /// Returns the guard that counts the bytes of a connection that no request counts: riskgate's
+    /// own responses that wait for the client, and a header whose end has not arrived.
     pub(crate) fn begin_held_bytes_of(&self, connection: &ConnectionFacts) -> HeldBytesGuard {
         self.state.held_bytes.begin_body(connection.peer_address)
     }
 
     /// Charges a request on a route of `[[upstream.route]]`. The caller has read the whole body, or
-    /// is about to forward the first part of a longer body. Returns the response if the quota
-    /// refuses the request.
+    /// is about to forward the first part of a longer body. Returns the response if riskgate can't
+    /// charge the call: the month is spent, or the store is not available.
     pub(crate) async fn charge_after_body(
         &self,
         target: &[u8],
@@ -461,7 +462,7 @@ impl Gate {
 
     /// The last gate, the quota: charges all these calls or none, and stores the permit in `ctx`.
     /// A request without a key is charged no call. Waits for the store if the node holds too few
-    /// leased calls of the account.
+    /// leased calls of the account, or if other calls of the account wait.
     pub(super) async fn charge(&self, calls: u64, ctx: &mut RequestContext) -> Result<(), Refusal> {
         let (ledger, now) = (&self.state.ledger, ctx.unix_now);
         let Some(key) = ctx.key.as_ref().filter(|_| calls > 0) else {
@@ -491,7 +492,7 @@ impl Gate {
     }
 
     /// Charges the call of a request that passed the other gates, without a wait, and stores the
-    /// permit in `ctx`. Returns false, and charges nothing, if the request has to wait for the
+    /// permit in `ctx`. Returns false, and charges nothing, if the request may have to wait for the
     /// store:
     /// - it asks for the usage,
     /// - the node holds no leased call of the account, or

@@ -86,8 +86,8 @@ impl Gate {
     /// Judges the value of a field. Returns these verdicts:
     /// - for an address: those of [`Gate::judge_typed_address`];
     /// - for several addresses with commas between them: the same for each;
-    /// - for any other text, or too many addresses: a verdict on each domain behind `@`, and one on
-    ///   the text.
+    /// - for any other text, or too many addresses: a verdict on the text, and one on each domain
+    ///   behind one of its first [`MAX_ADDRESSES_IN_VALUE`] `@`.
     pub(super) fn judge_value(&self, value: &str, ctx: JudgingContext<'_>) -> Vec<JudgedValue> {
         let visible = without_invisible_characters(value);
         let value = visible.trim();
@@ -112,7 +112,8 @@ impl Gate {
         {
             return addresses.iter().flat_map(|it| self.judge_typed_address(it, ctx)).collect();
         }
-        // A server may take a part of the text for an address, so riskgate judges each domain.
+        // A server may take a part of the text for an address, so riskgate judges the domains. If
+        // the text has more domains than riskgate judges, the form counts as not read completely.
         let (mut of_others, mut of_domains) = (Vec::new(), Vec::new());
         for text in value.split(AT_SIGNS).skip(1).take(MAX_ADDRESSES_IN_VALUE) {
             let domain = Domain::parse(start_of_domain(text, char::is_alphanumeric)).ok();
@@ -151,9 +152,9 @@ impl Gate {
         of_others.chain(of_sanitized).chain(of_address).collect()
     }
 
-    /// Judges the address that software reads which removes characters from an address. It has a
-    /// sign-up of its own if its domain has a rule for inboxes, and its inbox is not that of
-    /// `sign_up`, the sign-up of the address as riskgate reads it.
+    /// Some software removes characters from an address. Judges the address that this software
+    /// reads. This address has a sign-up of its own if its domain has a rule for inboxes, and its
+    /// inbox is not that of `sign_up`, the sign-up of the address as riskgate reads it.
     fn judge_sanitized_address(
         &self,
         typed: &TypedAddress,

@@ -26,7 +26,7 @@ use super::screen_rules::ScreeningResult;
 use super::session::{close_if_process_ends, has_final_response_started};
 use super::state::Gate;
 
-/// Tells Pingora to send nothing more: the client has left, or it has a part of a response.
+/// Tells Pingora to send nothing more: the client has left, or it has a response or a part of one.
 const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
 
 /// An exchange that has failed, at the end of its last attempt.
@@ -52,8 +52,8 @@ impl Gate {
     /// gets the names of most fields in lower case, as over HTTP/2.
     ///
     /// # Errors
-    /// Returns an error if the request did not pass the gates, or `host` is empty or no valid field
-    /// value.
+    /// Returns an error if the request did not pass the gates, or if `host` is empty or no valid
+    /// field value.
     pub fn upstream_request_filter(
         &self,
         _session: &Session,
@@ -171,7 +171,8 @@ impl Gate {
     /// `fail_to_proxy`, with the error that Pingora passes there, and return its result.
     ///
     /// The answer is 500 with `X-Fail-Open: true`, apart from these cases:
-    /// - A route with `failure_status = "gateway"` gets 502 or 504.
+    /// - If the server failed on a route with `failure_status = "gateway"`, the answer is 502 or
+    ///   504.
     /// - If the client's body is malformed, too long or too slow, the answer is 400, 413 or 408.
     /// - With `check.answer = "fallback"`, riskgate answers a check itself.
     /// - If the error is an `HTTPStatus` of your own filters, the answer has this status and no
@@ -181,9 +182,9 @@ impl Gate {
     /// riskgate refunds the call, unless the server was too slow, riskgate has answered the check,
     /// or the connection closes without an answer.
     ///
-    /// If the server failed, riskgate logs the type of the error and the id of the request. Return
-    /// true from your `suppress_error_log` and `suppress_proxy_warn_log`: what Pingora logs there
-    /// contains the path, the query and parts of bodies.
+    /// If the server or riskgate failed, riskgate logs the type of the error and the id of the
+    /// request. Return true from your `suppress_error_log` and `suppress_proxy_warn_log`: the lines
+    /// that Pingora logs otherwise contain the path, the query and parts of bodies.
     pub async fn fail_to_proxy(
         &self,
         session: &mut Session,

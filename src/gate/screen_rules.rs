@@ -63,7 +63,8 @@ impl ScreenRules {
 /// What follows from the verdict on the e-mail addresses of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScreenPolicy {
-    /// The path of the route, for metrics and logs.
+    /// The prefix of the route, or `authz.path`: the name of these rules in metrics, in `[[rule]]`
+    /// and in the buckets of `max_per_client`.
     pub route: String,
     /// Who learns of a verdict, and whether riskgate refuses forms.
     pub mode: ScreenMode,
@@ -80,7 +81,7 @@ pub struct ScreenPolicy {
 pub enum ScreenMode {
     /// riskgate only counts and logs.
     Shadow,
-    /// riskgate also tells the upstream server the verdict.
+    /// riskgate counts, logs, and tells the upstream server the verdict.
     Annotate,
     /// riskgate refuses a form that is to be blocked, and tells the upstream server the verdict on
     /// all other forms.
@@ -110,7 +111,8 @@ pub enum ScreenAction {
     WouldBlock,
     /// Refused.
     Block,
-    /// Forwarded without a verdict: riskgate found no address, could not read the form, or failed.
+    /// Forwarded without a verdict: riskgate found no address, could not read the whole form, found
+    /// addresses of too many inboxes, or failed.
     Unscreened,
 }
 
@@ -180,8 +182,8 @@ impl ScreeningResult {
         }
     }
 
-    /// Makes the result for a form of which riskgate can't tell, for this reason, whose account it
-    /// makes. The policy may block the form.
+    /// Makes the result for a form if riskgate can't tell whose account the form makes, for this
+    /// reason. The policy may block the form.
     fn of_unclear_form(reason: &'static str, policy: &ScreenPolicy) -> ScreeningResult {
         let unscreened = ScreeningResult::of_unscreened_form(reason, policy.mode);
         match policy.blocks_unscreened && policy.mode == ScreenMode::Block {

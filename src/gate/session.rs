@@ -1,4 +1,5 @@
-//! Helpers on Pingora's session: the begin of a request, the state of the response, 100 Continue.
+//! Functions on Pingora's session: the beginning of a request, the state of its response, the close
+//! of its connection, and 100 Continue.
 
 use http::HeaderValue;
 use http::header::EXPECT;

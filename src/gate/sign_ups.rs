@@ -27,7 +27,8 @@ impl Gate {
         }
     }
 
-    /// Returns the sign-up of an address by this client; `None` if riskgate can make no inbox id.
+    /// Returns the sign-up of an address by this client; `None` if the config has neither a rule
+    /// nor `[inbox]`, or if riskgate can make no inbox id.
     pub(super) fn identify_sign_up(
         &self,
         address: &EmailAddress,

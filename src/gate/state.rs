@@ -191,9 +191,9 @@ impl Gate {
     /// call, the process loses what it loses in a crash: leased calls that it has not spent, and
     /// sign-ups, log lines and spans that wait to be written. If the store hangs, `close` gives up
     /// after 4 s and logs an error. If a reader of the access log hangs, `close` gives up after one
-    /// more second. It also logs how many sign-ups and unsettled calls the store did not take. Of
-    /// all calls on a gate and its clones, the first one does this. A further call waits until the
-    /// first one is done.
+    /// more second. If the store did not take all sign-ups and unsettled calls, `close` logs how
+    /// many are lost. Only the first call on a gate or one of its clones does all this. A further
+    /// call waits until the first one is done.
     pub fn close(&self) {
         self.state.close_once.call_once(|| self.close_first());
     }
@@ -204,7 +204,7 @@ impl Gate {
         let closing_since = Instant::now();
         std::thread::spawn(move || {
             let begin = |part: Option<&'static str>| {
-                // After CLOSE_TIMEOUT the receiver is gone and a send fails.
+                // Once `close` has given up and returned, the receiver is gone and a send fails.
                 let _ = begun.send(part);
             };
             begin(Some("the store"));

@@ -24,11 +24,12 @@ const H2_HEADER_BYTES: usize = 2048;
 /// The memory of a response on the fast path that waits for the client, without its body, in bytes:
 /// its header, its stream, and the task that waits until the client takes the body.
 pub const FAST_PATH_RESPONSE_BYTES: usize = 10 * 1024;
-/// The memory of the body of a request whose client does not take riskgate's reply, in bytes:
-/// nobody reads the body meanwhile, and the client may send a window of it.
+/// The memory of a request's body that riskgate has not read when it replies, in bytes. While the
+/// reply waits for the client, nobody reads the body, and the client may send a window of it.
 const UNREAD_BODY_BYTES: usize = 64 * 1024;
-/// Each time riskgate's own unsent responses of a connection grow by as many bytes, its task has to
-/// count them. The h2 crate wakes this task for no response while the kernel takes no bytes.
+/// Each time riskgate's own unsent responses of a connection grow by this many bytes, the task of
+/// the connection has to count them. The h2 crate wakes this task for no response while the kernel
+/// takes no bytes.
 const MANY_REPLY_BYTES: usize = 128 * 1024;
 /// The most unsent bytes of a connection that don't count against `listen.max_held_bytes`. They are
 /// about one response of riskgate, and the limit of connections bounds them.

@@ -56,8 +56,8 @@ struct Reading<'p> {
     /// Whether a server may take the first segment for a host, because the server reads the target
     /// as a relative URL (RFC 3986 section 4.2).
     may_have_host: bool,
-    /// The places of the names of programs in `path`, each with the `/` before it. A name with no
-    /// segment behind it is missing, and at most [`MAX_SCRIPTS`] are listed.
+    /// The places of the names of programs in `path`, each with the `/` before it. A name is
+    /// missing if only a blank segment or none is behind it. At most [`MAX_SCRIPTS`] are listed.
     scripts: Vec<Range<usize>>,
 }
 
@@ -112,7 +112,8 @@ impl<'p> PathReadings<'p> {
             || self.readings.iter().any(may_lack_segments)
     }
 
-    /// Whether the query may be the rest of the path, and riskgate can't tell of which path.
+    /// Whether a server may read the query as the rest of the path, and riskgate can't tell which
+    /// path the server then reads.
     pub fn is_query_unreadable(&self) -> bool {
         self.is_query_unreadable
     }
@@ -324,7 +325,8 @@ fn is_script(segment: &[u8]) -> bool {
     is_php || SCRIPT_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// Removes the blank segments but the last one, and adds a missing `/` at the start.
+/// Removes the blank segments, and adds a missing `/` at the start. If the only blank segment is
+/// the last one, the path stays as it is.
 fn without_blank_segments(path: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     let last_slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
     let is_slash = |byte: &u8| *byte == b'/';

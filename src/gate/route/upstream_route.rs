@@ -88,7 +88,7 @@ impl RouteMethods {
         }
     }
 
-    /// The value of `Allow`: the methods, and OPTIONS.
+    /// The value of `Allow`: the methods, and OPTIONS. For [`RouteMethods::All`], the usual ones.
     pub fn allow_value(&self) -> SmolStr {
         match self {
             RouteMethods::All => "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS".into(),
