@@ -1,8 +1,8 @@
 //! A client's connection: its read and write buffers, and the client's address from a PROXY header.
 //!
-//! Pingora reads ahead to notice that a client has left. The bytes that Pingora reads so would be
-//! missing from the next request. So riskgate gives Pingora a `RequestIo`, which yields the body of
-//! one request. Every further read stays pending until the client has left.
+//! Pingora reads ahead to notice that a client has left. The next request would lack the bytes that
+//! Pingora has read. So riskgate gives Pingora a `RequestIo`, which yields the body of one request.
+//! A further read stays pending until the client has left.
 
 mod frame_meter;
 mod inner;
@@ -159,15 +159,16 @@ impl ClientIo {
 
     /// Closes a connection so that its last response arrives: riskgate shuts down its sending side,
     /// then reads and discards what the client still sends. It stops `header_timeout` after
-    /// `answered_at` at the latest, and `LINGER_TIMEOUT` after a drain has started. A connection
-    /// with a truncated response is reset instead.
+    /// `answered_at` at the latest, and `LINGER_TIMEOUT` after a drain has started. If the
+    /// connection is marked for a reset, this function does nothing.
     pub async fn shut_down_and_linger(
         &mut self,
         answered_at: Instant,
         header_timeout: Duration,
         tracker: &ConnectionTracker,
     ) {
-        // A truncated response must not look complete. When the socket closes, it sends a reset.
+        // An HTTP/1.0 client must not take a truncated response for a complete one. When the socket
+        // closes, the kernel sends a reset.
         if is_reset_on_close(self.id()) {
             return;
         }

@@ -26,8 +26,8 @@ pub trait ExchangeClient: Send {
     /// Called if the exchange goes on although the client has left.
     fn go_on_without_client(&self) {}
 
-    /// Sets the header of a server's response. riskgate sends the header with the first bytes of
-    /// the body.
+    /// Sets the header of a server's response. The next [`ExchangeClient::send_output`] sends the
+    /// header, before the part of the body that has arrived.
     fn set_response_header(&mut self, header: Self::Header, should_close: bool);
 
     /// The bytes of the response that are sent next. The caller appends the body to them.

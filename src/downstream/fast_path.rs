@@ -1,7 +1,7 @@
 //! The fast path over HTTP/1.1: from the bytes of plain requests to the bytes of their responses,
 //! without Pingora's proxy. A plain request is a GET, HEAD or OPTIONS without a body and without a
-//! field that only the Pingora path handles. A request with a short body for an upstream server
-//! takes the fast path too.
+//! field that only the Pingora path handles. The fast path takes a request with a short body as
+//! well, if the request is for an upstream server.
 //!
 //! The fast path has no rules of its own: it uses the parser, the gates and the response writer of
 //! the Pingora path. It answers a request at once if it can. It returns a request to its caller if

@@ -13,7 +13,7 @@ use super::http1_exchange::{ConnectionDisposition, forward_request};
 use super::idle_wait::{IdleOutcome, IdleWait};
 use super::options::DownstreamOptions;
 
-/// Once a connection has sent more bytes of responses than this, it lets other tasks run.
+/// After a batch of responses with more bytes than this, a connection lets other tasks run.
 const YIELD_AFTER_RESPONSE_BYTES: usize = 4 * 1024;
 
 /// How the fast path leaves a connection.

@@ -182,7 +182,8 @@ impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
             let mut fetching = pin!(self.fetch_response_head());
             let (mut watches_client, mut gone_until) = (false, None);
             loop {
-                // Only one timer runs at a time: a second timer would cost as much as a look-up.
+                // While a client of HTTP/1.1 is not watched, one timer runs: a second timer would
+                // cost as much as a look-up.
                 let limit = match (gone_until, watches_client) {
                     (Some(until), _) => {
                         Some(deadline.passes_at().map_or(until, |it| it.min(until)))

@@ -93,8 +93,8 @@ fn find_location(head: &RequestHead<'_>, https_port: u16) -> Option<String> {
 }
 
 /// Returns the path and the query of a target. `None` if the target is neither a path nor an
-/// `http://` URL: another URL, such as `https://…`, also gives `None`. The path of a URL may be
-/// empty.
+/// `http://` URL. A URL of another scheme, such as `https://…`, is neither. The path of a URL may
+/// be empty.
 fn find_path_and_query(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
         return Some(target);

@@ -236,8 +236,8 @@ impl AsyncWrite for RequestIo {
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let this = self.get_mut();
-        // Pingora may still read the body. A final response has started, so no 100 Continue may
-        // follow.
+        // Pingora may still read the body. Pingora has begun to write a final response, or a 100
+        // itself, so no further 100 Continue may follow.
         this.awaits_continue = false;
         this.has_response_begun = true;
         // The watch begins again with each pause of the response.

@@ -99,7 +99,8 @@ impl ClientInfo<'_> {
 /// riskgate's own fields, and removes the fields that are not forwarded.
 ///
 /// # Errors
-/// Returns an error if `upstream_host` is empty or no valid field value, or the target is none.
+/// Returns an error if `upstream_host` is empty or no valid field value, or if `upstream_target` is
+/// no valid target.
 pub fn prepare_upstream_request(
     request: &mut RequestHeader,
     upstream_target: &[u8],

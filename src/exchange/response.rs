@@ -106,7 +106,7 @@ impl InformationalResponseCounter {
     /// Counts one more response.
     ///
     /// # Errors
-    /// If the server has sent more than [`MAX_INFORMATIONAL_RESPONSES`].
+    /// Returns an error if the server has sent more than 64 of them.
     pub fn count_next(&mut self) -> Result<(), MalformedResponse> {
         self.0 = self.0.saturating_add(1);
         if self.0 > MAX_INFORMATIONAL_RESPONSES {

@@ -74,7 +74,7 @@ impl HeldBytes {
     }
 
     /// Returns a guard for this client. The guard counts no bytes yet.
-    pub fn begin_body(self: &Arc<Self>, client_address: Option<IpAddr>) -> HeldBytesGuard {
+    pub fn make_guard(self: &Arc<Self>, client_address: Option<IpAddr>) -> HeldBytesGuard {
         let of_client = client_address.map(|address| self.per_client.guard_without_units(address));
         HeldBytesGuard { held_bytes: Arc::clone(self), of_client, bytes: 0 }
     }

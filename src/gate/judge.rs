@@ -90,13 +90,13 @@ impl Gate {
     /// riskgate holds them.
     pub(crate) fn begin_held_body(&self, ctx: &RequestContext) -> HeldBytesGuard {
         let client = ctx.client_address.filter(|_| !is_injected(TestFault::IgnoreClientLimit));
-        self.state.held_bytes.begin_body(client)
+        self.state.held_bytes.make_guard(client)
     }
 
     /// Returns the guard that counts the bytes of a connection that no request counts: riskgate's
     /// own responses that wait for the client, and a header whose end has not arrived.
     pub(crate) fn begin_held_bytes_of(&self, connection: &ConnectionFacts) -> HeldBytesGuard {
-        self.state.held_bytes.begin_body(connection.peer_address)
+        self.state.held_bytes.make_guard(connection.peer_address)
     }
 
     /// Charges a request on a route of `[[upstream.route]]`. The caller has read the whole body, or

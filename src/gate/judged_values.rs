@@ -264,10 +264,10 @@ impl FormDecision {
 }
 
 /// Returns the start of a text that has only ASCII letters, digits, dots, hyphens and characters
-/// that `allows_too` names.
-fn start_of_domain(text: &str, allows_too: impl Fn(char) -> bool) -> &str {
+/// for which `may_contain` is true.
+fn start_of_domain(text: &str, may_contain: impl Fn(char) -> bool) -> &str {
     let is_in_domain =
-        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-') || allows_too(c);
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-') || may_contain(c);
     text.split(|c| !is_in_domain(c)).next().unwrap_or_default()
 }
 

@@ -12,7 +12,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 /// Sets the target of a request, and lets `edit` change its fields.
 ///
 /// # Errors
-/// Returns an error if the target is none.
+/// Returns an error if `target` is no valid target.
 pub fn edit_request(
     header: &mut RequestHeader,
     target: &[u8],

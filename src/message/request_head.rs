@@ -45,7 +45,7 @@ pub struct RequestHead<'b> {
 
 /// Parses the request head at the front of `bytes`. Returns `None` if the head is incomplete.
 /// `scanned_length` is the number of bytes in which an earlier call has not found the end of the
-/// head. This call does not search them again.
+/// head. This call searches only behind them and in the last three of them.
 pub fn parse_request_head<'b>(
     bytes: &'b [u8],
     scanned_length: usize,

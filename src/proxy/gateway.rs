@@ -147,10 +147,11 @@ impl ProxyContext {
         self.deadline.is_some_and(|deadline| deadline.has_passed())
     }
 
-    /// Returns true if the response must fail because its server is late. Before the body, the
-    /// deadline decides. During the body, the response must fail if the guard has ended the
-    /// connection and if the end of the connection would end the body. If the body has a length or
-    /// chunks, Pingora sees whether it is complete.
+    /// Returns true if the response must fail because its server is late. If the deadline is for
+    /// the whole exchange, or the body has not begun, the deadline decides. If each part of the
+    /// body has a deadline, the response must fail if the guard has ended the connection and if
+    /// the end of the connection would end the body. If the body has a length or chunks, Pingora
+    /// sees whether it is complete.
     fn must_fail_response(&self) -> bool {
         let is_for_body_part = self.deadline.is_some_and(|deadline| deadline.is_for_body_part());
         match is_for_body_part {

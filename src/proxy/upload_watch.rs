@@ -32,9 +32,10 @@ struct Upload {
 }
 
 /// Serves a request of HTTP/2 with a body. The client is too slow if it sends nothing of its body
-/// for `body_timeout`, although the server has taken what has arrived. This function then ends the
-/// exchange. If the request does not end after that, this function drops the request, which resets
-/// the stream. Returns the state of a request that was dropped before it was logged.
+/// for `body_timeout`, although the server has taken what has arrived or has answered completely.
+/// This function then ends the exchange. If the request does not end after that, this function
+/// drops the request, which resets the stream. Returns the state of a request that was dropped
+/// before it was logged.
 pub async fn serve_watched(
     served: impl Future<Output = ()>,
     body_timeout: Duration,

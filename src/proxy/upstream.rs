@@ -190,8 +190,8 @@ impl Upstreams {
         self.servers.describe_outage()
     }
 
-    /// Returns the number of healthy servers, and the number of all servers. See
-    /// [`ServerHealthTracker::is_healthy`](server_health::ServerHealthTracker::is_healthy).
+    /// Returns the number of healthy servers, and the number of all servers. A server is healthy
+    /// until a request can't connect to it or a health check fails.
     pub fn count_healthy_and_all(&self) -> (usize, usize) {
         let healths = self.servers.list_healths();
         (healths.iter().filter(|(_, is_healthy)| *is_healthy).count(), healths.len())

@@ -11,7 +11,8 @@ pub struct SendProgress {
 }
 
 impl SendProgress {
-    /// Notes bytes that wait to be flushed. `length` is 0 if the connection takes no bytes now.
+    /// Notes bytes that wait to be flushed. `length` is 0 before each write, because the connection
+    /// may take no bytes now.
     pub fn record_write(&self, length: usize) {
         self.written_bytes.fetch_add(length as u64, Ordering::Relaxed);
         self.is_unflushed.store(true, Ordering::Relaxed);

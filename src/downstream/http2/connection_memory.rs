@@ -12,15 +12,16 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::downstream::client_io::{FrameMeter, OpenHeader};
 use crate::gate::{ConnectionFacts, Gate, HEADER_FIELD_BYTES, HeldBytesGuard, UnsentBytes};
 
-/// How many times in a row riskgate may not hold this memory, before it closes the connection.
-/// Other threads may have added responses since the h2 crate last sent what it could.
+/// After this many checks in a row that find too little memory left for the connection, riskgate
+/// closes the connection. One check is not enough: other threads may have added responses since the
+/// h2 crate last sent what it could.
 const MAX_CHECKS_IN_A_ROW: usize = 4;
 /// The size of the smallest header field in the list of header fields (RFC 9113 section 6.5.2): a
 /// name of one byte, no value, and 32 bytes.
 const MIN_LISTED_FIELD_BYTES: usize = 33;
 
-/// Counts the memory of a connection against `listen.max_held_bytes`, and the time of a header.
-/// A server's response counts in `downstream/forwarded_response.rs`.
+/// Counts the memory of a connection against `listen.max_held_bytes`, and the time of a header. A
+/// server's response counts in `downstream/forwarded_response.rs` or `proxy/gateway.rs`.
 pub(super) struct ConnectionMemory<'c> {
     gate: &'c Gate,
     connection: &'c ConnectionFacts,
@@ -54,8 +55,8 @@ pub(super) struct HeaderLimits {
 }
 
 impl HeaderLimits {
-    /// Returns the most memory that a header may take of which as many bytes have arrived. One byte
-    /// may stand for a whole field (RFC 7541 section 6.1).
+    /// Returns the most memory that a header may take once `arrived_bytes` of it have arrived. One
+    /// byte may stand for a whole field (RFC 7541 section 6.1).
     fn memory_bytes(self, arrived_bytes: usize) -> usize {
         arrived_bytes.min(self.list_bytes / MIN_LISTED_FIELD_BYTES) * HEADER_FIELD_BYTES
     }

@@ -4,7 +4,7 @@ use super::*;
 fn each_client_gets_a_sixteenth_and_all_get_the_whole() {
     let exempt = Networks::parse(&["10.0.0.0/8".to_owned()]).unwrap();
     let held = Arc::new(HeldBytes::new(160, exempt));
-    let begin = |address: &str| held.begin_body(Some(address.parse().unwrap()));
+    let begin = |address: &str| held.make_guard(Some(address.parse().unwrap()));
     let (mut first, mut second) = (begin("192.0.2.1"), begin("192.0.2.1"));
     assert!(first.grow_to(4) && first.grow_to(4) && first.grow_to(7));
     assert!(!second.grow_to(4) && !second.grow_to(4), "the client has 7 of 10");
@@ -23,7 +23,7 @@ fn each_client_gets_a_sixteenth_and_all_get_the_whole() {
 #[test]
 fn bytes_that_a_client_has_taken_no_longer_count() {
     let held = Arc::new(HeldBytes::new(160, Networks::default()));
-    let begin = || held.begin_body(Some("192.0.2.1".parse().unwrap()));
+    let begin = || held.make_guard(Some("192.0.2.1".parse().unwrap()));
     let (mut first, mut second) = (begin(), begin());
     assert!(first.grow_to(10) && !second.grow_to(1));
     first.shrink_to(20);

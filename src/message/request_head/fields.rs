@@ -213,10 +213,10 @@ impl<'b> RequestFields<'b> {
         }
     }
 
-    /// Returns where the body ends. Refuses a body that is too long, and a body of GET, HEAD and
-    /// OPTIONS, because a server could read the body as a second request. At and below
-    /// `authz_path`, each method may have a body of any length: riskgate answers these requests
-    /// itself, so their bodies reach no server.
+    /// Returns where the body ends. Refuses a body whose `Content-Length` is too long. Refuses a
+    /// body with a length if the method takes no body, because a server could read the body as a
+    /// second request. At and below `authz_path`, each method may have a body of any length:
+    /// riskgate answers these requests itself, so their bodies reach no server.
     pub(super) fn parse_body_framing(
         &self,
         request: &RequestLine<'_>,

@@ -72,8 +72,8 @@ impl<'b> RequestLine<'b> {
         let is_forbidden = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(self.target).is_ok();
         // If Pingora's parser can't read a target, riskgate refuses it. Pingora would answer with
-        // an empty 400.
-        // Whatever its target, a method that no route takes gets a 405.
+        // an empty 400. A request with a method that no route takes never reaches Pingora. So its
+        // target may be empty, or one that Pingora can't read: such a request gets a 405.
         let is_method_of_no_route = is_method_of_no_route(self.method);
         let is_target = is_method_of_no_route || is_target_valid_for_pingora(self.target);
         let is_empty = self.target.is_empty() && !is_method_of_no_route;

@@ -9,7 +9,7 @@ use super::header_field::{self, FieldName};
 const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
                                X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean, \
                                X-Evidence-Date";
-/// The fields that a page may send, unless the route lists the allowed fields.
+/// The fields that a page may always send, unless the route lists the allowed fields.
 const ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 
 /// Whether a browser may let a page of another origin read the response.
@@ -43,8 +43,8 @@ pub struct CorsGrant {
 
 impl CorsGrant {
     /// Creates a grant. A page may send the fields of `allow_headers`. If `allow_headers` is
-    /// `None`, a page may send the fields that its browser asks for. A page may read riskgate's own
-    /// fields and those of `expose_headers`.
+    /// `None`, a page may send the fields that its browser asks for. A page may read the fields
+    /// that riskgate exposes on each route, and those of `expose_headers`.
     pub fn new(
         allow_headers: Option<&[String]>,
         expose_headers: &[String],

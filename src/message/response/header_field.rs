@@ -52,8 +52,8 @@ impl FieldName {
     }
 }
 
-/// Puts riskgate's fields into a map of fields. All values share one allocation. A value that no
-/// field may have is a bug, and is left out.
+/// Puts riskgate's fields into a map of fields. The values share one allocation, unless they are
+/// long. A value that no field may have is a bug, and is left out.
 pub struct FieldWriter<'m> {
     fields: &'m mut HeaderMap,
     block: BytesMut,

@@ -12,7 +12,8 @@ const MAX_REMEMBERED_LINES: usize = 1024;
 
 const EXPECTED: &str = "expected a response that riskgate can forward, but found";
 
-/// Logs at most one line for each server and fault in the interval of [`LogInterval`].
+/// Logs at most one line for each server and fault in the interval of [`LogInterval`], as long as
+/// it remembers the last line.
 #[derive(Default)]
 pub(super) struct BrokenResponseLog {
     intervals: DashMap<(SocketAddr, MalformedResponse), LogInterval>,

@@ -268,8 +268,9 @@ impl IdlePool {
         }
     }
 
-    /// Keeps a connection whose exchange has ended. Closes the connection if a part of the exchange
-    /// is left, or if the pool is full.
+    /// Keeps a connection whose exchange has ended. If a part of the request is left, a task sends
+    /// this part first. Closes the connection if bytes behind the response have arrived, if the
+    /// request can't be sent, or if the pool is full.
     pub fn put(self: &Arc<Self>, mut connection: UpstreamConnection) {
         if connection.has_rest_to_send() {
             let pool = Arc::clone(self);
@@ -283,7 +284,7 @@ impl IdlePool {
         if !connection.is_between_exchanges() {
             return;
         }
-        // The memory in front of the bytes that were taken counts, too.
+        // The memory of bytes that were taken counts as well.
         if connection.arrived.try_reclaim(MAX_IDLE_READ_BYTES + 1) {
             connection.arrived = BytesMut::new();
         }

@@ -71,7 +71,7 @@ impl HostResolver {
     /// Creates a client of the resolvers at these addresses, or of the system's resolvers.
     ///
     /// # Errors
-    /// If the system's resolvers can't be read.
+    /// Returns an error if the system's resolvers can't be read.
     pub fn new(addresses: &[SocketAddr]) -> Result<HostResolver, String> {
         let settings = ResolverSettings::read(addresses)?;
         let mut options = settings.options.clone();
@@ -220,7 +220,7 @@ pub fn describe_lookup_error(error: &NetError) -> String {
 /// Combines the answers about one complete name with its known addresses.
 ///
 /// # Errors
-/// If neither query found an address. The error says why.
+/// Returns an error if neither query found an address. The error says why.
 fn combine_answers(
     complete_name: String,
     answers: [FamilyAnswer; 2],

@@ -21,6 +21,8 @@ pub struct UpstreamOptions {
     /// TLS to the servers; cleartext if `None`.
     pub tls: Option<UpstreamTls>,
     /// The most concurrent exchanges of all clients. riskgate refuses a further request at once.
+    /// Exchanges that stream a body have limits of their own, which follow from this one and the
+    /// next one.
     pub max_in_flight: usize,
     /// The most concurrent exchanges of one client: an address, or a /64 of IPv6.
     pub max_in_flight_per_address: usize,

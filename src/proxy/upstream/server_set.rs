@@ -30,7 +30,7 @@ impl ServerSet {
     /// Creates the set and resolves the names. A name that does not resolve adds no server.
     ///
     /// # Errors
-    /// If the thread or the runtime that resolves the names can't start.
+    /// Returns an error if the thread or the runtime that resolves the names can't start.
     pub fn new(resolver: NameResolver, eject_for: Duration) -> std::io::Result<ServerSet> {
         let servers = ServerSet {
             servers: SnapshotCell::new(Vec::new()),
@@ -48,7 +48,7 @@ impl ServerSet {
     /// time was too short: the servers are then the same as before.
     ///
     /// # Errors
-    /// If the thread or the runtime that resolves the names can't start.
+    /// Returns an error if the thread or the runtime that resolves the names can't start.
     pub fn block_on_resolve(&self, max_wait: Option<Duration>) -> std::io::Result<bool> {
         // The caller may be in a runtime of Tokio, where another runtime can't block. So a thread
         // of its own resolves the names.
