@@ -172,7 +172,8 @@ pub(super) struct PeerFacts<'c> {
 struct TrustedChain {
     /// The hops, from the nearest to the client.
     hops: Vec<IpAddr>,
-    /// The scheme that the client used. If its proxy reports none, the scheme of the next hop.
+    /// The scheme that the client used. If the proxy next to the client reports none, the scheme
+    /// that the next proxy behind it reports.
     scheme: Option<String>,
 }
 

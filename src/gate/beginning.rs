@@ -181,8 +181,7 @@ impl<'r, F: HeaderFields<'r>> Head<'r> for PlainHead<'_, 'r, F> {
     }
 }
 
-/// The head of a request whose head riskgate does not accept. riskgate only knows whether the
-/// method is HEAD.
+/// Stands for a head that riskgate does not accept. riskgate only knows whether its method is HEAD.
 #[derive(Clone, Copy)]
 pub(super) struct UnreadHead {
     pub is_head_method: bool,

@@ -40,8 +40,8 @@ impl ClientAddressRule {
     /// Otherwise, this is the first hop that is no trusted proxy, counted from the peer. Each
     /// trusted proxy has appended the hop before it to the field, so riskgate reads the field from
     /// the right. If a trusted proxy reports no valid address, this proxy counts as the client. If
-    /// all hops are trusted proxies, the last of them counts. `read_values` returns the values of a
-    /// field in their order.
+    /// all hops are trusted proxies, the one farthest from riskgate counts. `read_values` returns
+    /// the values of a field in their order.
     pub(super) fn find_client<'h, V: Iterator<Item = &'h [u8]>>(
         &self,
         peer: Option<IpAddr>,

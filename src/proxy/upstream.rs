@@ -151,8 +151,8 @@ impl Upstreams {
     }
 
     /// Resolves the names of the servers again: a successor may have waited long for the process
-    /// that it replaces. Waits at most [`MAX_ADDRESS_CATCH_UP_TIME`]. If that is too short,
-    /// [`Upstreams::watch_servers`] begins with the names.
+    /// that it replaces. Waits at most one second. If the names are not resolved by then,
+    /// [`Upstreams::watch_servers`] begins with them.
     pub fn catch_up(&self) {
         let caught_up = self.servers.block_on_resolve(Some(MAX_ADDRESS_CATCH_UP_TIME));
         if !matches!(caught_up, Ok(true)) {

@@ -44,7 +44,7 @@ pub struct PathReadings<'p> {
 }
 
 /// The readings of one text: the text as it is, decoded once, and decoded twice, and each of these
-/// without session ids. A reading that is the same as an earlier one is missing.
+/// without session ids. If decoding or the removal of ids changes nothing, it adds no reading.
 type ReadingsOfText<'p> = ArrayVec<Reading<'p>, 6>;
 
 /// One reading of a path.
