@@ -102,7 +102,8 @@ impl RouteMethods {
 /// Returns `None` in each of these cases:
 /// - No route has such a prefix.
 /// - Servers disagree about where the path leads: see [`PathReadings::of`].
-/// - A server may read one of riskgate's own paths in this path.
+/// - A server may read one of riskgate's own paths in this target, as far as riskgate can read the
+///   query.
 /// - The route needs no key, but a server that ignores a part of the path, or that reads the query
 ///   as a path, may read a path of a route that needs a key.
 pub(super) fn find_upstream_route_index(
