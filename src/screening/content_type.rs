@@ -33,8 +33,8 @@ pub(super) enum BodyKind {
     /// Each `multipart/` type: Tomcat and Rack read all of them like `multipart/form-data`, and
     /// OkHttp and aiohttp send forms as `multipart/mixed`.
     Multipart {
-        /// The boundary by the grammar, then the boundaries that some servers read. Empty if the
-        /// type has no boundary.
+        /// The boundary by the grammar, if the type has one, then the boundaries that only some
+        /// servers read. Empty if no server reads a boundary.
         boundaries: Vec<String>,
     },
     /// `text/plain`.

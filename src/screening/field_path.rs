@@ -161,7 +161,8 @@ impl FieldPath {
 /// The longest name of a JSON member in which riskgate looks for parts, to limit its work.
 const MAX_MEMBER_NAME_BYTES: usize = 256;
 
-/// The name of a JSON member, which several members below it are compared with.
+/// The name of a JSON member. It is prepared once, because riskgate compares it again for each
+/// member below this one.
 pub(super) struct MemberName {
     written: Spelling,
     /// The name as a server reads it that skips some characters, if it differs.

@@ -67,8 +67,8 @@ pub(super) fn is_json(body: &[u8]) -> bool {
 }
 
 /// Returns the JSON in a spelling that the parser of riskgate takes. Node, PHP and Python accept
-/// what is replaced. Servers that accept a byte order mark skip the mark. If a text has another
-/// charset, some servers read the other texts.
+/// what is replaced. Servers that accept a byte order mark skip the mark. If one text of the JSON
+/// is not UTF-8, some servers still read all other texts.
 fn to_strict_json(body: &[u8]) -> Vec<u8> {
     let body = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
     let mut body = replace_lone_surrogates(body.as_bytes()).into_owned();
@@ -153,7 +153,8 @@ struct JsonReaderState<'f> {
     names: Vec<MemberName>,
     /// Whether the current value may be the name or the value of a [`PairObject`].
     is_in_pair: bool,
-    /// The current value, if it may be so and is a text.
+    /// The text that was read last as the name or the value of a [`PairObject`]. `None` once the
+    /// reader has left the member with this text.
     text_of_pair: Option<String>,
     found: FieldValues,
 }

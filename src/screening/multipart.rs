@@ -32,8 +32,9 @@ const MAX_PART_HEADER_BYTES: usize = 4 * 1024;
 /// honest part has more.
 const MAX_NAMES_OF_JSON: usize = 3;
 
-/// Reads all values of the fields. The first of `boundaries` is the boundary by the grammar. Some
-/// servers read the others. If a body has no last delimiter, riskgate reads it to its end.
+/// Reads all values of the fields. The first of `boundaries` is the boundary by the grammar, if the
+/// type has one. Only some servers read the others. If a body has no last delimiter, riskgate reads
+/// it to its end.
 pub(super) fn read_values(body: &[u8], boundaries: &[String], fields: &[FieldPath]) -> FieldValues {
     let budget = RefCell::<NameBudget>::default();
     let line_end = detect_line_end(body);
@@ -173,8 +174,8 @@ fn find_line_end_before(text: &[u8], line_end: LineEnd) -> Option<(usize, bool)>
 }
 
 /// Returns the length of the blanks and the line end at the start of a text. The second result is
-/// false if there are blanks, or if the line end is not the one that the body uses. `None` if the
-/// text starts in another way.
+/// false if the text begins with blanks, if it is empty, or if its line end is not the one that the
+/// body uses. `None` if the text starts in another way.
 fn match_line_end(text: &[u8], line_end: LineEnd) -> Option<(usize, bool)> {
     let line_end = line_end.as_str().as_bytes();
     if text.starts_with(line_end) {

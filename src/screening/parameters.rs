@@ -8,7 +8,8 @@ use crate::support::byte_sets::is_token_byte;
 pub(super) struct ValueWithParameters<'t> {
     /// The text before the parameters, such as `form-data`.
     pub value: &'t str,
-    /// The parameters that keep to the grammar, in their order.
+    /// The parameters that riskgate could parse, in their order. Some have a text behind them that
+    /// breaks the grammar.
     pub parameters: Vec<Parameter<'t>>,
     /// Whether a parameter breaks the grammar. The parser goes on behind the next `;`.
     pub is_broken: bool,

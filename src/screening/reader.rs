@@ -141,8 +141,8 @@ fn has_value_in_another_kind(
     let is_new = |text: &str| !found.values.iter().any(|known| known.eq_ignore_ascii_case(text));
     let boundaries = &content_type.disguised_boundaries;
     let is_multipart = matches!(content_type.kind, BodyKind::Multipart { .. });
-    // Bottle reads each body that is not multipart as a form as well. A form without a `=` has no
-    // values.
+    // Bottle reads each body that is not multipart as a form as well. OpenResty and Cowboy read a
+    // multipart body so. A form without a `=` has no values.
     let may_be_form = (is_multipart
         || content_type.is_disguised_form
         || matches!(content_type.kind, BodyKind::Json | BodyKind::PlainText))

@@ -25,9 +25,9 @@ use crate::support::byte_sets::is_token_byte;
 /// The most boundaries by which riskgate reads a body, to limit its work.
 const MAX_BOUNDARIES: usize = 5;
 
-/// Returns the boundaries that servers read in a content type with these parameters, first the
-/// boundary by the grammar. `None` if riskgate can't tell all boundaries, or if there are more than
-/// [`MAX_BOUNDARIES`].
+/// Returns the boundaries that servers read in a content type with these parameters. If the type
+/// has a boundary by the grammar, this boundary comes first. `None` if riskgate can't tell all
+/// boundaries, or if servers may read more than [`MAX_BOUNDARIES`].
 pub(super) fn read_boundaries_as_servers(
     content_type: &str,
     parameters: &[Parameter<'_>],

@@ -20,8 +20,7 @@ const LONGEST_NAME_OF_ARGUMENTS: usize = 64;
 
 /// Reads all values of the fields. Some servers take `;` for a separator. So if a pair with a field
 /// has a `;`, the body counts as not read completely. A body with too many names that are costly to
-/// read counts as not read completely as well: of its further names, riskgate reads only those that
-/// are plain.
+/// read counts as not read completely as well: riskgate then leaves out further names of this kind.
 pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let (mut found, is_complete) = read_pairs(body, fields);
     if !is_complete {
@@ -31,8 +30,8 @@ pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
 }
 
 /// Returns true if React's server may read an address of a server action that is not in `found`:
-/// Next.js takes a form of this type for the arguments of an action, too. No client sends an action
-/// so.
+/// Next.js takes a form of this type for the arguments of an action as well, although no client
+/// sends an action so.
 pub(super) fn may_be_server_action(
     body: &[u8],
     charset: Charset,

@@ -29,7 +29,7 @@ pub(in crate::screening) fn may_be_encoded_name_of_arguments(name: &[u8]) -> boo
     !name.iter().any(is_other_letter) || name.contains(&b'%')
 }
 
-/// Returns true for a character of a number in JavaScript.
+/// Returns true for a character with which JavaScript may write the number 0.
 fn is_of_number(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E' | b'x' | b'X')
         || matches!(byte, b'o' | b'O' | b'b' | b'B')

@@ -122,14 +122,16 @@ pub(in crate::screening) fn read_part_name_as_formidable(disposition: &str) -> O
     })
 }
 
-/// The most names that riskgate returns of one part: one more than a part may have.
+/// Once riskgate has found this many names of one part, it searches no further `name=`: a part may
+/// have one name less.
 const MAX_SEARCHED_NAMES: usize = 9;
 /// From version 3.1 on, Rack skips a disposition of more bytes, and reads `Content-ID`.
 const MAX_RACK_DISPOSITION_BYTES: usize = 1_536;
 
-/// Returns all names in the header of a part that some parser may read: the text behind each
-/// `name=` that is no part of a word. Werkzeug, Sanic, multiparty and Undertow read some of these
-/// names even in a quoted value.
+/// Returns the names in the header of a part that some parser may read: the text behind each
+/// `name=` that is no part of a word, and in a long header the value of `Content-ID`. Stops after
+/// [`MAX_SEARCHED_NAMES`]. Werkzeug, Sanic, multiparty and Undertow read some of these names even
+/// in a quoted value.
 pub(in crate::screening) fn search_part_names(header: &str) -> Vec<String> {
     let lower = header.to_ascii_lowercase();
     let mut names: Vec<String> = Vec::new();
