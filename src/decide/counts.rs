@@ -5,7 +5,8 @@
 //! [`MAX_COUNT`], unless members were forgotten. A set keeps the members that were seen last, at
 //! most one more than a count can reach, so that a busy domain takes no place from others. All sets
 //! of one kind are in a fixed number of shards of a fixed size. A full shard forgets the member
-//! that was not seen for longest. So a count may be too low, but never too high.
+//! that this node has added, or seen again, the longest ago. So a count may be too low, but never
+//! too high.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};

@@ -21,7 +21,7 @@ pub struct SignUpSync {
     new_secret_delay: Duration,
     secret: KnownSecret,
     id_mark: IdMarkKeeper,
-    /// The store may still have deleted sign-ups in its log.
+    /// Whether the store may still have deleted sign-ups in its log.
     has_deleted_in_log: bool,
 }
 
@@ -31,8 +31,8 @@ enum KnownSecret {
     OfFile,
     /// This node has not read the store yet. If the store has no secret, it gets these bytes.
     NotRead { random_bytes: [u8; 32] },
-    /// A node drew this secret a moment ago. This node has known it since then, and does not use it
-    /// yet: see [`NEW_SECRET_DELAY`].
+    /// A node drew this secret a moment ago. This node has known the secret since this instant, and
+    /// does not use it yet: see [`NEW_SECRET_DELAY`].
     JustDrawn(StoredInboxSecret, Instant),
     /// This node uses this secret to the end of the process.
     OfStore(StoredInboxSecret),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::finding::DnsFinding;
 
-/// The most findings that are held. The caller resolves no further names meanwhile.
+/// The most findings that are held. While this many are held, the caller resolves no further names.
 pub const MAX_HELD_FINDINGS: usize = 10_000;
 
 /// The held findings, each with its name.

@@ -37,7 +37,7 @@ pub struct FeedState {
     pub modified: Option<String>,
     /// When the last attempt to fetch was made, in seconds since 1970.
     pub attempted_at: Option<i64>,
-    /// When the last attempt succeeded, in seconds since 1970. The list need not have changed.
+    /// When an attempt last succeeded, in seconds since 1970. The list need not have changed.
     pub fetched_at: Option<i64>,
     /// When the list last changed, in seconds since 1970.
     pub changed_at: Option<i64>,
@@ -52,7 +52,7 @@ pub struct FeedState {
     pub list_fingerprint: Option<ListFingerprint>,
     /// The fault of the last attempt, if it failed.
     pub fault: Option<String>,
-    /// The SHA-256 of the names of each accepted list, the latest at the end.
+    /// The SHA-256 of the names of each of the last accepted lists, the latest at the end.
     pub digests: Vec<String>,
 }
 

@@ -202,7 +202,8 @@ fn read_text(path: &Path) -> Result<String, KeyFileError> {
     Ok(text)
 }
 
-/// Finds the plans in a faulty key file that are none of `known`, each with its place.
+/// Finds for each account of a faulty key file the first plan that is none of `known`, with its
+/// place.
 pub fn find_unknown_plans(path: &Path, known: &[String]) -> Vec<KeyFileError> {
     let text = read_text(path).unwrap_or_default();
     let keys = toml::from_str::<RawKeyFile>(&text).map_or(Vec::new(), |raw| raw.key);
@@ -521,7 +522,8 @@ fn is_of_config(header: &str) -> bool {
     CONFIG_SECTIONS.contains(&name) && header != "[[keys]]"
 }
 
-/// Whether a text may be the name of a variable, and is surely no key.
+/// Whether a text has the form in which names of variables are written. A key that riskgate
+/// generated has small letters, so it does not have this form.
 fn is_env_name(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }

@@ -77,7 +77,7 @@ pub struct Ledger {
     worker: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
-/// At most this many reads of usage wait for the store at a time. Others are answered from memory.
+/// While this many reads of usage wait for the store, others are answered from memory.
 const MAX_USAGE_READS_IN_FLIGHT: u64 = 16;
 
 /// After the store granted an account nothing, its lease counts as exhausted for half a second.

@@ -76,10 +76,10 @@ impl Node {
     }
 
     /// Admits or denies calls whose deadline has passed. If the store hangs, the store counts as
-    /// down from now on. A single call that has waited behind a batch gets a call that the lease
-    /// holds, unless the store has answered the batch: otherwise single calls could take calls from
-    /// the batch again and again. If the store counts as down, the calls may be admitted unbacked;
-    /// else the store is only slow, and the calls are denied.
+    /// down from now on. A single call gets a call that the lease holds, unless the store is up and
+    /// has answered a batch that waits: otherwise single calls could take calls from the batch again
+    /// and again. If the store counts as down, all other calls may be admitted unbacked. Else the
+    /// store is only slow, and all other calls are denied.
     pub(super) fn charge_after_timeout(
         &self,
         lease: &Arc<Lease>,

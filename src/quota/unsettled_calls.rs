@@ -7,7 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) struct UnsettledCalls {
-    /// The most calls of all accounts together, and of one account whose calls count apart.
+    /// The most calls of all accounts whose calls count together, and the most calls of one account
+    /// whose calls count apart.
     max: u64,
     shared: AtomicU64,
     /// The sum over all accounts whose calls count apart.

@@ -41,8 +41,8 @@ const REPORT_BATCH_DELAY: Duration = Duration::from_millis(5);
 const REMEMBER_TIME_INTERVAL: Duration = Duration::from_secs(60);
 /// Stands for "no month" in a probe: the probe does not advance the store's latest month.
 const NO_MONTH: Month = Month::FIRST;
-/// The pause after the first failure. With each further failure the pause grows, up to
-/// [`MAX_REPORT_BACKOFF`]. Chance shortens each pause, to no less than half.
+/// The pause after the first failure. After each further failure, the pause is twice the last one,
+/// up to [`MAX_REPORT_BACKOFF`]. Chance shortens each pause, to no less than half.
 const MIN_REPORT_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_REPORT_BACKOFF: Duration = Duration::from_millis(500);
 

@@ -36,9 +36,9 @@ enum ThreadState {
 }
 
 impl StoreExchangeThread {
-    /// Runs `exchange` at once, then after each [`STORE_EXCHANGE_INTERVAL`], or earlier if
-    /// [`StoreExchangeThread::request_turn_and_wait`] is called. Runs it a last time when
-    /// [`StoreExchangeThread::close`] is called, and returns.
+    /// Runs `exchange` at once, then after each [`STORE_EXCHANGE_INTERVAL`], or earlier if somebody
+    /// requests a turn. Runs it a last time when [`StoreExchangeThread::close`] is called, and
+    /// returns.
     pub fn run(&self, mut exchange: impl FnMut()) {
         exchange();
         while !self.wait_for_next_turn() {

@@ -98,8 +98,8 @@ pub fn read_regular_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, ReadErr
     let mut bytes = Vec::new();
     // A failed allocation is an error here; it must not abort the process. A long file must leave
     // enough memory for the next allocations of other threads.
-    let has_room = length < LONG_FILE_BYTES || memory::check_available(length).is_ok();
-    if !has_room || bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).is_err() {
+    let has_memory = length < LONG_FILE_BYTES || memory::check_available(length).is_ok();
+    if !has_memory || bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).is_err() {
         let found = format!("too little free memory for its {length} bytes");
         return Err(io::Error::new(io::ErrorKind::OutOfMemory, found).into());
     }

@@ -45,7 +45,8 @@ pub(super) struct HttpResponse {
 /// Sends a GET request with these fields. Follows redirects from `https://` to `https://`.
 ///
 /// # Errors
-/// If no server answers. The error has no URL.
+/// If a setting or the URL can't be used, if a server does not answer, or if riskgate can't follow
+/// its redirect. The error has no URL.
 pub(super) fn send_get_request(
     url: &str,
     fields: &[(&str, &str)],
