@@ -23,8 +23,8 @@ impl Month {
     /// The last month that can be represented, in 2341: the number has twelve bits.
     pub const LAST: Month = Month(4095);
 
-    /// The month that contains this second since 1970-01-01T00:00:00Z. Earlier times give
-    /// [`Month::FIRST`], later times [`Month::LAST`].
+    /// The month that contains this second since 1970-01-01T00:00:00Z. A time before
+    /// [`Month::FIRST`] gives this month, and a time after [`Month::LAST`] gives that month.
     pub fn containing(unix_seconds: i64) -> Month {
         let time = to_date_time(unix_seconds);
         let years = i32::from(time.year() - EPOCH_YEAR);

@@ -45,7 +45,7 @@ pub enum Refusal {
     EmailRefused {
         /// The message that the operator chose.
         message: String,
-        /// The reason of the verdict on the address.
+        /// The reason of the verdict on the address; `rule` if an operator's rule decided.
         reason: &'static str,
         /// The provider that the user probably meant.
         suggestion: Option<SmolStr>,

@@ -47,8 +47,8 @@ impl Reason {
         matches!(self, Reason::Safe)
     }
 
-    /// Whether a score says the opposite: it flags a name of which nothing is said, or does not
-    /// flag one against which something is said.
+    /// Whether a score says the opposite: the score flags a name whose reason is `safe`, or does
+    /// not flag a name with another reason.
     pub fn contradicts(self, score: Score) -> bool {
         self.is_safe() == score.is_flagged()
     }
@@ -96,7 +96,9 @@ impl Score {
     }
 }
 
-/// The rules in the order in which riskgate tries them. The first rule that applies decides.
+/// The rules that give a verdict. If the lists give a name the facts of several rules, the first of
+/// them in this order decides. If no list judges a name, `UnknownTld` comes first. The other rules
+/// for unlisted names, and the rules about DNS facts, have an order of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rule {

@@ -172,7 +172,7 @@ impl<'t> TableAnswer<'t> {
         self.is_from_dns_fact && !self.verdict.reason.is_safe()
     }
 
-    /// Whether a list has a row for the name or covers it, and does not flag it.
+    /// Whether a row of a list matched the name, and the reason is `safe`.
     pub fn is_listed_as_real(&self) -> bool {
         self.matched_name_offset.is_some() && self.verdict.reason.is_safe()
     }

@@ -23,8 +23,8 @@ const GOOD_BITS: u32 = GUARDING_BITS | rules::KNOWN_OR_CLEARED_BIT;
 /// Makes the rows for the registrable names below which one feed of disposable names has at least
 /// [`MIN_DISPOSABLE_SUBDOMAINS`] names. Leaves out a registrable name in three cases:
 ///
-/// - The registrable name is at or below a suffix with free names: other people own the names
-///   below it.
+/// - The registrable name is at or below a suffix with free names, or such a suffix is below it:
+///   other people own the names below it.
 /// - It is below a public suffix that is protected or for special use.
 /// - A list that is no feed calls it, or a name below it, good: see [`GOOD_BITS`]. So a row of a
 ///   feed that `drop_guarded_feed_rows` drops leads to no row here.
