@@ -20,7 +20,8 @@ pub(super) fn has_address_without_blanks(text: &str) -> bool {
 
 /// Returns true if the text is an address that is not in `known`, with or without a name before it,
 /// or a list of such addresses: as it is, without its blanks, without its characters beyond ASCII,
-/// or up to a NUL, where some software ends a text. A sentence with an address in it is none.
+/// or up to a NUL, where some software ends a text. A sentence with an address is none, unless it
+/// has a `<` as well: some software then reads the address alone.
 pub(super) fn is_new_lone_address(text: &str, known: &[String]) -> bool {
     let is_new = |text: &str| {
         let start = text.split_once('\0').map(|(start, _)| start);
