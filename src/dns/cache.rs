@@ -249,16 +249,15 @@ impl DnsFactCache {
             entry.consecutive_failures = entry.consecutive_failures.saturating_add(1);
             return;
         }
-        let (refresh_at, was_used) = (now.saturating_add(retry_delay(0)), AtomicBool::new(false));
         self.insert_entry_and_evict(
             name,
             CacheEntry {
                 mx: None,
                 addresses: Box::default(),
                 expires_at: 0,
-                refresh_at,
+                refresh_at: now.saturating_add(retry_delay(0)),
                 consecutive_failures: 1,
-                was_looked_up: was_used,
+                was_looked_up: AtomicBool::new(false),
             },
         );
     }
@@ -280,8 +279,8 @@ impl DnsFactCache {
         while bytes > MAX_CACHE_BYTES
             && let Some(first) = order.pop_front()
         {
-            let was_used = |entry: &CacheEntry| entry.was_looked_up.swap(false, Ordering::Relaxed);
-            if self.entries.get(&first).is_some_and(|entry| was_used(&entry)) {
+            let is_spared = |entry: &CacheEntry| entry.was_looked_up.swap(false, Ordering::Relaxed);
+            if self.entries.get(&first).is_some_and(|entry| is_spared(&entry)) {
                 order.push_back(first);
             } else if let Some((name, entry)) = self.entries.remove(&first) {
                 bytes -= entry.estimated_bytes(&name);

@@ -75,7 +75,7 @@ const ROLE_NAMES: [&str; 459] = [
 ];
 
 /// The role names that may begin a longer name, such as `info.berlin`, sorted by bytes. Names that
-/// are last names too are not here: `sales.maria` and `jobs.anna` are people.
+/// are last names as well are not here: `sales.maria` and `jobs.anna` are people.
 #[rustfmt::skip]
 const LEADING_ROLE_NAMES: [&str; 63] = [
     "admin", "administracao", "administracion", "administrador", "administrator", "assistenza",

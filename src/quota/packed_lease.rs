@@ -14,8 +14,8 @@ const MAX_HELD_UNLIMITED: u64 = 1 << 15;
 /// Bit layout, from the highest: month 12 bits, epoch 8, held 16, unleased 28.
 ///
 /// `held` calls can be spent without asking the store. `unleased` is the lower 28 bits of the
-/// number of calls that no node has leased. Because both are in one word, each spend tells the
-/// remaining calls too, as far as this node knows.
+/// number of calls that no node has leased. Because both are in one word, each spend tells as well
+/// how many calls remain, as far as this node knows.
 #[derive(Clone, Copy)]
 pub(super) struct PackedLease(pub(super) u64);
 

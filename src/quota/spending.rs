@@ -103,8 +103,8 @@ impl Node {
         }
     }
 
-    /// Returns the month of a call, or the one before if the store's clock has shown since that the
-    /// month of the call has not begun.
+    /// Returns the month of a call. If the store's clock has shown since that this month has not
+    /// begun, returns the latest month that has begun.
     fn begun_month(&self, month: Month) -> Month {
         month.min(self.calendar.latest_month())
     }

@@ -45,8 +45,8 @@ pub enum ReadError {
 impl ReadError {
     /// Returns true if the system refused the read for now: the same file may be readable later
     /// without a change of it. Examples are a lack of descriptors or memory, and a network file
-    /// system that does not answer. A missing file counts too, because its directory may be mounted
-    /// again.
+    /// system that does not answer. A missing file is another one, because its directory may be
+    /// mounted again.
     pub fn is_transient(&self) -> bool {
         match self {
             ReadError::Io(error) => is_transient_io_error(error),

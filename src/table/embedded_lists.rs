@@ -6,8 +6,8 @@ use super::aligned_bytes::AlignedBytes;
 use super::fault::TableFault;
 use super::layout::sections::{SECTION_COUNT, damage_fault, section_range};
 
-/// The name and text of each list in the file of a compiled table. (riskgate's binary contains
-/// lists too: `SourceFiles::Bundled`.)
+/// The name and text of each list in the file of a compiled table. These lists are not those inside
+/// riskgate's binary, which are `SourceFiles::Bundled`.
 pub(super) type ListsInCompiledTable = Vec<(String, Cow<'static, str>)>;
 
 /// Writes for each file: `u8` length of the name, the name, `u32` length of the text, the text.
