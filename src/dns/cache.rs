@@ -279,8 +279,9 @@ impl DnsFactCache {
         while bytes > MAX_CACHE_BYTES
             && let Some(first) = order.pop_front()
         {
-            let is_spared = |entry: &CacheEntry| entry.was_looked_up.swap(false, Ordering::Relaxed);
-            if self.entries.get(&first).is_some_and(|entry| is_spared(&entry)) {
+            let unmark_looked_up =
+                |entry: &CacheEntry| entry.was_looked_up.swap(false, Ordering::Relaxed);
+            if self.entries.get(&first).is_some_and(|entry| unmark_looked_up(&entry)) {
                 order.push_back(first);
             } else if let Some((name, entry)) = self.entries.remove(&first) {
                 bytes -= entry.estimated_bytes(&name);
