@@ -75,7 +75,7 @@ pub struct CountFacts {
 /// What is known about one sign-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts<'f> {
-    /// The domain of the address; `None` for a text without a domain.
+    /// The domain of the address; `None` for a text that is no address.
     pub domain: Option<&'f str>,
     /// The risk score.
     pub risk_score: Score,
@@ -84,7 +84,7 @@ pub struct Facts<'f> {
     /// What is known about the domain; `None` for a text that is no address.
     pub of_domain: Option<DomainFacts>,
     /// Whether the address belongs to a role (`sales@`) or a machine (`noreply@`), and not to a
-    /// person; `None` for a text that is no address.
+    /// person; `None` if the facts are about a domain alone, or about a text that is no address.
     pub is_role: Option<bool>,
     /// The counts.
     pub counts: CountFacts,
