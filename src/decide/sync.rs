@@ -203,7 +203,7 @@ impl SignUpSync {
 /// # Errors
 /// If the store fails.
 pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreError> {
-    /// In a round, the store looks at up to 5,000 sign-ups, so in all rounds at as many as it keeps.
+    /// In a round, the store looks at up to 5,000 sign-ups: in all rounds, at all that it keeps.
     const MAX_DELETION_ROUNDS: usize = 200;
     const DELETING_CALLS_PER_ROUND: usize = 50;
     for _ in 0..MAX_DELETION_ROUNDS {

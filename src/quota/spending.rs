@@ -77,9 +77,9 @@ impl Node {
 
     /// Admits or denies calls whose deadline has passed. If the store hangs, the store counts as
     /// down from now on. A single call gets a call that the lease holds, unless the store is up and
-    /// has answered a batch that waits: otherwise single calls could take calls from the batch again
-    /// and again. If the store counts as down, all other calls may be admitted unbacked. Else the
-    /// store is only slow, and all other calls are denied.
+    /// has answered a batch that waits: otherwise single calls could take calls from the batch
+    /// again and again. If the store counts as down, all other calls may be admitted unbacked. Else
+    /// the store is only slow, and all other calls are denied.
     pub(super) fn charge_after_timeout(
         &self,
         lease: &Arc<Lease>,
