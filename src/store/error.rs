@@ -37,7 +37,7 @@ pub enum StoreError {
     /// SQLite store.
     #[error("{location}: {operation}: {found}")]
     Unavailable {
-        /// The store's address.
+        /// The address of the server, or the path of the file.
         location: String,
         /// The operation that failed.
         operation: &'static str,

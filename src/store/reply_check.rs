@@ -56,8 +56,7 @@ pub(super) fn check_total_below_2_to_63(account: &str, total: u64) -> Result<u64
     })
 }
 
-/// Returns true if the number is below 2^63. SQLite counts in signed 64-bit integers. A negative
-/// number in SQLite, which riskgate never writes, is read as 2^63 or more.
+/// Returns true if the number is below 2^63. SQLite counts in signed 64-bit integers.
 fn fits_in_i64(number: u64) -> bool {
     i64::try_from(number).is_ok()
 }

@@ -58,7 +58,7 @@ if hash == keys then
 else
     record_change(audit, author, 'account.set', name, 'account', before, without_import(row))
 end
--- Every script writes rows last: if the user lacks a permission, no row is left without its change.
+-- The row comes after its change: if the user lacks a right, no row is left without its change.
 redis.call('ZADD', changed, version, member)
 redis.call('HSET', hash, name, row)
 return version

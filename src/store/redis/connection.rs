@@ -25,7 +25,8 @@ use crate::store::url::RedisUrl;
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most rows that one command writes, or asks for.
+/// How many rows one command writes or asks for at most. The audit and the sign-ups are read in
+/// pages of their own sizes.
 pub(super) const CHUNK_ROWS: usize = 1_000;
 
 /// How often riskgate tries to run scripts that a server has forgotten: somebody may flush the

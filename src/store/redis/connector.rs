@@ -208,8 +208,9 @@ fn describe_error_and_protocol(
     }
 }
 
-/// Adds to the reasons why no server could be asked that one of them speaks another protocol, if
-/// there is time to find out. `urls` are the addresses of the servers.
+/// Returns `found`, which says why no server could be asked. If there is time to look for a server
+/// that speaks another protocol, and there is one, adds this to the text. `urls` are the addresses
+/// of the servers.
 fn add_other_protocol(
     found: String,
     urls: impl Iterator<Item = String>,

@@ -30,7 +30,8 @@ const PROBE_KEY: &str = "riskgate:{check}:probe";
 /// The SHA-1 digest of the script `return 1`.
 const PROBE_SCRIPT_DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 
-/// The commands of each use, as docs/redis.md lists them. `KEY` stands for [`PROBE_KEY`]. The value
+/// The commands of a gateway and of commands that change keys. docs/redis.md lists them, and those
+/// of rarer uses, such as an import. `KEY` stands for [`PROBE_KEY`]. The value
 /// of that Redis key is a text, so commands for other types fail and change nothing. `SOURCE`
 /// stands for the script `return 1`, and `DIGEST` for its SHA-1 digest.
 const COMMANDS_BY_USE: [(&str, &str); 5] = [
@@ -94,8 +95,7 @@ impl DeploymentBackend for Redis {
         Ok(findings)
     }
 
-    /// A user who may not write passes: the check of
-    /// the rights tells this.
+    /// A user who may not write passes: the check of the rights tells this.
     fn check_takes_writes(&mut self) -> Result<(), StoreError> {
         self.connect_if_needed()?;
         let hosts = self.list_hosts();

@@ -247,8 +247,9 @@ impl Redis {
         Ok(true)
     }
 
-    /// On a Cluster: deletes what a copy that failed has added. What the copy has merged into Redis
-    /// keys of the store stays: counts of the top list and of usage. A further copy replaces them.
+    /// On a Cluster: deletes what a copy that failed has added. The top list, the usage by day, the
+    /// quota events and the inbox secret stay, because the copy may have merged them into Redis
+    /// keys of the store. A further copy writes them again.
     fn delete_moved(&mut self, moved: &[&StagedMove]) -> Result<(), StoreError> {
         let is_new = |it: &&&StagedMove| matches!(it.on_existing, OnExistingKey::Fail);
         let added: Vec<&String> = moved.iter().filter(is_new).map(|it| &it.final_name).collect();

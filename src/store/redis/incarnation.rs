@@ -14,8 +14,8 @@ use super::link::Link;
 use super::reply::{error_reply_text, info_field, replica_lines, reply_text_or_empty};
 use crate::store::error::StoreError;
 
-/// How many Redis keys mark the data of a Cluster, spread evenly over its slots. A primary that has
-/// this share of all slots has at least one, unless its slots are scattered.
+/// How many Redis keys mark the data of a Cluster: one in each part of 256 slots. So a primary with
+/// 511 slots in a row has at least one.
 const MARK_COUNT: usize = 64;
 const SLOT_COUNT: usize = 16_384;
 /// Replicas acknowledge their offset once a second. A replica that has acknowledged nothing for
@@ -127,7 +127,8 @@ impl Redis {
         self.connect_if_needed()
     }
 
-    /// Tries on each primary of a Cluster to set a mark that exists, which changes nothing.
+    /// Tries on each primary of a Cluster with a mark to set a mark that exists, which changes
+    /// nothing.
     fn find_write_refusal(
         &mut self,
         operation: &'static str,

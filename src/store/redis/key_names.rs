@@ -31,7 +31,7 @@ pub(super) const SOURCE_STATES: &str = "riskgate:{ring}:sources";
 /// A hash: the operator's overrides, see `overrides_common.lua`.
 pub(super) const OVERRIDES: &str = "riskgate:{ring}:overrides";
 
-/// The Redis keys that every script of the ring gets, in this order.
+/// The Redis keys that the scripts which change keys and accounts get first, in this order.
 pub(super) const RING_REDIS_KEYS: [&str; 7] =
     [RING_META_KEY, API_KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS, AUDIT];
 

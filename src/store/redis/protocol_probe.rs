@@ -1,7 +1,8 @@
 //! Finds out whether a server does not answer because it speaks TLS, or because it speaks none.
 //!
-//! Sends one PING without user and password. riskgate does this only for a command, where a person
-//! waits; a node that connects again has no time for this question.
+//! Sends one PING without user and password. riskgate does this only if the time limit of the
+//! connection is long: then a person waits for a command. A node that connects again has no time
+//! for this question.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

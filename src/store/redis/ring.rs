@@ -6,7 +6,7 @@
 //! change. The ids of the latest thousand changes show such a loss.
 //!
 //! A write is one script, except that riskgate adds or restores many rows with several scripts: see
-//! `import` and `restore`. A read of all rows, or of changes, reads the version before and after
+//! `import` and `write_back`. A read of all rows, or of changes, reads the version before and after
 //! the rows, and so notices a change in between. A damaged row or a foreign entry does not affect
 //! other rows: see `foreign`.
 

@@ -32,8 +32,8 @@ local function import_status(imports, row_import)
     return tonumber(held_until) > believed_now and 'busy' or 'abandoned'
 end
 
--- Returns the id of a new record, and its time. Ids grow, so a record gets the millisecond of the
--- record before it if that one is later.
+-- Returns the id of a new record, and its time. Ids grow: if the last record has this millisecond
+-- or a later one, the new record gets the millisecond of the last record and the next number.
 local function next_record_id(audit)
     local at, milliseconds, number = believed_now, believed_now * 1000, 0
     local last = redis.call('XREVRANGE', audit, '+', '-', 'COUNT', 1)[1]
@@ -52,8 +52,9 @@ end
 -- Runs the commands that a change and its record need, without effect: nothing has this name. If the
 -- user lacks a right, or the server a command, the script fails here, where nothing has changed.
 --
--- Each script that makes a change with a record calls this function before its first write. Commands
--- beside these the script runs without effect as well, before it appends the record.
+-- A script that makes a change with a record calls this function before its first write. Other
+-- commands that the script needs, it runs without effect before it appends the record.
+-- `fill_ring.lua` may call this function later, because what it writes before is only staged.
 local function prove_rights()
     redis.call('XREVRANGE', unused_key, '+', '-', 'COUNT', 1)
     redis.call('XADD', unused_key, 'NOMKSTREAM', '1-0', 'field', 'value')
@@ -123,9 +124,10 @@ local KEPT_CHANGES = 1000
 -- Begins the next version of the ring. Each change has an id, because two changes can lead to the
 -- same version if the store lost one of them.
 --
--- Each script calls this function before it appends its record, and then writes only with commands
+-- A script calls this function before it appends its record, and then writes only with commands
 -- that this function has run: if the user lacks a right, or the server a command, the script fails
--- here, and no record is left without its change.
+-- here, and no record is left without its change. `fill_ring.lua` calls it later, because its
+-- record is only staged.
 local function next_version(meta, changed, id)
     prove_rights()
     -- XX adds no member, so this writes nothing.

@@ -13,8 +13,9 @@ pub struct RingStore(Arc<Mutex<KnownStore>>);
 struct KnownStore {
     /// The id of the store; `None` until its keys were read.
     id: Option<String>,
-    /// How often a probe has found another store over an open connection. Each connection then
-    /// opens another one, and looks at the store there.
+    /// How often a probe has found another store over an open connection. If this number has grown,
+    /// each connection but the one that reads the keys is replaced by a new one, which looks at the
+    /// store.
     probes_of_others: u64,
 }
 

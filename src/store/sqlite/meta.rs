@@ -1,7 +1,7 @@
-//! Reads rows of the table `meta`, and increments the version of the ring. The rows of `meta` are
-//! the store id, the version and the change ids of the ring, the latest month, the believed time of
-//! the gateway, the version and the change ids of the overrides, the newest version of a deleted
-//! DNS fact, the inbox secret and the mark of the inbox ids.
+//! Reads and writes rows of the table `meta`, and increments the version of the ring. The rows of
+//! `meta` are the store id, the version and the change ids of the ring, the latest month, the
+//! believed time of the gateway, the version and the change ids of the overrides, the newest
+//! version of a deleted DNS fact, the inbox secret, the mark of the inbox ids and its confirmation.
 
 use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 
