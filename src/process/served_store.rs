@@ -46,7 +46,8 @@ pub enum DifferentStore {
         /// The address of the store.
         address: String,
     },
-    /// The write-ahead log of the SQLite file at this address is missing. A gateway always has one.
+    /// The write-ahead log (`-wal`) of the SQLite file at this address is missing, or its shared
+    /// memory (`-shm`). A gateway has both beside its file.
     MissingLog {
         /// The address of the store.
         address: String,

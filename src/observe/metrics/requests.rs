@@ -217,7 +217,8 @@ impl RequestMetrics {
         self.verdicts_by_reason_and_source[index].inc();
     }
 
-    /// Sets how many bytes of request bodies riskgate holds while the bodies arrive.
+    /// Sets how many bytes riskgate holds: of request bodies that are arriving, of HTTP/2 headers
+    /// without an end, and of responses that no client takes.
     pub fn set_held_body_bytes(&self, bytes: usize) {
         self.held_body_bytes.set(Some(bytes as i64));
     }

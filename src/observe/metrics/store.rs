@@ -7,7 +7,8 @@ use crate::quota::LedgerStatus;
 
 /// The ledger's store and clocks.
 pub struct StoreMetrics {
-    /// A clock is suspect while riskgate ignores its jump until the jump is confirmed.
+    /// 1 while the ledger has a problem with the clock. For example, riskgate ignores the jump of a
+    /// clock until the jump is confirmed.
     clock_suspect: IntGauge,
     store_down: IntGauge,
     replicas_missing: IntGauge,

@@ -308,7 +308,7 @@ impl Worker {
     }
 
     /// Adds a state in place of an earlier one of the same source. Before this process serves,
-    /// another process records the changes, and the earlier states are none of this one.
+    /// another process records the changes. So only the latest state of a source counts here.
     fn replace_waiting(&mut self, change: SourceChange) {
         self.waiting.retain(|earlier| earlier.state.subject != change.state.subject);
         self.last_seen.insert(change.state.subject.clone(), change.state.clone());

@@ -122,7 +122,7 @@ impl AuditFile {
         store.read_audit_after(after, APPENDED_RECORDS_PER_READ).map_err(describe_store_error)
     }
 
-    /// Adds the records to the log of written records that are in the file and not in the log: a
+    /// Adds to the log of written records the records that are in the file and not in the log: a
     /// process may have been killed after it wrote to the file. If the log is empty, an earlier
     /// version of riskgate may have written the file without a log. Then all records of the store
     /// up to the one in the last line count as written.

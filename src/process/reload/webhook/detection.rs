@@ -2,10 +2,9 @@
 //!
 //! Once a second, the thread looks at the leases in memory. After a start, soon after another month
 //! has begun, if the thresholds change, and every ten minutes, the thread reads the usage of the
-//! month from the store, because a killed process may have reached thresholds that no living node
-//! knows of, and a new threshold may be below what accounts have used. At the same
-//! time, the thread forgets which events it has recorded, because the store may have lost some
-//! events.
+//! month from the store: a killed process may have reached thresholds that no living node knows of,
+//! and a new threshold may be below what accounts have used. At the same time, the thread forgets
+//! which events it has recorded, because the store may have lost some events.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
