@@ -285,7 +285,7 @@ impl SharedState {
 }
 
 /// Writes a chunk. Returns how many of its lines were not written completely. If another process
-/// has made standard error non-blocking, a write takes only the bytes for which the pipe has room.
+/// has made standard error non-blocking, a write takes only the bytes that the pipe can hold.
 fn write_chunk(out: &mut impl Write, chunk: &[u8]) -> u64 {
     let mut left = chunk;
     while !left.is_empty() {

@@ -72,7 +72,7 @@ impl Tracer {
         self.sample_one_in.map(|one_in| RequestTrace::begin(traceparent, is_caller_trusted, one_in))
     }
 
-    /// Adds spans to the queue. Drops spans for which the queue has no room.
+    /// Adds spans to the queue. Drops spans while the queue is full or closed.
     pub fn queue_spans(&self, spans: impl IntoIterator<Item = Span>) {
         let mut queue = lock(&self.queue);
         for span in spans {

@@ -147,7 +147,7 @@ impl Writer {
             Ok(own) if own.len() >= rotation.max_bytes => own,
             _ => return,
         };
-        match make_room_for_new_file(path, *rotation, &own) {
+        match free_log_path(path, *rotation, &own) {
             Ok(()) => match self.target.open() {
                 Ok(out) => {
                     (self.out, self.is_rotation_failing) = (out, false);
@@ -248,11 +248,7 @@ impl Writer {
 /// no old files are kept, deletes the log. If another process has put a new file in place of `own`,
 /// as during an upgrade, does nothing. If `path` is a symbolic link, the link stays, and the old
 /// files are beside the file to which the link leads.
-fn make_room_for_new_file(
-    path: &Path,
-    rotation: LogRotation,
-    own: &Metadata,
-) -> std::io::Result<()> {
+fn free_log_path(path: &Path, rotation: LogRotation, own: &Metadata) -> std::io::Result<()> {
     let is_own = |found: Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
     if !std::fs::metadata(path).is_ok_and(is_own) {
         return Ok(());
