@@ -73,8 +73,8 @@ pub fn describe_stdout_error(error: &io::Error) -> String {
     format!("standard output: expected to write to it, but found {error}")
 }
 
-/// Writes one line to standard error. The word `warning` at its start is yellow on a terminal that
-/// shows colours.
+/// Writes one line to standard error. If the line begins with `warning:`, this word is yellow on a
+/// terminal that shows colours.
 pub fn print_message(line: impl AsRef<str>) {
     let line = line.as_ref();
     match line.strip_prefix(WARNING).filter(|_| shows_colors()) {

@@ -141,7 +141,8 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
         StoreCommand::Copy { args: StoreArgs { config, json }, from, to } => {
             let (from, to) = (parse_url("FROM", &from)?, parse_url("TO", &to)?);
             let config = config.read_config()?;
-            // A running gateway would go on with the older file, which it has open.
+            // A running gateway may have another file open, which was moved away. It would go on
+            // with that file.
             if matches!(to, StoreUrl::Sqlite(_)) && config.startup.store.is_at(&to) {
                 check_no_gateway_runs(&config)?;
             }

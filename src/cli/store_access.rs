@@ -159,8 +159,9 @@ fn prepare(store: &mut Store) -> Result<(), CommandFailure> {
 
 /// Opens the config's store for a command that only reads. If the store is a file that does not
 /// exist, prints a warning and returns `None`: the command then shows an empty store. If a running
-/// gateway of the config serves another store, prints a warning and opens the config's store. Fails
-/// if the gateway's log is missing.
+/// gateway of the config serves another store, prints a warning and opens the config's store. If
+/// the gateway serves another file and a log lies beside the config's file, returns `None`, because
+/// SQLite would apply the log to this file. Fails if the gateway's log is missing.
 pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailure> {
     Ok(open_store_and_find_difference(config)?.0)
 }

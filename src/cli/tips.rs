@@ -94,7 +94,8 @@ const COMMAND_SYNONYMS: [(&[&str], &[&str]); 19] = [
     (&["score", "assess", "judge", "explain"], &["decide"]),
 ];
 
-/// Options of other programs, each with the option of riskgate that may be meant, and a value.
+/// Options of other programs, each with the option of riskgate that may be meant. Behind the option
+/// is a value if the option takes one.
 const OPTION_SYNONYMS: [(&[&str], &str); 9] = [
     (&["port", "p", "bind", "http", "address", "host"], "listen 0.0.0.0:8080"),
     (&["server", "servers", "backend", "target", "proxy", "to"], "upstream 127.0.0.1:9000"),

@@ -27,8 +27,8 @@ pub(super) const MX_LIST_HEADER_WITH_ADDRESSES: &str = "domain,mx,addresses";
 /// After each such number of resolved names, a line tells the progress.
 const NAMES_PER_PROGRESS_LINE: usize = 1_000;
 
-/// Queries the DNS for names, and writes the mail host of each name to `output` or to standard
-/// output. If `with_addresses` is true, also writes the addresses of the mail hosts.
+/// Queries the DNS for names. Writes the mail host of each name that has one in an MX record to
+/// `output` or to standard output, with the addresses of the host if `with_addresses` is true.
 pub fn resolve_names(
     names_path: &Path,
     output: Option<&Path>,
