@@ -3,7 +3,7 @@
 //! Three sources have settings: a TOML file, `RISKGATE__SECTION__KEY` variables and flags.
 //! Variables override the file, and flags override both. This module owns the name, default and
 //! range of every setting. Other modules read variables of the environment through
-//! [`Config::env_var`].
+//! [`Config::env_var`] and [`Config::env_var_os`].
 
 mod admin;
 mod authz;
@@ -202,14 +202,14 @@ pub struct ReloadableConfig {
 
 /// What was read of a config, and from which files.
 pub struct ConfigReading {
-    /// The config, with defaults in place of faulty settings; `None` if no file could be read as
+    /// The config, with defaults in place of faulty settings; `None` if the file can't be read as
     /// TOML.
     pub config: Option<Config>,
     /// The same settings as people read them; `None` with a fault.
     pub settings: Option<EffectiveSettings>,
     /// Every fault. Each begins with its place, such as a file and a line.
     pub faults: Vec<ConfigFault>,
-    /// The config file and the files of secrets that it names.
+    /// The config file, and the files of secrets and of authorities that the settings name.
     pub files: Vec<PathBuf>,
     /// True if the system could not read one of these files for now. A later read may succeed,
     /// although no file changes.

@@ -99,7 +99,7 @@ impl Settings {
             "write \"{meant}\", or make a token: riskgate admin-token create --name NAME --scope write"
         );
         self.report_at_value("listen.admin", &toml_text(&admin.to_string()), &problem, Some(hint));
-        // A name that is near to that of the token is the only fault then.
+        // If a setting has a name near to `admin.token`, the fault of that name replaces this one.
         self.change_last_fault(|fault| fault.with_missing_key("admin.token"));
     }
 

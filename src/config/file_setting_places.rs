@@ -157,9 +157,10 @@ fn hint_for_store_error(error: &StoreError) -> Option<&'static str> {
     }
 }
 
-/// Says why a file was not opened: names the file or folder that is missing, by its absolute path
-/// because a relative path may start elsewhere than the shell, or the one whose permission is.
-/// `None` if the file can be read.
+/// Says why a file was not opened: which file or folder is missing, which one this process may not
+/// open, or which part of the path only a shell or systemd replaces. `None` if nothing of this is
+/// so. Names absolute paths, because a relative path may start elsewhere than in the folder of the
+/// shell.
 pub fn hint_for_unopened(path: &Path) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
     if let Some(hint) = hint_for_replaced_part(&path).filter(|_| !path.exists()) {

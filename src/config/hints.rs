@@ -461,7 +461,8 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
         return Some(format!("{number}d"));
     }
     let whole = |length: i64| number >= length && number % length == 0;
-    // Nobody writes whole days, or 3600, in milliseconds. Other whole thousands are milliseconds.
+    // Nobody writes whole days in milliseconds, or whole hours such as 3600. All other numbers from
+    // 1,000 on are milliseconds.
     let is_of_seconds = units.seconds_only
         || number < MIN_MILLISECONDS
         || whole(86_400)
@@ -476,8 +477,9 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
 /// A way in which a text may have been meant. Returns the text that was meant.
 type Rewrite = fn(&str) -> Option<String>;
 
-/// The rewrites of each kind of text, the likeliest first. No other rewrite runs for the kind, so
-/// that no path becomes an address, and no name loses its second word.
+/// The rewrites of each kind of text, the likeliest first. But for the rewrites of all kinds in
+/// [`rewrites_of`], no other rewrite runs for a kind, so that no path becomes an address, and no
+/// name loses its second word.
 const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
     (
         &[TextKind::Number],

@@ -136,8 +136,8 @@ fn begins_as_path(text: &str) -> bool {
     ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start))
 }
 
-/// Whether a relative text is like a path: it has small letters and a `/` or a `.`, or ends with
-/// the name of what the file is for.
+/// Whether a relative text is like a path. It has only small letters, `-`, `_`, `.` and `/`. It has
+/// a `.` or a `/`, or ends with the name of what the file is for.
 fn is_like_path(text: &str, name: &str) -> bool {
     let is_of_word = |c: char| c.is_ascii_lowercase() || "-_./".contains(c);
     text.chars().all(is_of_word) && (text.contains(['/', '.']) || text.ends_with(name))

@@ -116,7 +116,8 @@ pub struct Settings {
     pub warnings: Vec<ConfigFault>,
     /// The faults found so far.
     pub faults: Vec<ConfigFault>,
-    /// The files that were read, or could not be read: the config file and files of secrets.
+    /// The files that were read, or could not be read: the config file, and files of secrets and of
+    /// authorities.
     pub files: Vec<PathBuf>,
     /// True if the system could not read one of these files for now.
     pub has_transient_fault: bool,
@@ -772,8 +773,9 @@ impl Settings {
         value.unwrap_or(default)
     }
 
-    /// Returns what to write for a number without a unit. Where the default is a second or less, a
-    /// large number means milliseconds; where the default is days, a small number means days.
+    /// Returns what to write for a number without a unit. The default tells the unit. If it is a
+    /// second or less, a large number means milliseconds. If it is an hour or more, a small number
+    /// means hours. If it is two days or more, a small number means days.
     fn hint_for_time(&self, key: &str, default: Duration) -> Option<String> {
         const DAY: Duration = Duration::from_hours(24);
         let (unit, numbers) = match default {

@@ -135,7 +135,7 @@ impl Settings {
         let deadline = match url {
             StoreUrl::Sqlite(_) => Duration::from_secs(1),
             StoreUrl::Redis(_) if wait_replicas == 0 => Duration::from_millis(50),
-            // Redis checks only ten times a second whether a WAIT has ended.
+            // Redis checks only ten times a second whether the time of a WAIT is over.
             StoreUrl::Redis(_) => Duration::from_millis(500),
         };
         let redis = self.read_redis_options(&url, wait_replicas);
