@@ -39,7 +39,8 @@ pub struct LogEntry<'e> {
     pub response_bytes: u64,
     /// `User-Agent`, without anything that could be a key or an e-mail address.
     pub user_agent: Option<&'e str>,
-    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; `None` if no request could be parsed.
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; `HTTP/1.1` if riskgate could read no version. `None` for
+    /// a request that has not begun.
     pub protocol: Option<&'static str>,
     /// The version of TLS; `None` without TLS.
     pub tls: Option<&'e str>,
