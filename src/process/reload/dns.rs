@@ -26,8 +26,9 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// How long after a successful probe the thread probes the resolvers again. Until that probe ends,
 /// the thread trusts what the resolvers say, unless they deny that mail reaches a name.
 const PROBE_INTERVAL: Duration = Duration::from_mins(1);
-/// The shortest time between two probes for held findings, in slots of the pacer. So these probes
-/// take at most a tenth of the queries.
+/// The shortest time between two probes for held findings, in slots of the pacer. A probe takes one
+/// query, or up to three if the resolvers don't know the first providers. So these probes take a
+/// tenth of the queries, or at most three tenths.
 const PROBE_SPACING_IN_SLOTS: u32 = 10;
 /// How soon the thread probes the resolvers again after a failed probe.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
