@@ -48,8 +48,8 @@ pub struct LeaseReport {
     /// What the store acknowledged to the node before. If the store has older totals, it has lost
     /// data.
     pub known: TotalsKnownToNode,
-    /// The counts by day, route and key that have changed since the node's last acknowledged
-    /// report.
+    /// Counts by day, route and key that have changed since the node's last acknowledged report. If
+    /// more have changed than a commit carries, later reports have the others.
     pub usage: Vec<UsageCount>,
 }
 
