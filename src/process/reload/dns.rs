@@ -27,8 +27,8 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// the thread trusts what the resolvers say, unless they deny that mail reaches a name.
 const PROBE_INTERVAL: Duration = Duration::from_mins(1);
 /// The shortest time between two probes for held findings, in slots of the pacer. A probe takes one
-/// query, or up to three if the resolvers don't know the first providers. So these probes take a
-/// tenth of the queries, or at most three tenths.
+/// query, or up to three if the resolvers don't know the first providers. So these probes take at
+/// most a tenth of the queries, or three tenths with such resolvers.
 const PROBE_SPACING_IN_SLOTS: u32 = 10;
 /// How soon the thread probes the resolvers again after a failed probe.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
