@@ -40,22 +40,22 @@ pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     check_served_file_exists(config)?;
     let new_file = find_missing_store_file(config);
     let mut store = config.startup.store.open(COMMAND_STORE_TIMEOUT)?;
-    prepare(&mut store)?;
+    raise_timeout_and_tell_time(&mut store)?;
     if let Some(path) = new_file {
         let shown = path.canonicalize().unwrap_or_else(|_| path.clone());
         print_message(format!("created the store {}", shown.display()));
     }
     store.check_still_safe()?;
-    refuse(find_other_store_id(config, &mut store)?)?;
+    fail_if_different(find_other_store_id(config, &mut store)?)?;
     Ok(store)
 }
 
 /// Fails if a gateway of the config runs and serves a store at another address, or another file.
 pub fn check_no_other_store_is_served(config: &Config) -> Result<(), CommandFailure> {
-    refuse(find_other_place(config)?)
+    fail_if_different(find_other_place(config)?)
 }
 
-fn refuse(other: Option<DifferentStore>) -> Result<(), CommandFailure> {
+fn fail_if_different(other: Option<DifferentStore>) -> Result<(), CommandFailure> {
     other.map_or(Ok(()), |other| Err(CommandFailure::failed(other.to_string())))
 }
 
@@ -112,7 +112,7 @@ fn find_other_place(config: &Config) -> Result<Option<DifferentStore>, CommandFa
 
 /// Fails if a gateway of the config runs, and the file of its store was moved away or deleted.
 pub fn check_served_file_exists(config: &Config) -> Result<(), CommandFailure> {
-    refuse(find_missing_served_file(config)?)
+    fail_if_different(find_missing_served_file(config)?)
 }
 
 /// Finds a running gateway of the config that serves a file that is missing.
@@ -146,13 +146,13 @@ pub fn warn_about_clocks(problem: Option<String>, time: BelievedTime) {
 pub fn open_existing_store(config: &Config) -> Result<Store, CommandFailure> {
     check_no_other_store_is_served(config)?;
     let mut store = config.startup.store.open_existing(COMMAND_STORE_TIMEOUT)?;
-    prepare(&mut store)?;
+    raise_timeout_and_tell_time(&mut store)?;
     store.check_still_safe()?;
-    refuse(find_other_store_id(config, &mut store)?)?;
+    fail_if_different(find_other_store_id(config, &mut store)?)?;
     Ok(store)
 }
 
-fn prepare(store: &mut Store) -> Result<(), CommandFailure> {
+fn raise_timeout_and_tell_time(store: &mut Store) -> Result<(), CommandFailure> {
     store.raise_busy_timeout()?;
     tell_store_the_time(store)
 }
@@ -194,7 +194,7 @@ fn open_store_and_find_difference(
     }
     let StoreOptions { url, redis, .. } = &config.startup.store;
     let mut store = Store::open_to_read(url, redis, COMMAND_STORE_TIMEOUT)?;
-    prepare(&mut store)?;
+    raise_timeout_and_tell_time(&mut store)?;
     if !is_told {
         other = find_difference_from_served(config, Some(&mut store));
         if let Some(other) = &other {
