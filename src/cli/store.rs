@@ -33,8 +33,8 @@ pub enum StoreCommand {
     /// has a key. Does nothing if the server is a store already.
     Init(StoreArgs),
     /// Check what a gateway relies on: version, eviction, persistence, replicas, Sentinels, clock,
-    /// latency and the rights of the user of a server; the file of an SQLite store. Changes
-    /// nothing. Fails if there is a fault.
+    /// latency and the rights of the user of a server; the file of an SQLite store. Changes nothing
+    /// but a Redis key of its own, which soon expires. Fails if there is a fault.
     Check(StoreArgs),
     /// Copy a store into an empty one: accounts, keys, overrides, usage, the audit, the top counts,
     /// the quota events, the inbox secret and sign-ups. Stop the gateways on FROM first: calls that
