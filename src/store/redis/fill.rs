@@ -40,7 +40,7 @@ pub(super) enum OnExistingKey {
     Fail,
     /// The fields of the staged hash are added.
     MergeHash,
-    /// The members of the staged sorted set are added.
+    /// The members of the staged sorted set are added. A member of both keeps the higher score.
     MergeSortedSet,
 }
 

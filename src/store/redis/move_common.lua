@@ -17,7 +17,7 @@ local function move_staged_key(staged, kind, ttl, name)
         merge_hash(staged, name)
         redis.call('UNLINK', staged)
     elseif kind == 'sorted_set' and redis.call('EXISTS', name) == 1 then
-        redis.call('ZUNIONSTORE', name, 2, name, staged)
+        redis.call('ZUNIONSTORE', name, 2, name, staged, 'AGGREGATE', 'MAX')
         redis.call('UNLINK', staged)
     else
         redis.call('RENAME', staged, name)
