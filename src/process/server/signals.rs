@@ -235,7 +235,7 @@ impl SignalHandler {
             return UpgradeOutcome::Transferred;
         }
         if is_terminated {
-            // The successor has the sockets, and waits a second at most for the claim.
+            // A successor may have the sockets. It then waits a second at most for the claim.
             lock(&self.exit_tasks.upgrade_state).release_dir();
             return UpgradeOutcome::Terminated;
         }
