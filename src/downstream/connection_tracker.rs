@@ -72,9 +72,10 @@ impl ConnectionTracker {
         self.requests_in_flight.load(Ordering::SeqCst)
     }
 
-    /// Starts the drain: new responses over HTTP/1.1 then say that their connection closes.
-    /// On an idle connection, the client may still send one request, until `drain_keepalive` after
-    /// the last response.
+    /// Starts the drain. The response to each request over HTTP/1.1 that arrives from now on says
+    /// that its connection closes. Once Pingora shuts down, after `drain.delay`, an idle connection
+    /// of HTTP/1.1 stays open until `drain_keepalive` after its last response, so that the client
+    /// may send one more request.
     pub fn start_drain(&self, drain_keepalive: Duration) {
         let millis = u64::try_from(drain_keepalive.as_millis()).unwrap_or(u64::MAX);
         self.drain_keepalive_ms.store(millis, Ordering::SeqCst);

@@ -97,21 +97,24 @@ impl<'r> ReceivedForwardingInfo<'r> {
         }
     }
 
-    /// Passes the `X-Forwarded-` fields for the upstream server to `put`. `X-Forwarded-For` lists
-    /// the received addresses and, at the end, the peer's address. The other fields describe the
-    /// connection that the client made: to the first trusted proxy, or to riskgate. If trusted
-    /// proxies report in `Forwarded`, riskgate ignores received `X-Forwarded-` fields: such proxies
+    /// Calls `put` with each `X-Forwarded-` field that the upstream server gets. The last member of
+    /// `X-Forwarded-For` is the peer's address. The members before it are those that riskgate
+    /// received there. The other fields have the values of the first trusted proxy. What no proxy
+    /// reports, riskgate takes from its own connection and `Host`, and it sends no port then.
+    ///
+    /// If trusted proxies report in `Forwarded`, the members are its hops from the first that is no
+    /// trusted proxy on. riskgate ignores received `X-Forwarded-` fields then, because such proxies
     /// pass the fields that a client has written.
     pub fn write_x_forwarded_fields(
         &self,
         client: &PeerFacts<'_>,
         put: &mut impl FnMut(&FieldName, &[u8]),
     ) {
-        let chain = match client.reads_forwarded {
-            true => TrustedChain::read_forwarded(&self.forwarded, client.trusted_proxies),
-            false => TrustedChain::default(),
+        let report = match client.reads_forwarded {
+            true => ForwardedReport::read_forwarded(&self.forwarded, client.trusted_proxies),
+            false => ForwardedReport::default(),
         };
-        let own_hops: Vec<String> = chain.hops.iter().rev().map(IpAddr::to_string).collect();
+        let own_hops: Vec<String> = report.hops.iter().rev().map(IpAddr::to_string).collect();
         let hops: Vec<&[u8]> = match client.reads_forwarded {
             true => own_hops.iter().map(String::as_bytes).collect(),
             false => self.forwarded_for.clone(),
@@ -131,7 +134,7 @@ impl<'r> ReceivedForwardingInfo<'r> {
         }
         let first_proxy = count_proxies_behind_first(&hops, client.trusted_proxies);
         let scheme: &[u8] = if client.is_tls { b"https" } else { b"http" };
-        let reported = chain.scheme.as_ref().map(|scheme| scheme.as_bytes());
+        let reported = report.scheme.as_ref().map(|scheme| scheme.as_bytes());
         let value_of_proxy = |members: &[&'r [u8]]| match client.reads_forwarded {
             true => None,
             false => value_of_proxy(members, first_proxy),
@@ -169,7 +172,7 @@ pub(super) struct PeerFacts<'c> {
 
 /// What trusted proxies report in `Forwarded`.
 #[derive(Default)]
-struct TrustedChain {
+struct ForwardedReport {
     /// The hops, from the nearest to the client.
     hops: Vec<IpAddr>,
     /// The scheme that the client used. If the proxy next to the client reports none, the scheme
@@ -177,22 +180,22 @@ struct TrustedChain {
     scheme: Option<String>,
 }
 
-impl TrustedChain {
+impl ForwardedReport {
     /// Reads the elements from the right, up to and including the first hop that is no trusted
     /// proxy. Stops earlier at an element that names no valid address.
-    fn read_forwarded(lines: &[&[u8]], trusted_proxies: &Networks) -> TrustedChain {
-        let mut chain = TrustedChain::default();
+    fn read_forwarded(lines: &[&[u8]], trusted_proxies: &Networks) -> ForwardedReport {
+        let mut report = ForwardedReport::default();
         let elements = lines.iter().rev().flat_map(|line| iter_elements_from_right(line));
         for element in elements.map_while(|element| element) {
             let scheme = element.scheme.filter(|scheme| is_scheme(scheme));
-            chain.scheme = scheme.map(String::from).or(chain.scheme);
+            report.scheme = scheme.map(String::from).or(report.scheme);
             let Some(hop) = element.node.as_deref().and_then(parse_hop_address) else { break };
-            chain.hops.push(hop);
+            report.hops.push(hop);
             if !trusted_proxies.contains(hop) {
                 break;
             }
         }
-        chain
+        report
     }
 }
 

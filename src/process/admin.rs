@@ -9,7 +9,8 @@
 //! - If no token is configured, everything else needs a listener on loopback, and a `Host` that
 //!   names loopback. Changes by the admin API are refused.
 //!
-//! No response contains the local part of an e-mail address. The text of a key is only in the
+//! No response contains the local part of an address that riskgate judged. Names of accounts and
+//! labels of keys are as the operator chose them. The text of a key is only in the
 //! answer to the request that created the key, which may be a rotation, and in the answers to
 //! repetitions of that request. The gateway's own API is not served here.
 

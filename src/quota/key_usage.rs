@@ -87,8 +87,9 @@ impl DayCount {
 /// The calls of one key.
 pub struct KeyUsage {
     key_id: Arc<str>,
-    /// The count of the latest day of each route, in the order of [`RouteLabel::ALL`].
-    latest: [AtomicU64; RouteLabel::COUNT],
+    /// The latest day of each route and its count, as [`DayCount`], in the order of
+    /// [`RouteLabel::ALL`].
+    latest_day_counts: [AtomicU64; RouteLabel::COUNT],
     past: Mutex<PastCounts>,
 }
 
@@ -106,7 +107,7 @@ impl KeyUsage {
     fn new(key_id: &str) -> KeyUsage {
         KeyUsage {
             key_id: Arc::from(key_id),
-            latest: array::from_fn(|_| AtomicU64::new(0)),
+            latest_day_counts: array::from_fn(|_| AtomicU64::new(0)),
             past: Mutex::default(),
         }
     }
@@ -122,7 +123,7 @@ impl KeyUsage {
     }
 
     fn change_count(&self, route: usize, day: UsageDay, change: impl Fn(u64) -> u64) {
-        let counter = &self.latest[route];
+        let counter = &self.latest_day_counts[route];
         let change_latest = |seen| {
             let is_latest = DayCount(seen).day() == day;
             is_latest.then(|| DayCount::new(day, change(DayCount(seen).calls())).0)
@@ -141,7 +142,7 @@ impl KeyUsage {
         change: impl Fn(u64) -> u64,
     ) {
         let mut past = self.lock_past();
-        let counter = &self.latest[route];
+        let counter = &self.latest_day_counts[route];
         // Only this function changes the day, and it holds the lock.
         let latest_day = DayCount(counter.load(Ordering::Relaxed)).day();
         if latest_day < day {
@@ -166,7 +167,7 @@ impl KeyUsage {
     /// Appends the counts that the store has not acknowledged.
     fn collect_changes(&self, changes: &mut Vec<UsageCount>) {
         let past = self.lock_past();
-        let latest = self.latest.iter().enumerate().map(|(route, counter)| {
+        let latest = self.latest_day_counts.iter().enumerate().map(|(route, counter)| {
             let count = DayCount(counter.load(Ordering::Relaxed));
             ((count.day(), route), count.calls())
         });
@@ -197,7 +198,7 @@ impl KeyUsage {
         // A day later than this one comes again: a clock was ahead. A route's latest day needs its
         // entry in `reported`, because its count is not in `calls`.
         let is_kept = |(of, route): &(UsageDay, usize)| {
-            let latest = DayCount(self.latest[*route].load(Ordering::Relaxed)).day();
+            let latest = DayCount(self.latest_day_counts[*route].load(Ordering::Relaxed)).day();
             recent_days.contains(of) || *of > day || *of == latest
         };
         let is_unreported = |key: &_, calls| reported.get(key).copied().unwrap_or(0) != calls;

@@ -257,7 +257,7 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
         return;
     }
     // Before the rest, because such a row covers no row of a name below it.
-    drop_feed_rows_above_guarded_names(lists, is_feed_list);
+    drop_milder_feed_rows_above_guarded_names(lists, is_feed_list);
     // The first map has facts about each name itself. The second map has the facts that cover the
     // names below as well. Of a feed, both have only whether it flags the name.
     let (mut bits_of_name, mut bits_covering_subdomains): (HashMap<&str, u32>, HashMap<&str, u32>) =
@@ -316,7 +316,7 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
 /// Drops the rows of feeds of tier B, C or D whose names are above a guarded name, up to its
 /// registrable domain: a service that people trust has a name below such a name, so the name
 /// belongs to a known owner.
-fn drop_feed_rows_above_guarded_names(
+fn drop_milder_feed_rows_above_guarded_names(
     lists: &mut ParsedLists<'_>,
     is_feed_list: impl Fn(u8) -> bool,
 ) {

@@ -137,7 +137,7 @@ impl<'t> TableAnswer<'t> {
         let Some(stored) = self.table.decoded_table.answers.get(usize::from(index)) else {
             return self;
         };
-        let fields = stored.laid_over;
+        let fields = stored.set_by_override;
         if fields.sets_free_provider {
             self.verdict.is_free_provider = stored.verdict.is_free_provider;
             // No mail domain is that of a company and of a free provider.

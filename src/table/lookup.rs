@@ -12,7 +12,7 @@ use super::entry::{
 };
 use super::look_alikes::{LookAlike, read_look_alike};
 use super::manifest::MAX_TLD_LIST_AGE_DAYS;
-use super::rules::LaidOverFields;
+use super::rules::FieldsSetByOverride;
 use super::seen_days::SeenDays;
 use super::similar_names::{SuffixState, TypedName};
 use super::table_data::Table;
@@ -76,8 +76,8 @@ impl Table {
     }
 
     /// The fields that the override behind an answer lays over the answers of rules and DNS facts.
-    fn fields_laid_over_by(&self, answer_index: u16) -> LaidOverFields {
-        self.decoded_table.answers[usize::from(answer_index)].laid_over
+    fn fields_laid_over_by(&self, answer_index: u16) -> FieldsSetByOverride {
+        self.decoded_table.answers[usize::from(answer_index)].set_by_override
     }
 
     /// The answer for a name without a row.
@@ -111,7 +111,7 @@ impl Table {
         now: i64,
     ) -> TableAnswer<'_> {
         let stored = &self.decoded_table.answers[usize::from(row.answer)];
-        if !stored.laid_over.is_any() {
+        if !stored.set_by_override.is_any() {
             return self
                 .apply_unlisted_rules(domain, registrable_start)
                 .unwrap_or_else(|| self.make_answer_of_row(row));

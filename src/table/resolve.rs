@@ -58,7 +58,8 @@ struct EntryBuilder<'r> {
     resolved_table: ResolvedTable<'r>,
 }
 
-/// Computes the entries of all names. `lists.rows` must be sorted by name.
+/// Computes the entries of all names, and the answers of mail hosts. `lists.rows` and
+/// `lists.seen_rows` must be sorted by name.
 pub(super) fn resolve_lists<'r>(
     lists: &'r ParsedLists<'r>,
     manifest: &'r Manifest,

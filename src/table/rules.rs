@@ -99,21 +99,21 @@ pub(super) struct StoredAnswer {
     pub is_protected_in_manifest_lists: bool,
     /// Whether a list says that the name is real.
     pub is_known_or_cleared: bool,
-    /// The fields of an override that leaves the verdict to rules for unlisted names and to DNS
+    /// What is set by an override that leaves the verdict to rules for unlisted names and to DNS
     /// facts.
-    pub laid_over: LaidOverFields,
+    pub set_by_override: FieldsSetByOverride,
 }
 
 /// Which fields an override sets beside reason and score. riskgate lays these fields over the
 /// answer of a rule for unlisted names or of a DNS fact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct LaidOverFields {
+pub(super) struct FieldsSetByOverride {
     pub sets_free_provider: bool,
     pub sets_corporate_email: bool,
     pub sets_label: bool,
 }
 
-impl LaidOverFields {
+impl FieldsSetByOverride {
     /// Whether the override sets one of these fields.
     pub(super) fn is_any(self) -> bool {
         self.sets_free_provider || self.sets_corporate_email || self.sets_label
@@ -126,8 +126,8 @@ impl OverrideRow<'_> {
         self.reason.is_some() || self.score.is_some()
     }
 
-    fn fields_beside_verdict(&self) -> LaidOverFields {
-        LaidOverFields {
+    fn fields_beside_verdict(&self) -> FieldsSetByOverride {
+        FieldsSetByOverride {
             sets_free_provider: self.is_free_provider.is_some(),
             sets_corporate_email: self.is_corporate_email.is_some(),
             sets_label: self.label_number.is_some(),
@@ -183,7 +183,7 @@ pub(super) fn decide_answer(
         is_in_manifest_lists: has(IN_MANIFEST_LISTS_BIT),
         is_protected_in_manifest_lists: has(PROTECTED_IN_MANIFEST_BIT),
         is_known_or_cleared: has(KNOWN_OR_CLEARED_BIT),
-        laid_over: laid_over.map(OverrideRow::fields_beside_verdict).unwrap_or_default(),
+        set_by_override: laid_over.map(OverrideRow::fields_beside_verdict).unwrap_or_default(),
     }
 }
 

@@ -321,7 +321,7 @@ fn find_answers_yielding_to_rules(parts: &DecodedTable) -> Vec<bool> {
     let real_name_lists = real_name_lists.fold(0u64, |lists, (number, _)| lists | 1 << number);
     let has_no_facts = |answer: &StoredAnswer| {
         answer.verdict.rule == Rule::Unknown
-            && (answer.label_number == 0 || answer.laid_over.sets_label)
+            && (answer.label_number == 0 || answer.set_by_override.sets_label)
             && answer.list_bits & real_name_lists == 0
     };
     parts.answers.iter().map(has_no_facts).collect()

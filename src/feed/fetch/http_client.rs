@@ -65,7 +65,7 @@ pub(super) fn send_get_request(
     }
     let config = config.proxy(None).build();
     let deadline = Instant::now() + FETCH_TIMEOUT;
-    let mut target = RequestTarget::parse(url)?;
+    let mut target = UrlWithCredentials::parse(url)?;
     for _ in 0..=MAX_REDIRECTS {
         // Requests to this machine never go through a proxy.
         let proxy = match is_https {
@@ -83,7 +83,7 @@ pub(super) fn send_get_request(
 }
 
 fn send_to(
-    target: &RequestTarget,
+    target: &UrlWithCredentials,
     fields: &[(&str, &str)],
     agent: &ureq::Agent,
     proxy: Option<&UsedProxy>,
@@ -148,31 +148,31 @@ fn redact_urls(text: &str) -> String {
     text.split(' ').map(redact).collect::<Vec<_>>().join(" ")
 }
 
-/// Where a request goes.
-struct RequestTarget {
+/// The URL of a request, and the value of `Authorization` that the URL's user gives.
+struct UrlWithCredentials {
     /// The URL without its user and its fragment.
     url: String,
     authorization: Option<String>,
 }
 
-impl RequestTarget {
-    fn parse(url: &str) -> Result<RequestTarget, String> {
+impl UrlWithCredentials {
+    fn parse(url: &str) -> Result<UrlWithCredentials, String> {
         let url = url.split('#').next().unwrap_or_default();
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         let (authority, path) = split_authority(rest);
         let user = authority.rsplit_once('@').map(|(user, _)| user);
         let authorization = user.filter(|user| !user.is_empty()).map(encode_authorization);
-        Ok(RequestTarget {
+        Ok(UrlWithCredentials {
             url: format!("{scheme}://{}{path}", without_user(authority)),
             authorization: authorization.transpose()?,
         })
     }
 
     /// The target of a redirect from this target.
-    fn follow(&self, location: &str) -> Result<RequestTarget, String> {
+    fn follow(&self, location: &str) -> Result<UrlWithCredentials, String> {
         let url = resolve_reference(&self.url, location)
             .ok_or("expected a redirect to a URL, but found another text")?;
-        let mut target = RequestTarget::parse(&url)?;
+        let mut target = UrlWithCredentials::parse(&url)?;
         if !target.url.starts_with("https://") {
             return Err("expected a redirect to https://, but found another scheme".to_owned());
         }

@@ -5,7 +5,8 @@ use super::list::members_of_list;
 /// What `Accept` says about problem details, HTML and JSON (RFC 9110 section 12.5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptedTypes {
-    has_members: bool,
+    /// Whether a member has another weight than 0.
+    accepts_any_type: bool,
     has_others_than_problems: bool,
     /// Whether HTML stands before JSON; `None` if `Accept` has neither.
     is_html_first: Option<bool>,
@@ -27,7 +28,7 @@ impl AcceptedTypes {
             if has_zero_weight(member) {
                 continue;
             }
-            self.has_members = true;
+            self.accepts_any_type = true;
             self.has_others_than_problems |= !is(b"application/problem+json");
             if self.is_html_first.is_none() {
                 self.is_html_first = match (is(b"text/html"), is(b"application/json")) {
@@ -41,7 +42,7 @@ impl AcceptedTypes {
 
     /// Whether the client accepts nothing but problem details (RFC 9457).
     pub fn is_problems_only(self) -> bool {
-        self.has_members && !self.has_others_than_problems
+        self.accepts_any_type && !self.has_others_than_problems
     }
 
     /// Whether a person reads the answer: `Accept` names HTML, and does not name JSON before HTML.

@@ -59,9 +59,9 @@ pub struct KeyRingUpdater {
     key_file_watch: FileWatch,
     /// When riskgate last checked that the open store's file or server is still the right one.
     store_usability_checked_at: Instant,
-    /// Why the last sync with the store did not update the ring, although the store answered;
-    /// before the first read, why no rows could be read.
-    sync_error: Option<String>,
+    /// Why the ring could not be updated from the rows of a store that answered in the last sync.
+    /// Before the first read of the rows, the failure of the store.
+    unusable_rows_error: Option<String>,
     /// The faults of single keys and accounts.
     ring_faults: Vec<String>,
     /// Why the key file was refused.
@@ -88,11 +88,11 @@ impl KeyRingUpdater {
     ) -> Result<(KeyRingUpdater, Option<KeyRing>), String> {
         let config = inputs.config.snapshot();
         let is_optional = store.is_server();
-        let (rows, sync_error) = match read_all_rows(&mut store) {
+        let (rows, unusable_rows_error) = match read_all_rows(&mut store) {
             Ok(rows) => (Some(rows), None),
             Err(error) => (None, Some(error.to_string())),
         };
-        if let Some(problem) = sync_error.as_ref().filter(|_| !is_optional) {
+        if let Some(problem) = unusable_rows_error.as_ref().filter(|_| !is_optional) {
             return Err(problem.clone());
         }
         if let Some(rows) = &rows {
@@ -110,7 +110,7 @@ impl KeyRingUpdater {
             inputs,
             key_file_watch: watches.key_file.clone(),
             store_usability_checked_at: Instant::now(),
-            sync_error,
+            unusable_rows_error,
             ring_faults: ring.as_ref().map_or(Vec::new(), describe_faults),
             key_file_error: None,
             store_error: None,
@@ -142,7 +142,7 @@ impl KeyRingUpdater {
     /// Returns the problems of the keys, one per line.
     pub(super) fn key_problems(&self) -> Option<String> {
         // A failure of the store is a problem of the keys, because the ring can't be updated.
-        let sync_problem = self.sync_error.as_ref().or(self.store_error.as_ref());
+        let sync_problem = self.unusable_rows_error.as_ref().or(self.store_error.as_ref());
         let mut problems: Vec<String> =
             [sync_problem, self.key_file_error.as_ref()].into_iter().flatten().cloned().collect();
         problems.extend_from_slice(&self.ring_faults);
@@ -154,7 +154,7 @@ impl KeyRingUpdater {
 
     /// Returns true if the last sync with the store has read the keys.
     pub(super) fn is_store_read(&self) -> bool {
-        self.sync_error.is_none() && self.store_error.is_none()
+        self.unusable_rows_error.is_none() && self.store_error.is_none()
     }
 
     /// Returns the problem of the store itself.
@@ -252,7 +252,7 @@ impl KeyRingUpdater {
     /// changes. Returns true if nothing failed and a new ring serves.
     fn sync_with_store(&mut self, state: &GateState, plans: &Plans, reads_all_rows: bool) -> bool {
         let outcome = self.update_ring_from_store(state, plans, reads_all_rows);
-        (self.store_error, self.sync_error) = match &outcome {
+        (self.store_error, self.unusable_rows_error) = match &outcome {
             Ok(_) => (None, None),
             Err(SyncError::Store(error)) if !matches!(error, StoreError::Unusable { .. }) => {
                 let error = error.to_string();

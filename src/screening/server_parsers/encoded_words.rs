@@ -7,7 +7,7 @@ use base64::Engine;
 /// The result of decoding the encoded words of a text, such as `=?utf-8?Q?email?=` (RFC 2047).
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::screening) enum DecodedWords {
-    /// The decoded text. A text without encoded words is unchanged.
+    /// The decoded text. A text without `=?` is unchanged. Another loses the blanks at its end.
     Text(String),
     /// riskgate can't decode a word that some servers may decode.
     Unreadable,

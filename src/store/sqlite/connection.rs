@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::files::{OpenedFiles, unusable};
+use super::files::{FileIdentities, unusable};
 use super::open;
 use crate::store::error::StoreError;
 use crate::store::finding::Finding;
@@ -17,7 +17,7 @@ pub struct Sqlite {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     pub(in crate::store) told_time: ToldTime,
-    files: OpenedFiles,
+    files: FileIdentities,
 }
 
 impl ConnectionBackend for Sqlite {
@@ -187,10 +187,10 @@ impl Sqlite {
 
     fn open_copy_in_memory(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
         let connection = open::copy_into_memory(path, busy_timeout)?;
-        Ok(Sqlite::from_connection(connection, path, OpenedFiles::of_copy(path)))
+        Ok(Sqlite::from_connection(connection, path, FileIdentities::of_copy(path)))
     }
 
-    fn from_connection(connection: Connection, path: &Path, files: OpenedFiles) -> Sqlite {
+    fn from_connection(connection: Connection, path: &Path, files: FileIdentities) -> Sqlite {
         Sqlite { connection, path: path.to_owned(), files, told_time: ToldTime::unknown() }
     }
 
@@ -216,7 +216,7 @@ impl Sqlite {
         // SQLite opens the files beside the store at the first read.
         let read = connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()));
         read.map_err(failed)?;
-        Ok(Sqlite::from_connection(connection, path, OpenedFiles::at(path)))
+        Ok(Sqlite::from_connection(connection, path, FileIdentities::at(path)))
     }
 
     /// Opens a store that must exist already.

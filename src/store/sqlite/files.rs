@@ -60,8 +60,8 @@ pub(super) fn check_none_is_lost(path: &Path) -> Result<(), StoreError> {
     lost.iter().find(|it| it.real_path == real_path).map_or(Ok(()), |it| Err(it.to_error()))
 }
 
-/// The files of a store as they were when SQLite opened them.
-pub(super) struct OpenedFiles {
+/// Which files SQLite opened for a store: their paths, devices and inodes.
+pub(super) struct FileIdentities {
     /// The path as it was given.
     path: PathBuf,
     /// The path without links. SQLite has its files beside the file to which a link leads.
@@ -72,11 +72,11 @@ pub(super) struct OpenedFiles {
     ids_beside_file: [Option<(u64, u64)>; 2],
 }
 
-impl OpenedFiles {
+impl FileIdentities {
     /// Remembers the files that are at these paths now.
-    pub(super) fn at(path: &Path) -> OpenedFiles {
+    pub(super) fn at(path: &Path) -> FileIdentities {
         let real_path = resolve(path);
-        OpenedFiles {
+        FileIdentities {
             path: path.to_owned(),
             file_id: file_identity(path),
             ids_beside_file: read_identities_beside(&real_path),
@@ -85,8 +85,8 @@ impl OpenedFiles {
     }
 
     /// Remembers a database file that was copied into memory, without what is beside it.
-    pub(super) fn of_copy(path: &Path) -> OpenedFiles {
-        OpenedFiles { ids_beside_file: [None; 2], ..OpenedFiles::at(path) }
+    pub(super) fn of_copy(path: &Path) -> FileIdentities {
+        FileIdentities { ids_beside_file: [None; 2], ..FileIdentities::at(path) }
     }
 
     /// Fails if the path no longer leads to the opened files. Further writes would go to files that

@@ -12,7 +12,7 @@ use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
 use crate::table::entry::{NO_ANSWER, NameEntry, RULES_OF_FIXED_ANSWERS};
 use crate::table::fault::TableFault;
-use crate::table::rules::{LaidOverFields, StoredAnswer};
+use crate::table::rules::{FieldsSetByOverride, StoredAnswer};
 use crate::table::seen_days::{Day, SeenDays};
 
 fn decode_answer(
@@ -35,7 +35,7 @@ fn decode_answer(
         is_in_manifest_lists: flags & 4 != 0,
         is_protected_in_manifest_lists: flags & 8 != 0,
         is_known_or_cleared: flags & 16 != 0,
-        laid_over: LaidOverFields {
+        set_by_override: FieldsSetByOverride {
             sets_free_provider: flags & 32 != 0,
             sets_corporate_email: flags & 64 != 0,
             sets_label: flags & 128 != 0,

@@ -146,9 +146,9 @@ fn encode_answer(answer: &StoredAnswer) -> [u8; ANSWER_BYTES] {
         | u8::from(answer.is_in_manifest_lists) << 2
         | u8::from(answer.is_protected_in_manifest_lists) << 3
         | u8::from(answer.is_known_or_cleared) << 4
-        | u8::from(answer.laid_over.sets_free_provider) << 5
-        | u8::from(answer.laid_over.sets_corporate_email) << 6
-        | u8::from(answer.laid_over.sets_label) << 7;
+        | u8::from(answer.set_by_override.sets_free_provider) << 5
+        | u8::from(answer.set_by_override.sets_corporate_email) << 6
+        | u8::from(answer.set_by_override.sets_label) << 7;
     out[3] = verdict.rule as u8;
     out[4..8].copy_from_slice(&answer.label_number.to_le_bytes());
     out[8..16].copy_from_slice(&answer.list_bits.to_le_bytes());

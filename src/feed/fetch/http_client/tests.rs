@@ -27,7 +27,7 @@ fn the_target_of_a_redirect_is_resolved_against_the_url_of_the_request() {
 
 #[test]
 fn only_the_server_of_the_url_gets_its_user() {
-    let target = RequestTarget::parse("https://me:p%40w@Lists.test/a?b#c").unwrap();
+    let target = UrlWithCredentials::parse("https://me:p%40w@Lists.test/a?b#c").unwrap();
     assert_eq!(target.url, "https://Lists.test/a?b");
     assert_eq!(target.authorization.as_deref(), Some("Basic bWU6cEB3"));
     for (location, expected) in [
@@ -41,7 +41,7 @@ fn only_the_server_of_the_url_gets_its_user() {
         assert_eq!(followed.authorization.as_deref(), expected, "{location}");
     }
     assert!(target.follow("http://lists.test/b").is_err());
-    let fault = RequestTarget::parse("https://me:100%@a.test/").err().unwrap();
+    let fault = UrlWithCredentials::parse("https://me:100%@a.test/").err().unwrap();
     assert!(fault.contains("percent-encoding") && !fault.contains("100"), "{fault}");
 }
 
