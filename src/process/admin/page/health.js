@@ -55,7 +55,7 @@ function stateOf(status) {
     good: "It accepts requests, and no part reports a problem.",
     warn: "It accepts requests. Some parts do not work as they should.",
     bad: status.draining ? "It finishes its requests and ends. Load balancers use other nodes."
-      : "It has no keys loaded, so it refuses every key.",
+      : "It has no keys loaded, so it answers each call with a key by 500.",
   }[kind];
   return h("div", { class: `state-line ${kind}`, testid: "ready" }, badge(kind, text),
     h("p", {}, sentence), quiet(`Version ${status.version}, started `,
@@ -83,7 +83,7 @@ function partsOf(status) {
   const { table, keys, upstream } = status;
   const { down, ...store } = status.store;
   const members = (object) => Object.entries(object).map(describeMember);
-  const hooks = status.webhooks ?? status.webhook;
+  const hooks = status.webhook;
   const isUp = upstream.healthy === upstream.servers;
   return [
     card("Traffic now", facts([

@@ -7,7 +7,7 @@ import { h, sectionHead } from "./dom.js";
 import { errorPlace, load } from "./forms.js";
 import { formatDuration, formatName, formatPercent, formatShort } from "./format.js";
 
-/** The minutes shown, and their words. A process that has just started fills the first choice. */
+/** The minutes shown, and their words. The first choice is for a process that has just started. */
 const PERIODS = [["15", "15 minutes"], ["60", "1 hour"], ["360", "6 hours"], ["1440", "24 hours"]];
 const MAX_SERIES = 6;
 /** Outcomes of requests that riskgate served. All others are refusals and failures. */
