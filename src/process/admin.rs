@@ -32,7 +32,7 @@ use http::{HeaderMap, Response, StatusCode};
 
 use crate::observe::process_log::ProcessLog;
 
-use access::Access;
+use access::{Access, has_loopback_host};
 use api::AdminApi;
 use api::request::{API_PREFIX, ApiRequest};
 use history::TrafficHistory;
@@ -117,6 +117,10 @@ impl AdminApp {
             "/api/openapi.yaml" => build_response(ok, YAML_TYPE, API_OPENAPI_YAML.into()),
             // The files contain no data: the page requests its data from the admin API.
             _ if self.may_show_page(headers) => page::serve_file(path),
+            _ if self.listens_on_loopback && has_loopback_host(headers) => text_response(
+                StatusCode::UNAUTHORIZED,
+                "expected no Authorization, because no admin token is configured\n",
+            ),
             _ => text_response(StatusCode::UNAUTHORIZED, "expected a Host that names loopback\n"),
         }
     }

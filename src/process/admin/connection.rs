@@ -104,7 +104,12 @@ impl AdminServerApp {
             Ok(Ok(true)) => {
                 let body = match timeout(PHASE_TIMEOUT, read_body(&mut session)).await {
                     Ok(Ok(body)) => body,
-                    Ok(Err(_)) => return,
+                    Ok(Err(error)) if is_disconnected(error.etype()) => return,
+                    Ok(Err(_)) => {
+                        let text = "expected a well-formed body\n";
+                        let response = text_response(StatusCode::BAD_REQUEST, text);
+                        return send_last_response(session, response).await;
+                    }
                     Err(_) if announces_large_body(&session) => None,
                     Err(_) => {
                         let text = "expected the whole body within 15 s\n";

@@ -13,22 +13,31 @@ impl AdminApi {
     /// Answers `/readyz`, which anybody may request. The texts of problems name files. So a client
     /// that may not read these texts gets only the names of the faulty parts.
     pub(super) fn check_readiness_and_respond(&self, may_read_problems: bool) -> Response<Vec<u8>> {
-        let draining = self.connection_tracker.is_draining();
-        let accepts = self.connection_tracker.is_http_accepting();
-        // Without a key ring, calls with a key get 500, so a load balancer should use other nodes.
-        let has_keys = self.state.keys.peek().is_some();
-        // Without a known time there is no month to charge, and calls get 500.
-        let has_time = !self.state.ledger.waits_for_clock();
-        let ready = !draining && accepts && has_keys && has_time;
+        let ready = self.why_not_ready().is_none();
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = json!({
             "ready": ready,
-            "draining": draining,
+            "draining": self.connection_tracker.is_draining(),
             "degraded":
                 if may_read_problems { self.list_problems() } else { self.list_faulty_parts() },
             "knowledge": self.knowledge_ages_to_json(),
         });
         pretty_json_response(status, &body)
+    }
+
+    /// Says why a load balancer should use other nodes. Returns `None` if this node is ready.
+    pub(super) fn why_not_ready(&self) -> Option<&'static str> {
+        if self.connection_tracker.is_draining() {
+            Some("it finishes its requests and ends")
+        } else if !self.connection_tracker.is_http_accepting() {
+            Some("its listeners are not open yet")
+        } else if self.state.keys.peek().is_none() {
+            Some("it has no keys loaded, so it answers each call with a key by 500")
+        } else if self.state.ledger.waits_for_clock() {
+            Some("it does not know the time, so it answers each call that counts by 500")
+        } else {
+            None
+        }
     }
 
     /// Renders the age of what the table and each feed know. The age of the table counts from the

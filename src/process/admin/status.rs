@@ -21,6 +21,7 @@ impl AdminApi {
             "version": env!("CARGO_PKG_VERSION"),
             "started_at": format_rfc3339(self.started_at),
             "draining": self.connection_tracker.is_draining(),
+            "not_ready": self.why_not_ready(),
             "degraded": self.list_problems(),
             "problems": self.problems_to_json(),
             "needs_restart": status.needs_restart,

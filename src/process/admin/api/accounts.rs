@@ -99,12 +99,13 @@ impl AdminApi {
         let calls = self
             .read_calls_by_account()
             .map_err(|error| error.with_change(ChangeAfterStoreFailure::NotMade))?;
+        // A failure after the change would say that nothing was changed.
+        let ring_index = self.ring_index()?;
         let account = self.change_store_and_wait(|store| {
             let (plan, limit) = (body.plan.as_deref(), limit.as_deref());
             set_account(store, &config, &authorized.author, name, plan, limit)
         })?;
         let now = self.state.ledger.believed_now();
-        let ring_index = self.ring_index()?;
         Ok(json_response(200, &account_to_json(&account, &ring_index, &calls, now)))
     }
 

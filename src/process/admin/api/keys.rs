@@ -139,8 +139,9 @@ impl AdminApi {
         })?;
         // The lists show a key by its id in the key file, which may differ from its id in the
         // store.
-        let ring_index = self.ring_index()?;
-        match ring_index.find_key(id).or(of_store.as_ref()) {
+        let ring_index = self.ring_index().ok();
+        let of_ring = ring_index.as_ref().and_then(|ring_index| ring_index.find_key(id));
+        match of_ring.or(of_store.as_ref()) {
             Some(key) => Ok(json_response(200, &key.to_json(self.state.ledger.believed_now()))),
             None => {
                 Err(ApiError::internal(format!("key {id} is revoked, but its row can't be read")))

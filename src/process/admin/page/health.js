@@ -10,7 +10,7 @@ import { readOnlyNote } from "./session.js";
 
 export function summarise(status) {
   if (status.draining) return ["bad", "Draining"];
-  if (!(status.ready ?? status.keys.loaded)) return ["bad", "Not ready"];
+  if (status.not_ready) return ["bad", "Not ready"];
   const count = listProblems(status).length;
   return count > 0 ? ["warn", `Ready, ${plural(count, "problem")}`] : ["good", "Ready"];
 }
@@ -54,8 +54,7 @@ function stateOf(status) {
   const sentence = {
     good: "It accepts requests, and no part reports a problem.",
     warn: "It accepts requests. Some parts do not work as they should.",
-    bad: status.draining ? "It finishes its requests and ends. Load balancers use other nodes."
-      : "It has no keys loaded, so it answers each call with a key by 500.",
+    bad: `Load balancers should use other nodes: ${status.not_ready}.`,
   }[kind];
   return h("div", { class: `state-line ${kind}`, testid: "ready" }, badge(kind, text),
     h("p", {}, sentence), quiet(`Version ${status.version}, started `,

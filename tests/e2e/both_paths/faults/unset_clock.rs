@@ -27,6 +27,9 @@ fn a_machine_whose_clock_was_never_set_waits_for_the_clock_and_then_serves_at_on
         let waiting = gateway.readyz();
         assert_eq!(waiting.status, 503);
         assert!(waiting.text().contains("waits until it is set"), "{}", waiting.text());
+        let status = gateway.get_admin_page("/status").expect(200).json();
+        let expected = "it does not know the time, so it answers each call that counts by 500";
+        assert_eq!(status["not_ready"], expected);
         for _ in 0..3 {
             let refused = gateway.get(DOMAIN, key).expect(500);
             assert_eq!(refused.header("X-Fail-Open"), Some("true"));

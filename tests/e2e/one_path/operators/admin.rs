@@ -122,7 +122,11 @@ fn every_admin_page_answers_get_and_head_and_refuses_other_methods() {
     let status = gateway.get_admin_page("/status").expect(200);
     assert_eq!(status.header("Content-Type"), Some("application/json"));
     assert_eq!(status.json()["draining"], false);
+    assert_eq!(status.json()["not_ready"], serde_json::Value::Null);
     assert!(status.json()["table"]["rows"].as_u64().unwrap() > 0);
+    let with_token = localhost_request("GET", "/").with_header("Authorization", "Bearer any");
+    let refused = with_token.send(gateway.admin).expect(401).text();
+    assert_eq!(refused, "expected no Authorization, because no admin token is configured\n");
     let page = gateway.get_admin_page("/").expect(200);
     assert!(page.header("Content-Type").unwrap().starts_with("text/html"));
     assert!(page.text().contains("riskgate"));

@@ -243,6 +243,21 @@ fn a_request_with_two_lengths_changes_nothing() {
 }
 
 #[test]
+fn a_malformed_body_gets_an_answer() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let gateway = setup.start();
+    let mut connection = Connection::open(gateway.admin);
+    let request = format!(
+        "POST /api/v1/keys HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Transfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+        tokens.write
+    );
+    connection.send(request.as_bytes());
+    let answer = connection.read_response().unwrap();
+    assert_eq!((answer.status, &*answer.text()), (400, "expected a well-formed body\n"));
+}
+
+#[test]
 fn a_faulty_file_of_overrides_stops_no_change_of_the_store() {
     for is_default in [false, true] {
         let (setup, tokens) = AdminTokens::add_to(Setup::new().set("plans.free", "\"unlimited\""));
