@@ -6,21 +6,21 @@
 //! follows. If a slot moves to another server, or a probe finds other primaries, riskgate connects
 //! again to all primaries.
 
+mod target;
 mod topology;
-mod unit;
 
 use std::collections::HashMap;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use redis::cluster_routing::Slot;
-use redis::{Connection, ConnectionLike, Pipeline, TlsCertificates, Value};
+use redis::{Cmd, Connection, ConnectionLike, Pipeline, TlsCertificates, Value};
 
 use super::exchange::{Exchange, connect_to_member, describe_error};
 use super::key_names::RING_META_KEY;
 use crate::store::server_list_url::ClusterUrl;
+use target::{Redirection, Target};
 use topology::{Topology, read_topology};
-use unit::{Redirection, Target, Unit};
 
 /// How long riskgate waits until it sends a command again whose slot is just moving.
 const MOVING_SLOT_PAUSE: Duration = Duration::from_millis(5);
@@ -52,11 +52,12 @@ pub(super) enum TopologyChange {
     Primaries,
 }
 
-/// A unit that is still to send.
+/// A command that is still to send.
 struct Pending {
-    unit: usize,
+    /// The index of the command.
+    command: usize,
     server: usize,
-    /// The slot is moving to this server, which takes the commands only after ASKING.
+    /// The slot is moving to this server, which takes the command only after ASKING.
     is_asking: bool,
     redirections: u32,
 }
@@ -181,31 +182,34 @@ impl ClusterLink {
         timeout: Duration,
     ) -> Result<Vec<Value>, String> {
         let limit = TimeLimit { deadline: Instant::now() + timeout, timeout };
-        let units = unit::split(commands);
+        let commands: Vec<&Cmd> = commands.cmd_iter().collect();
         let mut results = Results {
             replies: vec![Value::Nil; commands.len()],
-            has_run_unit: vec![false; self.servers.len()],
+            has_run_command: vec![false; self.servers.len()],
         };
         let mut pending: Vec<Pending> = Vec::new();
-        for (index, unit) in units.iter().enumerate() {
-            let server = match unit.target {
+        let mut waits: Vec<usize> = Vec::new();
+        for (index, command) in commands.iter().enumerate() {
+            let server = match target::find_target(command) {
                 Target::Slot(slot) => self.owners.get(&slot).copied().unwrap_or_default(),
                 Target::Ring => self.find_server(RING_META_KEY),
-                Target::ServersOfUnits => continue,
+                Target::ServersOfOthers => {
+                    waits.push(index);
+                    continue;
+                }
             };
-            pending.push(Pending { unit: index, server, is_asking: false, redirections: 0 });
+            pending.push(Pending { command: index, server, is_asking: false, redirections: 0 });
         }
         while !pending.is_empty() {
-            let sent = self.send_units(&units, pending, limit)?;
-            pending = self.receive_units(&units, sent, limit, &mut results)?;
+            let sent = self.send_pending(&commands, pending, limit)?;
+            pending = self.receive_pending(sent, limit, &mut results)?;
         }
-        for unit in units.iter().filter(|unit| unit.target == Target::ServersOfUnits) {
-            let exchange = Exchange::of_commands(&unit.commands, limit.deadline);
-            let servers = (0..self.servers.len()).filter(|server| results.has_run_unit[*server]);
+        for index in waits {
+            let exchange = Exchange::of_commands(&commands[index..=index], limit.deadline);
+            let servers = (0..self.servers.len()).filter(|server| results.has_run_command[*server]);
             let servers: Vec<usize> = servers.collect();
             let of_each = self.exchange_at_once(&servers, &exchange, limit)?;
-            let merged = unit::merge_wait_replies(of_each.into_iter().flatten());
-            results.replies[unit.first_command] = merged;
+            results.replies[index] = target::merge_wait_replies(of_each.into_iter().flatten());
         }
         Ok(results.replies)
     }
@@ -232,10 +236,10 @@ impl ClusterLink {
         servers.iter().map(|server| self.receive(*server, exchange, limit)).collect()
     }
 
-    /// Sends units. Returns for each server what it was sent.
-    fn send_units(
+    /// Sends commands. Returns for each server what it was sent.
+    fn send_pending(
         &mut self,
-        units: &[Unit<'_>],
+        commands: &[&Cmd],
         pending: Vec<Pending>,
         limit: TimeLimit,
     ) -> Result<Vec<(Vec<Pending>, Exchange)>, String> {
@@ -246,7 +250,7 @@ impl ClusterLink {
             if it.is_asking {
                 exchange.push(&redis::cmd("ASKING"));
             }
-            units[it.unit].commands.iter().for_each(|command| exchange.push(command));
+            exchange.push(commands[it.command]);
             of_server.push(it);
         }
         for (server, (_, exchange)) in sent.iter().enumerate().filter(|it| !it.1.0.is_empty()) {
@@ -255,10 +259,9 @@ impl ClusterLink {
         Ok(sent)
     }
 
-    /// Reads the replies to units. Returns the units that must be sent again.
-    fn receive_units(
+    /// Reads the replies. Returns the commands that must be sent again.
+    fn receive_pending(
         &mut self,
-        units: &[Unit<'_>],
         sent: Vec<(Vec<Pending>, Exchange)>,
         limit: TimeLimit,
         results: &mut Results,
@@ -267,23 +270,20 @@ impl ClusterLink {
         for (server, (of_server, exchange)) in sent.into_iter().enumerate() {
             let mut received = self.receive(server, &exchange, limit)?.into_iter();
             for it in of_server {
-                let unit = &units[it.unit];
                 if it.is_asking {
                     // The reply to ASKING.
                     received.next();
                 }
-                let of_unit: Vec<Value> = received.by_ref().take(unit.commands.len()).collect();
-                match unit::find_redirection(&of_unit) {
+                let reply = received.next().unwrap_or(Value::Nil);
+                match target::parse_redirection(&reply) {
                     Some(redirection) => again.push(self.follow(it, redirection)?),
-                    None if unit::must_try_again(&of_unit) && limit.may_wait_for_slot() => {
+                    None if target::must_try_again(&reply) && limit.may_wait_for_slot() => {
                         is_slot_moving = true;
                         again.push(it);
                     }
                     None => {
-                        results.has_run_unit[server] = true;
-                        for (at, reply) in of_unit.into_iter().enumerate() {
-                            results.replies[unit.first_command + at] = reply;
-                        }
+                        results.has_run_command[server] = true;
+                        results.replies[it.command] = reply;
                     }
                 }
             }
@@ -294,7 +294,7 @@ impl ClusterLink {
         Ok(again)
     }
 
-    /// Finds the server to which a unit must be sent again.
+    /// Finds the server to which a command must be sent again.
     fn follow(&mut self, it: Pending, redirection: Redirection) -> Result<Pending, String> {
         let Redirection { slot, host, is_asking } = redirection;
         if it.redirections == MAX_REDIRECTIONS {
@@ -343,8 +343,8 @@ impl ClusterLink {
 struct Results {
     /// The replies to the commands, in their order.
     replies: Vec<Value>,
-    /// Whether each server has run a unit.
-    has_run_unit: Vec<bool>,
+    /// Whether each server has run a command.
+    has_run_command: Vec<bool>,
 }
 
 /// How long an exchange may take.

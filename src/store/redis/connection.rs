@@ -420,6 +420,27 @@ impl Redis {
         self.parse_last_reply(operation, &mut replies)
     }
 
+    /// Runs one script that only reads, as [`Redis::query_with_retry`] sends commands, and parses
+    /// its reply as `T`. A server whose memory is full runs such a script.
+    pub(super) fn run_read_script<T: FromRedisValue>(
+        &mut self,
+        operation: &'static str,
+        timeout: Duration,
+        (script, redis_keys): (Script, &[&str]),
+        arguments: &[u64],
+    ) -> Result<T, StoreError> {
+        let mut replies = self.try_twice(timeout, |redis, time_left| {
+            redis.run_scripts(operation, time_left, |scripts| {
+                let mut pipeline = Pipeline::new();
+                script.push_call(&mut pipeline, scripts, redis_keys);
+                pipeline.arg(arguments);
+                pipeline
+            })
+        })?;
+        self.check_for_errors(operation, &replies)?;
+        self.parse_last_reply(operation, &mut replies)
+    }
+
     /// Sends all commands and reads all replies within `timeout`, without a retry. Any failure
     /// drops the connection.
     pub(super) fn send_once_and_read_replies(

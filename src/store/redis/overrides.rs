@@ -130,14 +130,9 @@ impl Redis {
         &mut self,
     ) -> Result<Option<(Option<OverridesVersion>, u64)>, StoreError> {
         type MetaFields = (Option<String>, Option<String>);
-        let mut read = redis::pipe();
-        read.cmd("MULTI");
-        read.cmd("HMGET").arg(RING_META_KEY).arg("store_id").arg("overrides");
-        read.cmd("HLEN").arg(OVERRIDES);
-        read.cmd("EXEC");
-        let mut replies = self.query_with_retry(READ_OPERATION, self.timeout, &read)?;
+        let script = (Script::ReadOverridesState, &[RING_META_KEY, OVERRIDES][..]);
         let ((store_id, text), found): (MetaFields, u64) =
-            self.parse_last_reply(READ_OPERATION, &mut replies)?;
+            self.run_read_script(READ_OPERATION, self.timeout, script, &[])?;
         let Some(store_id) = store_id else { return Ok(None) };
         Ok(Some((OverridesVersion::parse(store_id, text.as_deref()), found)))
     }

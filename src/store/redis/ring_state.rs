@@ -11,6 +11,7 @@ use super::key_names::{
     ACCOUNTS, API_KEYS, CHANGES, DIGESTS, IMPORTS, READ_RING_OPERATION, RING_META_KEY,
 };
 use super::rows::{parse_account, parse_digest, parse_key};
+use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::rows::RingVersion;
 
@@ -114,17 +115,11 @@ impl Redis {
         type OptionalBytes = Option<Vec<u8>>;
         type MetaFields = (OptionalBytes, Option<u64>, OptionalBytes, OptionalBytes);
         type RingStateReply = (MetaFields, u64, u64, u64, u64, HashMap<Vec<u8>, Vec<u8>>);
-        let mut read = redis::pipe();
-        // One transaction, because a write in between would look like a loss.
-        read.cmd("MULTI");
-        read.cmd("HMGET").arg(RING_META_KEY).arg("store_id").arg("version").arg("history");
-        read.arg(format!("change:{after_version}"));
-        read.cmd("HLEN").arg(API_KEYS).cmd("HLEN").arg(DIGESTS).cmd("HLEN").arg(ACCOUNTS);
-        read.cmd("ZCARD").arg(CHANGES).cmd("HGETALL").arg(IMPORTS);
-        read.cmd("EXEC");
-        let mut replies = self.query_with_retry(OPERATION, timeout, &read)?;
+        // One script, because a write in between would look like a loss.
+        let redis_keys = [RING_META_KEY, API_KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS];
+        let script = (Script::ReadRingState, &redis_keys[..]);
         let (meta, keys, digests, accounts, changed, imports): RingStateReply =
-            self.parse_last_reply(OPERATION, &mut replies)?;
+            self.run_read_script(OPERATION, timeout, script, &[after_version])?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (store_id, version, history, since) = match meta {
             (None, ..) => return Ok(None),

@@ -16,6 +16,8 @@ const SIGN_UPS: &str = include_str!("sign_ups_common.lua");
 pub(super) enum Script {
     ReportLease,
     Probe,
+    ReadRingState,
+    ReadOverridesState,
     ChangeRing,
     AddKeys,
     EndImport,
@@ -41,9 +43,11 @@ pub(super) enum Script {
 }
 
 /// The parts of the Lua source of each script, in the order of their declaration.
-const SOURCES: [(Script, &[&str]); 24] = [
+const SOURCES: [(Script, &[&str]); 26] = [
     (Script::ReportLease, &[include_str!("report_lease.lua")]),
     (Script::Probe, &[include_str!("probe.lua")]),
+    (Script::ReadRingState, &[include_str!("read_ring_state.lua")]),
+    (Script::ReadOverridesState, &[include_str!("read_overrides_state.lua")]),
     (Script::ChangeRing, &[RING, include_str!("change_ring.lua")]),
     (Script::AddKeys, &[RING, include_str!("add_keys.lua")]),
     (Script::EndImport, &[RING, include_str!("end_import.lua")]),

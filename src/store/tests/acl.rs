@@ -19,14 +19,12 @@ use crate::model::sign_up::SignUpEntry;
 
 /// The permissions that every gateway needs, for the ledger, for reading keys and for the top
 /// counts. A gateway with `store.wait_replicas` needs `+wait` too.
-const GATEWAY_ACL: [&str; 25] = [
+const GATEWAY_ACL: [&str; 23] = [
     "~riskgate:*",
     "+info",
     "+time",
     "+script|load",
     "+evalsha",
-    "+multi",
-    "+exec",
     "+scan",
     "+pttl",
     "+set",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::redis_server::RedisServer;
+use super::super::redis_server::{RedisCluster, RedisServer};
 use super::super::{ClientCertificatePaths, RedisOptions, Store, StoreError, StoreUrl, TopCredit};
 use super::{TESTER, add_keys, key, open, open_with_options, ring_version, rows};
 use crate::model::month::Month;
@@ -101,6 +101,32 @@ fn a_server_that_may_evict_keys_is_unusable() {
     }
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     store.check_still_safe().unwrap();
+}
+
+/// A server whose memory is full runs no transaction, so a node that started beside it knew no key.
+#[test]
+fn a_full_server_can_be_read() {
+    let cluster = RedisCluster::begin_start(1, &[]);
+    let server = RedisServer::start();
+    cluster.wait_until_ready();
+    for (url, server) in [(server.url(), &server), (cluster.url(), &cluster.primaries[0])] {
+        let mut store = open(&url);
+        add_keys(&mut store, &[key(1, "acme")]);
+        let version = ring_version(&mut store);
+        add_keys(&mut store, &[key(2, "acme")]);
+        super::overrides::set(&mut store, "a.com", "deny").unwrap();
+        server.run(&["SCRIPT", "FLUSH"]);
+        server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+        let mut store = open(&url);
+        let refused = store.set_account(&TESTER, "acme", Some("pro"), None).unwrap_err();
+        assert!(refused.to_string().contains("OOM"), "{refused}");
+        assert_eq!(rows(&mut store).keys.len(), 2);
+        assert_eq!(store.ring_changes(version).unwrap().keys.len(), 1);
+        assert_eq!(store.stored_overrides().unwrap().unwrap().rows.len(), 1);
+        let records = store.read_audit_after(None, 10).unwrap();
+        assert_eq!(records.last().unwrap().target, "a.com");
+        assert!(store.read_usage(Month::LAST, None).unwrap().is_empty());
+    }
 }
 
 #[test]

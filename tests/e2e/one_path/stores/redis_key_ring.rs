@@ -173,6 +173,23 @@ fn a_redis_with_an_eviction_policy_is_refused_at_the_start_and_reported_later() 
 }
 
 #[test]
+fn a_node_that_starts_beside_a_full_server_knows_the_keys() {
+    let server = RedisServer::start();
+    let gateway = setup_on_redis(&server).start();
+    let key = gateway.create_active_key("acme", &[]);
+    assert_eq!(usage_status(&gateway, &key), 200);
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    let gateway = gateway.crash_and_restart();
+    assert_eq!(usage_status(&gateway, &key), 200);
+    gateway.get(USAGE, UNKNOWN_KEY).expect(401);
+    for command in [&["keys", "list"][..], &["accounts", "list"]] {
+        let listed = gateway.cli(command).expect(0).stdout;
+        assert!(listed.contains("acme"), "{listed}");
+    }
+    gateway.cli(&["usage"]).expect(0);
+}
+
+#[test]
 fn check_reports_whether_redis_is_empty_filled_or_down() {
     let mut server = RedisServer::start();
     let setup = setup_on_redis(&server);

@@ -3,28 +3,20 @@ use super::*;
 #[test]
 fn each_command_goes_to_the_slot_of_its_key() {
     let mut commands = redis::pipe();
-    commands.cmd("MULTI").cmd("HGET").arg("riskgate:{ring}:meta").arg("x").cmd("EXEC");
+    commands.cmd("HGET").arg("riskgate:{ring}:meta").arg("x");
     commands.cmd("EVALSHA").arg("digest").arg(2).arg("a{acme}").arg("b{acme}").arg("value");
     commands.cmd("HGET").arg("c{other}").arg("x").cmd("TIME").cmd("WAIT").arg(1).arg(50);
-    let units = split(&commands);
-    let found: Vec<(usize, usize, Target)> =
-        units.iter().map(|it| (it.first_command, it.commands.len(), it.target)).collect();
+    let found: Vec<Target> = commands.cmd_iter().map(find_target).collect();
     let slot = |tag: &str| Target::Slot(Slot::for_key(tag));
     assert_eq!(
         found,
-        [
-            (0, 3, slot("ring")),
-            (3, 1, slot("acme")),
-            (4, 1, slot("other")),
-            (5, 1, Target::Ring),
-            (6, 1, Target::ServersOfUnits),
-        ]
+        [slot("ring"), slot("acme"), slot("other"), Target::Ring, Target::ServersOfOthers]
     );
 }
 
 #[test]
 fn a_redirection_names_slot_and_server() {
-    let read = |bytes: &str| vec![redis::parse_redis_value(bytes.as_bytes()).unwrap()];
+    let read = |bytes: &str| redis::parse_redis_value(bytes.as_bytes()).unwrap();
     for (reply, slot, host, is_asking) in [
         ("-MOVED 3999 127.0.0.1:6381\r\n", 3999, "127.0.0.1:6381", false),
         ("-ASK 1 cache-1.internal:7000\r\n", 1, "cache-1.internal:7000", true),
@@ -33,10 +25,10 @@ fn a_redirection_names_slot_and_server() {
     ] {
         let host = host.to_owned();
         let expected = Redirection { slot, host, is_asking };
-        assert_eq!(find_redirection(&read(reply)), Some(expected), "{reply}");
+        assert_eq!(parse_redirection(&read(reply)), Some(expected), "{reply}");
     }
     for reply in ["-MOVED x\r\n", "-ERR MOVED 1 a:1\r\n", "+MOVED 1 a:1\r\n"] {
-        assert_eq!(find_redirection(&read(reply)), None, "{reply}");
+        assert_eq!(parse_redirection(&read(reply)), None, "{reply}");
     }
     assert!(must_try_again(&read("-TRYAGAIN Multiple keys request during rehashing\r\n")));
 }
