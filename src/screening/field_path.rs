@@ -93,8 +93,24 @@ impl FieldPath {
     pub(super) fn matches_form_name(&self, name: &str) -> bool {
         match is_plain_name(name.as_bytes()) {
             true => self.matches_plain_name(name.as_bytes()),
-            false => self.may_match(name) && self.matches_by_all_rules(name),
+            false => {
+                self.is_usual_spelling(name)
+                    || self.may_match(name) && self.matches_by_all_rules(name)
+            }
         }
+    }
+
+    /// Returns true for `user.email` and `user[email]`. This test is quick.
+    fn is_usual_spelling(&self, name: &str) -> bool {
+        let Some((first, others)) = self.parts.split_first() else { return false };
+        let Some(behind_first) = strip_name(name, first) else { return false };
+        let rest_with_dots = others
+            .iter()
+            .try_fold(behind_first, |rest, part| strip_name(rest.strip_prefix('.')?, part));
+        let rest_with_brackets = others.iter().try_fold(behind_first, |rest, part| {
+            strip_name(rest.strip_prefix('[')?, part)?.strip_prefix(']')
+        });
+        rest_with_dots == Some("") || rest_with_brackets == Some("")
     }
 
     /// Does what [`FieldPath::matches_form_name`] does, faster, and only for a name for which
@@ -141,13 +157,13 @@ impl FieldPath {
 
     /// Returns true if riskgate must compare the name with all spellings of the field.
     pub(super) fn is_costly_to_match(&self, name: &str) -> bool {
-        !is_plain_name(name.as_bytes()) && self.may_match(name)
+        !is_plain_name(name.as_bytes()) && !self.is_usual_spelling(name) && self.may_match(name)
     }
 
     /// Returns true if the value of a name that matches may be another text than an address:
     /// `email[label]` is a part of the field, and in Spring `_email` marks a checkbox.
     pub(super) fn may_have_other_text(&self, name: &str) -> bool {
-        if is_plain_name(name.as_bytes()) {
+        if is_plain_name(name.as_bytes()) || self.is_usual_spelling(name) {
             return false;
         }
         if name.trim_start().starts_with(['!', '_']) && !self.joined.starts_with('_') {
@@ -225,6 +241,12 @@ pub(super) fn is_plain_name(name: &[u8]) -> bool {
 /// users.
 fn parts_without_indexes(parts: &[String]) -> Vec<String> {
     parts.iter().filter(|part| !is_index(part)).cloned().collect()
+}
+
+/// Returns the text behind a part of a name; the case of ASCII letters does not count.
+fn strip_name<'t>(text: &'t str, part: &str) -> Option<&'t str> {
+    let (start, rest) = text.split_at_checked(part.len())?;
+    start.eq_ignore_ascii_case(part).then_some(rest)
 }
 
 fn is_index(part: &str) -> bool {

@@ -19,7 +19,7 @@ use super::name_budget::NameBudget;
 use super::server_parsers::{count_part_names, may_begin_json};
 use line_end::{LineEnd, detect_line_end};
 use part::{Part, PartContext};
-use part_header::{PartHeader, parse_part_header};
+use part_header::{NamesToRead, PartHeader, parse_part_header};
 
 /// The name of a part that names the charset of the other parts (RFC 7578 section 4.6).
 const NAME_OF_CHARSET: &str = "_charset_";
@@ -194,8 +194,8 @@ fn find_empty_line(text: &[u8]) -> Option<(usize, usize)> {
     line_ends.iter().filter_map(|it| Some((memmem::find(text, it)?, it.len()))).min()
 }
 
-/// Reads the values of a part. Returns the part, unless its header is too long, has no end, or has
-/// more names than riskgate may still read.
+/// Reads the values of a part. Returns the part, unless its header is too long or has no end. If
+/// the part has more names than riskgate may still read, only those by the grammar count.
 fn read_part<'b>(
     text: &'b [u8],
     context: PartContext<'_>,
@@ -209,11 +209,11 @@ fn read_part<'b>(
     };
     let content = &text[header_end + length..];
     let header = String::from_utf8_lossy(&text[..header_end]);
-    if !budget.borrow_mut().allows_part(count_part_names(&header)) {
-        found.mark_unread(UnreadCause::Broken);
-        return None;
-    }
-    let header = parse_part_header(&header, line_end);
+    let names = match budget.borrow_mut().allows_part(count_part_names(&header)) {
+        true => NamesToRead::OfAllServers,
+        false => NamesToRead::ByGrammar,
+    };
+    let header = parse_part_header(&header, line_end, names);
     // hapi adds the text of a part without a name to the field before this part.
     if header.is_broken || !header.has_name || length != 2 * line_end.as_str().len() {
         found.mark_unread(UnreadCause::Broken);

@@ -41,7 +41,7 @@ impl NameBudget {
         !fields.iter().any(|field| field.is_costly_to_match(name)) || take(1, &mut self.costly)
     }
 
-    /// Returns true if riskgate may read a part with at most this many names.
+    /// Returns true if riskgate may read all names of a part with at most this many names.
     pub(super) fn allows_part(&mut self, name_count: usize) -> bool {
         take(name_count.saturating_sub(1), &mut self.further)
     }

@@ -38,10 +38,24 @@ pub(super) struct PartHeader {
     pub(super) is_broken: bool,
 }
 
+/// Which names in the header of a part are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NamesToRead {
+    /// All names that the parser of some server reads.
+    OfAllServers,
+    /// Only those of a parameter `name`, to limit the work. The header counts as broken.
+    ByGrammar,
+}
+
 /// Parses the lines before the empty line of a part.
-pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
+pub(super) fn parse_part_header(
+    text: &str,
+    line_end: LineEnd,
+    names_to_read: NamesToRead,
+) -> PartHeader {
     // Some servers end a line at a bare LF, even in a body with CRLF lines.
-    let is_broken = text.split(line_end.as_str()).any(|line| line.contains('\n'));
+    let is_broken = names_to_read == NamesToRead::ByGrammar
+        || text.split(line_end.as_str()).any(|line| line.contains('\n'));
     let mut header = PartHeader { is_broken, ..PartHeader::default() };
     for line in text.split('\n').map(|line| line.trim_end_matches('\r')) {
         let has_control = line.contains(|c: char| c.is_control() && c != '\t');
@@ -56,7 +70,7 @@ pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
                 header.is_broken |= field.contains('_');
                 // Of several dispositions, some servers read the first, others the last.
                 header.is_broken |= !header.names.is_empty();
-                header.read_disposition(value);
+                header.read_disposition(value, names_to_read);
             }
             "content-type" => header.read_content_type(value),
             "content-transfer-encoding" => {
@@ -71,6 +85,9 @@ pub(super) fn parse_part_header(text: &str, line_end: LineEnd) -> PartHeader {
             }
             _ => {}
         }
+    }
+    if names_to_read == NamesToRead::ByGrammar {
+        return header;
     }
     header.add_name(read_part_name_as_rack(text));
     search_part_names(text).into_iter().for_each(|name| header.add_name(Some(name)));
@@ -120,13 +137,17 @@ impl PartHeader {
         }
     }
 
-    fn read_disposition(&mut self, value: &str) {
+    fn read_disposition(&mut self, value: &str, names_to_read: NamesToRead) {
         let parsed = parse_value_with_parameters(value);
         // Some servers skip a part whose disposition is not `form-data`. The other servers read the
         // same name as riskgate, so this is no fault.
         self.is_broken |= !is_token(parsed.value) || parsed.is_broken;
         for parameter in parsed.parameters {
             match parameter.name.as_str() {
+                "name" if names_to_read == NamesToRead::ByGrammar => {
+                    self.has_name = true;
+                    self.add_if_new(&decode_browser_escapes(parameter.value));
+                }
                 "name" => {
                     // Of several names, some servers read the first, others the last.
                     self.is_broken |= std::mem::replace(&mut self.has_name, true);
@@ -156,6 +177,9 @@ impl PartHeader {
                 name if name.starts_with("name*") => self.is_broken = true,
                 _ => {}
             }
+        }
+        if names_to_read == NamesToRead::ByGrammar {
+            return;
         }
         self.add_name(read_part_name_as_php(value));
         self.add_name(read_part_name_as_formidable(value));

@@ -269,6 +269,13 @@ fn only_so_many_names_of_all_parts_are_read() {
         assert!(found.values.contains(&"a@b.com".to_owned()), "{found:?}");
         assert_eq!(found.unread, Some(UnreadCause::Broken));
     }
+    // Behind the names that are read in all ways, the name by the grammar still counts.
+    let bad = EMAIL.replace("email\"", "email\"; x=\"name=y\"");
+    let bad = multipart(&[(EMAIL, "a@b.com"), (&bad, "c@d.com")]);
+    let found = read(MULTIPART, (part("name=\"x\"; name=\"y\"").repeat(500) + &bad).as_bytes());
+    let found = found.unwrap();
+    assert_eq!(found.values, ["a@b.com", "c@d.com"]);
+    assert_eq!(found.unread, Some(UnreadCause::Broken));
     // A name must be compared with all spellings of the field.
     let costly = part("name=\"emailx[]\"");
     assert_values(MULTIPART, costly.repeat(256) + &email, &["a@b.com"]);
@@ -282,6 +289,27 @@ fn only_so_many_names_of_all_parts_are_read() {
         "name=f; filename=\"a.png\"; filename*=utf-8''a.png",
     ] {
         assert_values(MULTIPART, part(header).repeat(600) + &email, &["a@b.com"]);
+    }
+}
+
+#[test]
+fn the_usual_spellings_of_a_field_are_read_behind_any_number_of_names() {
+    let fields = [FieldPath::parse("user.email").unwrap()];
+    let read = |content_type: &str, body: &str| {
+        let headers =
+            BodyHeaders { content_type: Some(content_type.as_bytes()), is_encoded: false };
+        let body = ReceivedBody::of_whole_body(body.as_bytes());
+        read_field_values(headers, b"", body, &fields).unwrap().values
+    };
+    for name in ["user[email]", "User.Email"] {
+        let others = "user[0][email2]=x&".repeat(500);
+        assert_eq!(read(URLENCODED, &format!("{others}{name}=a@b.com")), ["a@b.com"], "{name}");
+        let part = |name: &str, text: &str| {
+            format!("--xyz\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{text}\r\n")
+        };
+        let others = part("user[0][email2]", "x").repeat(500);
+        let body = others + &part(name, "a@b.com") + "--xyz--\r\n";
+        assert_eq!(read(MULTIPART, &body), ["a@b.com"], "{name}");
     }
 }
 
