@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::queue::{BATCH_BYTES, Queue, SharedQueue};
 use crate::support::lock::lock;
-use crate::support::regular_file::check_creatable;
+use crate::support::regular_file::{check_creatable, follow_symlinks};
 
 /// How long the writer waits at most until a batch is full.
 const LINE_BATCH_DELAY: Duration = Duration::from_millis(200);
@@ -42,6 +42,13 @@ impl LogTarget {
             Err(error) if error.kind() == ErrorKind::NotFound => check_creatable(path),
             outcome => outcome.map(drop),
         }
+    }
+
+    /// Lists the files to which riskgate renames a full log, those that do not exist yet included.
+    pub fn list_old_files(&self) -> Vec<PathBuf> {
+        let (Some(path), Some(rotation)) = (&self.path, self.rotation) else { return Vec::new() };
+        let path = follow_symlinks(path);
+        (1..=rotation.kept_files).map(|number| old_file_path(&path, number)).collect()
     }
 
     fn open(&self) -> std::io::Result<Output> {
@@ -244,6 +251,13 @@ impl Writer {
     }
 }
 
+/// The file to which a full log at this path is renamed as the old file with this number.
+fn old_file_path(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    PathBuf::from(name)
+}
+
 /// Renames each old file to the next number, which replaces the oldest, and the log to number 1. If
 /// no old files are kept, deletes the log. If another process has put a new file in place of `own`,
 /// as during an upgrade, does nothing. If `path` is a symbolic link, the link stays, and the old
@@ -254,11 +268,7 @@ fn free_log_path(path: &Path, rotation: LogRotation, own: &Metadata) -> std::io:
         return Ok(());
     }
     let path = &path.canonicalize()?;
-    let numbered = |number: u32| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{number}"));
-        PathBuf::from(name)
-    };
+    let numbered = |number: u32| old_file_path(path, number);
     for number in (1..rotation.kept_files).rev() {
         match std::fs::rename(numbered(number), numbered(number + 1)) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),

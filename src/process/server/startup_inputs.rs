@@ -169,8 +169,8 @@ fn place_table_fault(config: &Config, fault: String) -> String {
 }
 
 /// Checks that the access log and the file of the audit can be written. Checks that `log.path` and
-/// `audit.path`, and the log of written records beside it, name neither each other nor another file
-/// of riskgate.
+/// the old files of the log, and `audit.path` and the log of written records beside it, name
+/// neither each other nor another file of riskgate.
 pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartError> {
     let log = config.startup.log_target.check_is_writable();
     log.map_err(|error| access_log_error(config, &error))?;
@@ -178,14 +178,20 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
         check_audit_file(path).map_err(|error| append_error(config, "audit.path", path, &error))?;
     }
     let mut others = list_files_closed_to_logs(config);
-    let check = |setting: &str, path: &Path, file: &Path, others: &[(String, PathBuf)]| {
-        let Some((whose, _)) = others.iter().find(|(_, other)| is_same_file(file, other)) else {
-            return Ok(());
-        };
+    let find_fault = |setting: &str, path: &Path, file: &Path, others: &[(String, PathBuf)]| {
+        let (whose, _) = others.iter().find(|(_, other)| is_same_file(file, other))?;
         let problem = format!("expected another file than {whose}, but found {}", file.display());
         let fault = config.file_setting_places.fault_at_setting(path, setting, &problem);
-        Err(StartError::Config(vec![fault.to_text()]))
+        // Whether the file exists says nothing.
+        Some(fault.with_hint(None))
     };
+    let check =
+        |setting: &str, path: &Path, file: &Path, others: &[(String, PathBuf)]| match find_fault(
+            setting, path, file, others,
+        ) {
+            Some(fault) => Err(StartError::Config(vec![fault.to_text()])),
+            None => Ok(()),
+        };
     if let Some(audit) = &config.startup.audit_path {
         let written = path_of_written_records_log(audit);
         check("audit.path", audit, audit, &others)?;
@@ -193,10 +199,16 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
         others.push(("audit.path".to_owned(), audit.clone()));
         others.push(("that of audit.path with .written".to_owned(), written));
     }
-    match &config.startup.log_target.path {
-        Some(log) => check("log.path", log, log, &others),
-        None => Ok(()),
+    let Some(log) = &config.startup.log_target.path else { return Ok(()) };
+    check("log.path", log, log, &others)?;
+    for old in config.startup.log_target.list_old_files() {
+        if let Some(fault) = find_fault("log.path", log, &old, &others) {
+            let old = old.display();
+            let hint = format!("riskgate renames a full log to {old}: log.max_bytes is set");
+            return Err(StartError::Config(vec![fault.with_hint(Some(hint)).to_text()]));
+        }
     }
+    Ok(())
 }
 
 /// Says why Pingora can't load the authorities of the upstream servers. `None` if it can.

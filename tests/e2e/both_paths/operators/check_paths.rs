@@ -181,6 +181,26 @@ fn check_and_run_refuse_a_log_path_that_is_a_file_of_another_setting() {
     }
 }
 
+/// The next full log would replace the other file.
+#[test]
+fn check_and_run_refuse_an_old_log_that_is_another_file() {
+    let setup = setup_with_log(|setup| setup.path("a.log")).set("log.max_bytes", "4096");
+    let audit = setup.path("a.log.2").display().to_string();
+    let setup = setup.set_text("audit.path", &audit);
+    let expected = format!("log.path: expected another file than audit.path, but found {audit}");
+    assert_check_and_run_refuse(&setup, &expected);
+    setup.set("log.kept_files", "1").cli(&["check"]).expect(0);
+    let linked = setup_with_log(|setup| {
+        std::os::unix::fs::symlink("riskgate.db", setup.path("linked")).unwrap();
+        setup.path("linked")
+    });
+    let store = format!("sqlite:{}", linked.path("x").display());
+    let linked = linked.set_text("store.url", &store);
+    let audit = linked.path("riskgate.db.5").display().to_string();
+    let linked = linked.set("log.max_bytes", "4096").set_text("audit.path", &audit);
+    assert_check_and_run_refuse(&linked, "log.path: expected another file than audit.path");
+}
+
 #[test]
 fn check_refuses_a_store_that_run_cannot_write_and_changes_no_mode() {
     let setup = setup_with_store("riskgate.db", |_| {});
