@@ -285,6 +285,8 @@ impl Settings {
             };
             let hint = if is_route {
                 Some(format!("give the route {name} a section [upstream.route.screen]"))
+            } else if let Some(names) = split_route_names(name, &deciding) {
+                Some(format!("write {names} in place of {found}"))
             } else if name == AUTHZ_ROUTE_NAME {
                 Some("set authz.path, with \"screen\" in authz.check".to_owned())
             } else if let Some(prefix) = enclosing_prefix(name, &deciding) {
@@ -303,6 +305,14 @@ impl Settings {
         }
         Some(names)
     }
+}
+
+/// Returns several deciding routes in one text, each with quotes. `None` for another text.
+fn split_route_names(text: &str, deciding: &[&str]) -> Option<String> {
+    let names = text.split([' ', ',', ';']).filter(|name| !name.is_empty());
+    let names: Vec<&str> = names.collect();
+    let are_known = names.len() > 1 && names.iter().all(|name| deciding.contains(name));
+    are_known.then(|| names.iter().map(|name| toml_text(name)).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns what to write for a path that is no deciding route. `None` if the text is no path, or

@@ -369,11 +369,7 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
             guesses.extend(
                 shares.map(|all| RawValue::List(all.into_iter().map(RawValue::Integer).collect())),
             );
-            let number = |item: &RawValue| item.as_text()?.trim_end_matches('%').parse().ok();
-            let numbers: Option<Vec<i64>> = items.iter().map(number).collect();
-            guesses.extend(
-                numbers.map(|all| RawValue::List(all.into_iter().map(RawValue::Integer).collect())),
-            );
+            guesses.extend(list_of_numbers(items));
             guesses
         }
         RawValue::Variable(_) | RawValue::Unsupported(_) => Vec::new(),
@@ -390,14 +386,25 @@ fn list_guesses_of_text(text: &str, units: Units) -> Vec<RawValue> {
         guesses.push(RawValue::List(vec![RawValue::Text(text.clone())]));
         if let Some(list) = parse_loose_list(&text, units.kind) {
             let items = match &list {
-                RawValue::List(items) => guess_items(items, units.kind),
-                _ => Vec::new(),
+                RawValue::List(items) => {
+                    guess_items(items, units.kind).into_iter().chain(list_of_numbers(items))
+                }
+                _ => continue,
             };
+            let items: Vec<RawValue> = items.collect();
             guesses.push(list);
             guesses.extend(items);
         }
+        guesses.extend(list_of_numbers(&[RawValue::Text(text)]));
     }
     guesses
+}
+
+/// Returns texts with numbers, such as `80` and `80%`, as a list of these numbers.
+fn list_of_numbers(texts: &[RawValue]) -> Option<RawValue> {
+    let number = |item: &RawValue| item.as_text()?.trim_end_matches('%').parse().ok();
+    let numbers: Option<Vec<i64>> = texts.iter().map(number).collect();
+    Some(RawValue::List(numbers?.into_iter().map(RawValue::Integer).collect()))
 }
 
 /// Returns a list in which each faulty text is replaced by the first guess that the setting takes
@@ -477,6 +484,16 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
 /// A way in which a text may have been meant. Returns the text that was meant.
 type Rewrite = fn(&str) -> Option<String>;
 
+/// The kinds of texts with the name or the address of a host.
+const KINDS_WITH_HOST: [TextKind; 6] = [
+    TextKind::ListenAddress,
+    TextKind::ServerAddress,
+    TextKind::Network,
+    TextKind::Host,
+    TextKind::Origin,
+    TextKind::Domain,
+];
+
 /// The rewrites of each kind of text, the likeliest first. But for the rewrites of all kinds in
 /// [`rewrites_of`], no other rewrite runs for a kind, so that no path becomes an address, and no
 /// name loses its second word.
@@ -490,21 +507,10 @@ const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
     ),
     (&[TextKind::Network], &[with_prefix_length]),
     // In a path, a header field and a free text, the case says nothing, or is the author's own.
+    (&KINDS_WITH_HOST, &[in_lower_case]),
     (
-        &[
-            TextKind::ListenAddress,
-            TextKind::ServerAddress,
-            TextKind::Network,
-            TextKind::Host,
-            TextKind::Origin,
-            TextKind::Domain,
-            TextKind::Name,
-            TextKind::Word,
-            TextKind::Time,
-            TextKind::Rate,
-            TextKind::Number,
-        ],
-        &[|text| Some(text.to_ascii_lowercase())],
+        &[TextKind::Name, TextKind::Word, TextKind::Time, TextKind::Rate, TextKind::Number],
+        &[in_lower_case],
     ),
     (&[TextKind::Word], &[|text| Some(text.to_ascii_uppercase())]),
     (
@@ -560,15 +566,22 @@ const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
         &[TextKind::Origin, TextKind::Host, TextKind::Network, TextKind::Domain],
         &[|text| Some(text.trim_end_matches('/').to_owned())],
     ),
-    (&[TextKind::Origin], &[|text| Some(format!("https://{}", text.trim_end_matches('/')))]),
+    // `null` is what a browser writes for a page that has no origin.
+    (
+        &[TextKind::Origin],
+        &[|text| (text != "null").then(|| format!("https://{}", text.trim_end_matches('/')))],
+    ),
     (
         &[TextKind::Time, TextKind::Rate],
         &[duration_or_rate, |text| duration_or_rate(&text.replace(',', "."))],
     ),
     (&[TextKind::Time], &[sum_of_durations, interval_of_cron]),
     (&[TextKind::FieldName], &[plain_field_name]),
-    // The name of a module.
-    (&[TextKind::Word], &[|text| Some(text.replace("::", ":").replace(':', "::"))]),
+    // The levels and the name of a module.
+    (
+        &[TextKind::Word],
+        &[levels_with_commas, |text| Some(text.replace("::", ":").replace(':', "::"))],
+    ),
     (
         &[TextKind::ListenAddress, TextKind::ServerAddress, TextKind::Network, TextKind::Host],
         &[without_path],
@@ -610,17 +623,7 @@ const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
         ],
     ),
     // Two dots in a name.
-    (
-        &[
-            TextKind::ListenAddress,
-            TextKind::ServerAddress,
-            TextKind::Network,
-            TextKind::Host,
-            TextKind::Origin,
-            TextKind::Domain,
-        ],
-        &[|text| text.contains("..").then(|| text.replace("..", "."))],
-    ),
+    (&KINDS_WITH_HOST, &[|text| text.contains("..").then(|| text.replace("..", "."))]),
     // A number of requests without a time.
     (&[TextKind::Rate], &[|text| is_digits(text).then(|| format!("{text}/h"))]),
     // Words behind a value, such as `ssl`, `weight=3` and `burst=5` of other servers.
@@ -642,6 +645,16 @@ fn rewrites_of(kind: TextKind) -> impl Iterator<Item = Rewrite> {
         [|text| Some(text.trim().to_owned()), |text| Some(text.trim_matches(is_quote).to_owned())];
     let own = REWRITES.iter().filter(move |(kinds, _)| kinds.contains(&kind));
     of_all.into_iter().chain(own.flat_map(|(_, rewrites)| rewrites.iter().copied()))
+}
+
+fn in_lower_case(text: &str) -> Option<String> {
+    Some(text.to_ascii_lowercase())
+}
+
+/// Returns `info,riskgate=debug` for `info riskgate=debug` and `info; riskgate=debug`.
+fn levels_with_commas(text: &str) -> Option<String> {
+    let words = text.split([' ', ',', ';']).filter(|word| !word.is_empty());
+    text.contains('=').then(|| words.collect::<Vec<_>>().join(","))
 }
 
 fn is_name_char(c: char) -> bool {
@@ -902,12 +915,15 @@ pub fn parse_switch_word(text: &str) -> Option<bool> {
 fn parse_loose_list(text: &str, kind: TextKind) -> Option<RawValue> {
     let inner = text.trim().strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let list = inner.unwrap_or(text);
-    // A path has no blank, but one that was mistyped may have.
-    let are_paths = || {
-        let mut words = list.split_whitespace().map(|word| word.trim_matches(is_quote));
-        kind == TextKind::Path && words.all(|word| word.starts_with('/'))
+    // A path and the name of a header field have no blank, but ones that were mistyped may have.
+    let are_whole = |is_whole: fn(&str) -> bool| {
+        list.split_whitespace().map(|word| word.trim_matches(is_quote)).all(is_whole)
     };
-    let are_blanks_between = !kind.keeps_blanks() || are_paths();
+    let are_blanks_between = match kind {
+        TextKind::Path => are_whole(|word| word.starts_with('/')),
+        TextKind::HeaderName => are_whole(|word| word.contains('-')),
+        _ => !kind.keeps_blanks(),
+    };
     let is_between =
         |c: char| matches!(c, ',' | ';' | '|') || c.is_whitespace() && are_blanks_between;
     let parts = list.split(is_between);

@@ -2207,6 +2207,22 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
     let email = |text: &str| format!("[authz]\npath = \"/authz\"\nemail = {text:?}\n");
     let route = |prefix: &str| format!("[[upstream.route]]\nprefix = {prefix:?}\n");
     let upstream = |line: &str| format!("[upstream]\n{line}\n");
+    let keyless =
+        |lines: &str| format!("[[upstream.route]]\nprefix = \"/a\"\nkey = false\n{lines}");
+    let headers = |name: &str| {
+        let origins = "origins = [\"https://a.test\"]";
+        format!("{origins}\n[upstream.route.cors]\nallow_headers = [\"{name}\"]\n")
+    };
+    let thresholds = |value: &str| {
+        let secret = "whsec_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHH";
+        format!(
+            "[webhook]\nurl = \"https://a.test\"\nsecret = \"{secret}\"\nthresholds = {value}\n"
+        )
+    };
+    let rule_routes = |name: &str| {
+        let rule = "[[rule]]\nname = \"a\"\nthen = \"review\"\n";
+        format!("{}{rule}routes = [\"{name}\"]\n", screened_route(""))
+    };
     for (text, hint) in [
         (fields("\"$.user.email\""), Some("write [\"user.email\"]")),
         (fields("\"$.email\""), Some("write [\"email\"]")),
@@ -2226,6 +2242,19 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         (upstream("tls = true\ntls_name = \"a.test:443\""), Some("write \"a.test\"")),
         ("[listen]\nmax_body_bytes = \"7 rabbits\"\n".to_owned(), None),
         ("[plans]\npro = \"1 million\"\n".to_owned(), None),
+        (
+            "[log]\nlevel = \"info riskgate=debug\"\n".to_owned(),
+            Some("write \"info,riskgate=debug\""),
+        ),
+        (keyless("origins = [\"null\"]\n"), None),
+        (keyless("origins = [\"null\", \"https://a.test\"]\n"), None),
+        (keyless(&headers("X-A X-B")), Some("write [\"X-A\", \"X-B\"]")),
+        (keyless(&headers("X Api Key")), Some("write [\"X-Api-Key\"]")),
+        (thresholds("\"80\""), Some("write [80]")),
+        (thresholds("\"50 90\""), Some("write [50, 90]")),
+        (thresholds("\"80%, 90%\""), Some("write [80, 90]")),
+        (thresholds("[0, 50]"), None),
+        (rule_routes("assess, /"), Some("write \"assess\", \"/\" in place of \"assess, /\"")),
     ] {
         let faults = read_config_text(&text).unwrap_err();
         assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
