@@ -24,7 +24,7 @@ mod usage;
 
 pub use accounts::{
     AccountEntry, check_account_change, fault_of_limit, limit_to_json, list_accounts,
-    read_plan_of_account, set_account,
+    parse_limit_change, read_plan_of_account, set_account,
 };
 pub use audit::{AuditFilter, check_operation, read_audit_page};
 pub use expiry::Expiry;

@@ -9,8 +9,8 @@ use super::failure::CommandFailure;
 use super::output::{format_columns, print_message, print_result, print_result_of_change};
 use super::store_access::{open_store, read_ring_rows_of_config};
 use crate::management::{
-    AccountEntry, check_account_change, check_account_name, list_accounts, read_declared_keys,
-    set_account,
+    AccountEntry, check_account_change, check_account_name, list_accounts, parse_limit_change,
+    read_declared_keys, set_account,
 };
 use crate::store::MonthlyLimit;
 
@@ -54,7 +54,8 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
         AccountsCommand::Set { config, name, plan, limit, json } => {
             let config = config.read_config()?;
             check_account_name("NAME", &name)?;
-            let (plan, limit) = (plan.as_deref(), limit.as_deref());
+            let limit = limit.map(|text| parse_limit_change(&text, format!("{text:?}")));
+            let (plan, limit) = (plan.as_deref(), limit.transpose()?);
             // A failed command must not leave a new store behind.
             check_account_change(&config.reloadable, &name, plan, limit)?;
             let (mut store, author) = (open_store(&config)?, find_command_author());

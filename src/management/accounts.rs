@@ -58,8 +58,7 @@ pub fn list_accounts(
     accounts.iter().map(|(name, sources)| AccountEntry::new(name, sources, plans)).collect()
 }
 
-/// Checks the values of a change of an account, without a store. Returns the change of the limit;
-/// `None` leaves the limit as it is.
+/// Checks the values of a change of an account, without a store.
 ///
 /// # Errors
 /// Returns a fault if a value is faulty, or if neither plan nor limit is given.
@@ -67,18 +66,17 @@ pub fn check_account_change(
     config: &ReloadableConfig,
     name: &str,
     plan: Option<&str>,
-    limit: Option<&str>,
-) -> Result<Option<LimitChange>, ManagementFault> {
+    limit: Option<LimitChange>,
+) -> Result<(), ManagementFault> {
     check_account_name("account", name)?;
     check_plan(config, plan)?;
-    if plan.is_none() && limit.is_none() {
-        return Err(ManagementFault::invalid("plan", "a plan or a limit", "neither"));
+    match plan.is_none() && limit.is_none() {
+        true => Err(ManagementFault::invalid("plan", "a plan or a limit", "neither")),
+        false => Ok(()),
     }
-    limit.map(parse_limit_change).transpose()
 }
 
-/// Creates an account, or sets its plan or limit or both. A limit is a number of calls,
-/// `unlimited`, or `plan` for the limit of the plan. Returns the account.
+/// Creates an account, or sets its plan or limit or both. Returns the account.
 ///
 /// # Errors
 /// Returns a fault if a value is faulty, if neither plan nor limit is given, if the key file is
@@ -89,9 +87,9 @@ pub fn set_account(
     author: &ChangeAuthor,
     name: &str,
     plan: Option<&str>,
-    limit: Option<&str>,
+    limit: Option<LimitChange>,
 ) -> Result<AccountEntry, ManagementFault> {
-    let limit = check_account_change(config, name, plan, limit)?;
+    check_account_change(config, name, plan, limit)?;
     check_name_if_new(store, config, name)?;
     store.set_account(author, name, plan, limit)?;
     let entry = with_account_sources(store, config, name, |sources| {
@@ -126,13 +124,17 @@ fn with_account_sources<T>(
     Ok(answer(&accounts.get(account).copied().unwrap_or_default()))
 }
 
-/// Parses a number of calls, `unlimited` or `plan`. Else returns a fault that says what was meant.
-fn parse_limit_change(text: &str) -> Result<LimitChange, ManagementFault> {
+/// Parses a number of calls, `unlimited`, or `plan` for the limit of the plan. `found` is the value
+/// as a fault shows it.
+///
+/// # Errors
+/// Returns a fault that says what was meant if the text is none of the three.
+pub fn parse_limit_change(text: &str, found: String) -> Result<LimitChange, ManagementFault> {
     parse_limit_text(text).ok_or_else(|| {
         let near = || find_nearest_name(text, ["unlimited", "plan"].into_iter()).map(str::to_owned);
         let is_valid = |it: &str| parse_limit_text(it).is_some();
         let meant = guess_text(text, TextKind::Number, is_valid).or_else(near);
-        fault_of_limit(format!("{text:?}")).with_meant(meant)
+        fault_of_limit(found).with_meant(meant)
     })
 }
 

@@ -44,6 +44,9 @@ pub enum ManagementFault {
     Table(#[from] TableFaults),
 }
 
+/// The most characters of what was found that an answer shows.
+const MAX_SHOWN_CHARS: usize = 80;
+
 /// Returns the end of a fault: what to write in place of what was found.
 fn hint_of(meant: Option<&str>) -> String {
     meant.map(|meant| format!("; write {meant}")).unwrap_or_default()
@@ -82,14 +85,19 @@ impl ManagementFault {
         }
     }
 
-    /// Hides what may be a key or an e-mail address in what was found. A hint with such a part is
-    /// left out. What was expected comes from riskgate and its config.
+    /// The fault as an answer to a client shows it: without what may be a key or an e-mail address,
+    /// and without the end of a long value. A hint with such a part is left out. What was expected
+    /// comes from riskgate and its config.
     #[must_use]
-    pub fn without_secrets(self) -> ManagementFault {
+    pub fn for_client(self) -> ManagementFault {
         match self {
             ManagementFault::Invalid { field, expected, found, meant } => {
                 let meant = meant.filter(|it| redact_sent_text(it) == *it);
-                let found = redact_sent_text(&found);
+                let mut found = redact_sent_text(&found);
+                if let Some((end, _)) = found.char_indices().nth(MAX_SHOWN_CHARS) {
+                    found.truncate(end);
+                    found.push('…');
+                }
                 ManagementFault::Invalid { field, expected, found, meant }
             }
             fault => fault,

@@ -11,10 +11,11 @@ use super::request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_respons
 use super::ring_index::RingIndex;
 use super::{AdminApi, Answer, AuthorizedChange};
 use crate::management::{
-    AccountEntry, ManagementFault, fault_of_limit, limit_to_json, quote_sent_name, set_account,
+    AccountEntry, ManagementFault, fault_of_limit, limit_to_json, parse_limit_change,
+    quote_sent_name, set_account,
 };
 use crate::process::admin::access::Access;
-use crate::store::MonthlyLimit;
+use crate::store::{LimitChange, MonthlyLimit};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,7 +94,7 @@ impl AdminApi {
         name: &str,
     ) -> Answer {
         let body: AccountBody = request.parse_body()?;
-        let limit = body.limit.map_or(Ok(None), read_limit_text)?;
+        let limit = body.limit.map_or(Ok(None), read_limit)?;
         let config = self.config();
         self.check_served_place()?;
         let calls = self
@@ -102,8 +103,7 @@ impl AdminApi {
         // A failure after the change would say that nothing was changed.
         let ring_index = self.ring_index()?;
         let account = self.change_store_and_wait(|store| {
-            let (plan, limit) = (body.plan.as_deref(), limit.as_deref());
-            set_account(store, &config, &authorized.author, name, plan, limit)
+            set_account(store, &config, &authorized.author, name, body.plan.as_deref(), limit)
         })?;
         let now = self.state.ledger.believed_now();
         Ok(json_response(200, &account_to_json(&account, &ring_index, &calls, now)))
@@ -120,17 +120,21 @@ impl AdminApi {
     }
 }
 
-/// Reads the text of a limit, which [`set_account`] judges; `None` for `null`. A text with a number
-/// is no number.
-fn read_limit_text(limit: Value) -> Result<Option<String>, ManagementFault> {
+/// Reads a limit; `None` for `null`. A text with a number is no number.
+fn read_limit(limit: Value) -> Result<Option<LimitChange>, ManagementFault> {
     match limit {
         Value::Null => Ok(None),
-        Value::String(text) if text.parse::<f64>().is_err() => Ok(Some(text)),
-        Value::Number(number) => Ok(Some(match number.as_f64().filter(|_| number.is_f64()) {
-            // JSON has one kind of numbers: a number beyond 64 bits is a fraction to the parser.
-            Some(whole) if whole.fract() == 0.0 => format!("{whole:.0}"),
-            _ => number.to_string(),
-        })),
+        Value::String(text) if text.parse::<f64>().is_err() => {
+            parse_limit_change(&text, format!("{text:?}")).map(Some)
+        }
+        Value::Number(number) => {
+            let text = match number.as_f64().filter(|_| number.is_f64()) {
+                // JSON has one kind of numbers: one beyond 64 bits is a fraction to the parser.
+                Some(whole) if whole.fract() == 0.0 => format!("{whole:.0}"),
+                _ => number.to_string(),
+            };
+            parse_limit_change(&text, text.clone()).map(Some)
+        }
         found => Err(fault_of_limit(found.to_string())),
     }
 }

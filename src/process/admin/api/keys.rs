@@ -68,7 +68,8 @@ impl AdminApi {
         match ring_index.find_key(id).filter(is_visible) {
             Some(key) => Ok(key.to_json(self.state.ledger.believed_now())),
             None => {
-                let detail = describe_unknown_id(id, &[], std::iter::empty());
+                let known = ring_index.keys.iter().filter(is_visible).map(|key| key.id.as_str());
+                let detail = describe_unknown_id(id, &[], known);
                 Err(ApiError::not_found("There is no such key.", Some(detail)))
             }
         }

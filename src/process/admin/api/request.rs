@@ -394,7 +394,7 @@ impl From<TableFaults> for ApiError {
 
 impl From<ManagementFault> for ApiError {
     fn from(fault: ManagementFault) -> ApiError {
-        let fault = fault.without_secrets();
+        let fault = fault.for_client();
         let detail = fault.to_string();
         match fault {
             ManagementFault::Invalid { .. } => ApiError::invalid(detail),

@@ -387,8 +387,8 @@ fn an_error_names_the_plans_of_the_config_and_the_corrected_value() {
             "but found \"enterprise-yearli\"; write enterprise-yearly",
         ),
         (json!({ "plan": "gold" }), "one of business, enterprise-yearly, free,"),
-        (json!({ "limit": 9_007_199_254_740_992_u64 }), "but found \"9007199254740992\""),
-        (json!({ "limit": 18_446_744_073_709_551_616.0 }), "found \"18446744073709551616\""),
+        (json!({ "limit": 9_007_199_254_740_992_u64 }), "but found 9007199254740992"),
+        (json!({ "limit": 18_446_744_073_709_551_616.0 }), "found 18446744073709551616"),
         (json!({ "limit": "unlimitd" }), "but found \"unlimitd\"; write unlimited"),
         (json!({ "limit": "5" }), "(2^53 - 1), \"unlimited\" or \"plan\", but found \"5\""),
         (json!({ "requests_per_month": 1 }), "unknown field `requests_per_month`"),
@@ -610,7 +610,42 @@ fn a_limit_that_no_client_can_read_is_refused() {
         let body = json!({ "limit": limit });
         call_api(&gateway, "PATCH", "/accounts/acme", &tokens.write, &body)
     };
-    let refused = set(9_007_199_254_740_992).expect(422).text();
+    let refused = set(9_007_199_254_740_992).expect(422).json();
+    let refused = refused["detail"].as_str().unwrap();
     assert!(refused.contains("up to 9,007,199,254,740,991"), "{refused}");
+    assert!(refused.ends_with(", but found 9007199254740992"), "{refused}");
     set(9_007_199_254_740_991).expect(200);
+    let body = json!({ "limit": "x".repeat(5_000) });
+    let refused = call_api(&gateway, "PATCH", "/accounts/acme", &tokens.write, &body).expect(422);
+    let refused = refused.json()["detail"].as_str().unwrap().to_owned();
+    assert!(refused.ends_with("xxx…") && refused.len() < 250, "{refused}");
+}
+
+#[test]
+fn a_mistyped_id_leads_to_the_key_that_the_token_may_see() {
+    let setup = Setup::new();
+    let file = setup.path("keys.toml");
+    let entry = |account: &str| {
+        let hash = sha256_hex(&format!("sv_a_key_of_{account}"));
+        format!(
+            "[[key]]\nid = \"Web-Key-Of-{account}-1\"\naccount = \"{account}\"\nhash = \"sha256:{hash}\"\n"
+        )
+    };
+    std::fs::write(&file, entry("acme") + &entry("other")).unwrap();
+    let setup = setup.set_text("keys.file", &file.display().to_string());
+    let (setup, tokens) = AdminTokens::add_to(setup);
+    let gateway = setup.start();
+    let get_detail = |account: &str, token: &str| {
+        let path = format!("/keys/Web-Key-Of-{account}-2");
+        let answer = call_api(&gateway, "GET", &path, token, &Value::Null).expect(404);
+        answer.json()["detail"].as_str().unwrap().to_owned()
+    };
+    for account in ["acme", "other"] {
+        let told = get_detail(account, &tokens.read);
+        assert!(told.ends_with(&format!("; write Web-Key-Of-{account}-1")), "{told}");
+    }
+    let told = get_detail("acme", &tokens.account);
+    assert!(told.ends_with("; write Web-Key-Of-acme-1"), "{told}");
+    let told = get_detail("other", &tokens.account);
+    assert!(!told.contains("Web-Key"), "{told}");
 }
