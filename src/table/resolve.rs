@@ -5,6 +5,7 @@
 //! The build lets each name inherit the facts of its parents. So a look-up reads only the most
 //! specific row.
 
+mod doubtful_overrides;
 mod overrides;
 
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ use super::rules::{self, FLAGGING_LIST_BITS, Facts, StoredAnswer};
 use super::seen_days::SeenDays;
 use crate::model::domain::{DnsName, self_and_parent_offsets};
 use crate::model::verdict::Rule;
+use doubtful_overrides::DoubtfulOverrides;
 
 /// The contents of a table: its names, entries and answers.
 #[derive(Default)]
@@ -55,6 +57,7 @@ struct EntryBuilder<'r> {
     flaggable_name_line_and_use: HashMap<String, (u32, bool)>,
     index_by_answer: HashMap<StoredAnswer, u16>,
     number_by_entry: HashMap<NameEntry, u16>,
+    doubtful_overrides: DoubtfulOverrides<'r>,
     resolved_table: ResolvedTable<'r>,
 }
 
@@ -85,6 +88,7 @@ pub(super) fn resolve_lists<'r>(
         flaggable_name_line_and_use: flaggable_names,
         index_by_answer: HashMap::new(),
         number_by_entry: HashMap::new(),
+        doubtful_overrides: DoubtfulOverrides::default(),
         resolved_table: ResolvedTable::default(),
     };
     for rule in RULES_OF_FIXED_ANSWERS {
@@ -96,6 +100,8 @@ pub(super) fn resolve_lists<'r>(
     builder.build_mx_answers(faults);
     builder.build_mx_address_answers();
     builder.check_providers_are_free(faults);
+    let doubtful = builder.doubtful_overrides.to_warnings(names_in_faults, &manifest.scores);
+    builder.resolved_table.doubtful_overrides = doubtful;
     for (name, (line, used)) in &builder.flaggable_name_line_and_use {
         if !used {
             let at = format!("{manifest_name}:{line}: guard.allow_flagging");
@@ -195,7 +201,7 @@ impl<'r> EntryBuilder<'r> {
             let override_row =
                 override_numbers[i].and_then(|number| self.find_override_row(number));
             let answer = rules::decide_answer(&facts, override_row, &self.manifest.scores);
-            self.note_if_doubtful(name, override_row, answer.verdict.score);
+            self.doubtful_overrides.note(name, override_row, answer.verdict.score);
             if !answer.verdict.reason.is_safe() {
                 let culprit = override_row.map_or_else(
                     || list_and_line(&rows_of_name[0]),

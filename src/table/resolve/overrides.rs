@@ -2,14 +2,10 @@
 //! override of the store, then one of the lists. Within each of the three, the nearest applies.
 
 use super::EntryBuilder;
-use crate::model::verdict::{Reason, Rule, Score};
 use crate::table::inheritance::InheritedFacts;
 use crate::table::manifest::ListOrigin;
 use crate::table::rows::ParsedLists;
 use crate::table::rules::OverrideRow;
-
-/// The most warnings about overrides whose reason contradicts the score that their names keep.
-const MAX_DOUBTFUL_OVERRIDES: usize = 20;
 
 impl<'r> EntryBuilder<'r> {
     /// Finds the numbers of the overrides that apply to the name itself, to names below it, and to
@@ -55,37 +51,6 @@ impl<'r> EntryBuilder<'r> {
     pub(super) fn override_origin(&self, number: u32) -> Option<ListOrigin> {
         let row = self.find_override_row(number)?;
         Some(self.manifest.list_specs[usize::from(row.list_number)].list_origin)
-    }
-
-    /// Notes a row of this name that sets a reason, and leaves the name a score that contradicts
-    /// the reason.
-    pub(super) fn note_if_doubtful(
-        &mut self,
-        name: &str,
-        row: Option<&OverrideRow<'_>>,
-        score: Score,
-    ) {
-        let Some(row) = row.filter(|row| row.name == name && row.score.is_none()) else { return };
-        let Some(reason) = row.reason.filter(|reason| reason.contradicts(score)) else { return };
-        let meant = match reason {
-            Reason::Safe => Score::ZERO,
-            Reason::RoleAccount => self.manifest.scores.score_of(Rule::Role),
-            Reason::Disposable => self.manifest.scores.score_of(Rule::DisposableA),
-            Reason::Undeliverable => self.manifest.scores.score_of(Rule::NoMail),
-        };
-        let list = &self.names_in_faults[usize::from(row.list_number)];
-        let at = format!("{list}:{}: risk_score: ", row.line_number);
-        let noted = &mut self.resolved_table.doubtful_overrides;
-        // A row that covers the names below its name has several answers.
-        let is_noted = noted.last().is_some_and(|last| last.starts_with(&at));
-        if noted.len() < MAX_DOUBTFUL_OVERRIDES && !is_noted {
-            noted.push(format!(
-                "{at}expected a score beside the reason {reason}, because {name} keeps the score \
-                 {} without one; write {}",
-                score.value(),
-                meant.value()
-            ));
-        }
     }
 
     pub(super) fn find_override_row(&self, number: u32) -> Option<&'r OverrideRow<'r>> {

@@ -245,6 +245,11 @@ fn an_override_whose_reason_contradicts_the_score_that_stays_is_told() {
             "x.com,exact,undeliverable,,,,",
             Some("reason undeliverable, because x.com keeps the score 10 without one; write 95"),
         ),
+        // A name below the override has a score of its own list.
+        (
+            "com,subtree,safe,,,,",
+            Some("reason safe, because listed.com keeps the score 90 without one; write 0"),
+        ),
         ("x.com,exact,safe,,,,", None),
         ("listed.com,exact,disposable,,,,", None),
         ("listed.com,exact,safe,60,,,", None),
@@ -257,6 +262,12 @@ fn an_override_whose_reason_contradicts_the_score_that_stays_is_told() {
         let expected: Vec<String> = told.iter().map(|told| format!("{at}{told}")).collect();
         assert_eq!(warnings, expected.iter().collect::<Vec<_>>(), "{row}");
     }
+    let rows: String = (0..25).map(|row| format!("x{row}.com,exact,disposable,,,,\n")).collect();
+    fs::write(&overrides, format!("{OVERRIDE_HEADER}{rows}")).unwrap();
+    let warnings = build_table_or_panic(&inputs).warnings(NOW);
+    let warnings: Vec<&String> = warnings.iter().filter(|it| it.contains("score")).collect();
+    assert_eq!(warnings.len(), 21, "{warnings:#?}");
+    assert!(warnings[20].starts_with("5 more overrides without"), "{warnings:#?}");
 }
 
 #[test]
