@@ -39,7 +39,7 @@ pub use lost_overrides::{ComparisonTimes, tells_lost_override};
 pub use overrides::{
     ListedOverride, NameSearch, OverrideChange, OverrideOrigin, OverrideRequest,
     check_override_may_exist, clear_override, fault_of_domain, list_overrides,
-    read_override_file_state, set_override,
+    read_override_file_state, set_overrides,
 };
 pub use present_time::{judge_present_time, read_present_time, set_present_time};
 pub use repeatable::RepeatableRequest;

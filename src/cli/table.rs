@@ -65,9 +65,9 @@ pub enum TableCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Override the lists: a domain is safe. Running gateways apply it.
+    /// Override the lists: each domain is safe. Running gateways apply it.
     Allow(overrides::OverrideArgs),
-    /// Override the lists: a domain is disposable. Running gateways apply it.
+    /// Override the lists: each domain is disposable. Running gateways apply it.
     Deny {
         #[command(flatten)]
         row: overrides::OverrideArgs,
@@ -158,10 +158,10 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
         }
         TableCommand::Inspect { source, json } => inspect(&mut out, source, json)?,
         TableCommand::Allow(row) => {
-            return overrides::set_override(&row, OverrideAction::Allow, false);
+            return overrides::set_overrides(&row, OverrideAction::Allow, false);
         }
         TableCommand::Deny { row, force } => {
-            return overrides::set_override(&row, OverrideAction::Deny, force);
+            return overrides::set_overrides(&row, OverrideAction::Deny, force);
         }
         TableCommand::Clear { domain, config, json } => {
             return overrides::clear_override(&domain, &config, json);

@@ -21,34 +21,46 @@ use crate::table::{NewOverride, OverrideAction, OverrideListRow, Table, TableInp
 /// How often a change is tried at most while others change the overrides of the same domain.
 const MAX_UPDATE_TRIES: usize = 16;
 
-/// An override to set.
+/// An override to set, for one or more domains.
 #[derive(Clone, Debug)]
 pub struct OverrideRequest<'a> {
-    /// The domain. Unless `is_exact`, the override also covers the names below the domain.
-    pub domain: &'a str,
+    /// The domains. Unless `is_exact`, the override also covers the names below each domain.
+    pub domains: &'a [String],
     /// What the override does.
     pub action: OverrideAction,
-    /// Whether the override covers only the domain itself.
+    /// Whether the override covers only the domains themselves.
     pub is_exact: bool,
     /// A note for people, on one line.
     pub note: &'a str,
     /// The last day on which the override counts, such as `2026-12-31`, in UTC. `None` if the
     /// override has no end.
     pub until: Option<&'a str>,
-    /// Whether to deny the domain even if the lists protect it or a name below it, or are faulty.
+    /// Whether to deny a domain even if the lists protect it or a name below it, or are faulty.
     pub is_forced: bool,
 }
 
 impl OverrideRequest<'_> {
-    /// Checks the domain, the note and the last day, before a command opens the store. The store
+    /// Checks the domains, the note and the last day, before a command opens the store. The store
     /// knows the time, so whether the last day is over is checked only if `is_store_missing`.
     ///
     /// # Errors
     /// Returns a fault if one of them is wrong.
     pub fn check(&self, is_store_missing: bool) -> Result<(), ManagementFault> {
-        let name = parse_name(self.domain)?;
         let now = is_store_missing.then(read_machine_time);
-        check_new_override(&self.to_new_override(&name), now)
+        let check = |name: &DnsName| check_new_override(&self.to_new_override(name), now);
+        self.parse_names()?.iter().try_for_each(check)
+    }
+
+    /// Parses the domains, each once.
+    fn parse_names(&self) -> Result<Vec<DnsName>, ManagementFault> {
+        let mut names: Vec<DnsName> = Vec::with_capacity(self.domains.len());
+        for domain in self.domains {
+            let name = parse_name(domain)?;
+            if names.iter().all(|known| known.as_str() != name.as_str()) {
+                names.push(name);
+            }
+        }
+        Ok(names)
     }
 
     fn to_new_override<'a>(&'a self, name: &'a DnsName) -> NewOverride<'a> {
@@ -83,32 +95,33 @@ impl OverrideChange {
     }
 }
 
-/// Writes an override into the store. Running gateways apply the override.
+/// Writes an override of each domain into the store, in one step. Running gateways apply the
+/// overrides. Returns the change of each domain, all with the same warnings.
 ///
 /// An exact override replaces the exact override of the name. An override that covers the names
 /// below replaces all overrides of the name. Before the change, the store takes over the default
 /// file, unless that is faulty.
 ///
 /// # Errors
-/// Returns a fault in these cases:
+/// Returns a fault, and sets no override, in these cases:
 /// - A value is faulty.
-/// - The lists protect the name or, unless the denial is exact, a name below it, and the denial is
+/// - The lists protect a name or, unless the denial is exact, a name below it, and the denial is
 ///   not forced. If the lists are faulty, a denial must be forced.
-/// - A row of the operator's file decides the name.
+/// - A row of the operator's file decides a name.
 /// - The store fails, can't take the default file over, or refuses the change because others keep
-///   changing the overrides of the name.
-pub fn set_override(
+///   changing the overrides of a name.
+pub fn set_overrides(
     store: &mut Store,
     inputs: &TableInputs,
     author: &ChangeAuthor,
     request: &OverrideRequest<'_>,
-) -> Result<OverrideChange, ManagementFault> {
-    let name = parse_name(request.domain)?;
-    let new = request.to_new_override(&name);
+) -> Result<Vec<OverrideChange>, ManagementFault> {
+    let names = request.parse_names()?;
     let now = store.now().unix_now;
-    check_new_override(&new, Some(now))?;
+    let check = |name: &DnsName| check_new_override(&request.to_new_override(name), Some(now));
+    names.iter().try_for_each(check)?;
     let file = OverrideFile::read(inputs);
-    file.check_does_not_decide(&name, now)?;
+    names.iter().try_for_each(|name| file.check_does_not_decide(name, now))?;
     take_over_unless_faulty(store, inputs, author, &file)?;
     // If the store has lost overrides, an operator repairs it by setting an override.
     let known = KnownOverrides::read_despite_loss(store, inputs)?;
@@ -122,9 +135,10 @@ pub fn set_override(
         warnings.push(format!("{faults}; {meaning}"));
     }
     if request.action == OverrideAction::Deny && !request.is_forced {
-        check_lists_do_not_protect(inputs, &name, request.is_exact, now)?;
+        check_lists_do_not_protect(inputs, &names, request.is_exact, now)?;
     }
-    let replaced = update_rows(store, author, &name, |before| {
+    let replaced = update_rows(store, author, &names, |name, before| {
+        let new = request.to_new_override(name);
         let is_replaced = |row: &&StoredOverride| row.is_exact == new.is_exact || !new.is_exact;
         let same_scope = before.iter().find(|row| row.is_exact == new.is_exact);
         let row = StoredOverride {
@@ -138,7 +152,11 @@ pub fn set_override(
         Ok(std::iter::once(row).chain(kept).collect())
     })?;
     let action = if request.action == OverrideAction::Allow { "allowed" } else { "denied" };
-    Ok(OverrideChange { domain: name.as_str().to_owned(), action, replaced, warnings })
+    let change = |(name, replaced): (&DnsName, Vec<String>)| {
+        let (domain, warnings) = (name.as_str().to_owned(), warnings.clone());
+        OverrideChange { domain, action, replaced, warnings }
+    };
+    Ok(names.iter().zip(replaced).map(change).collect())
 }
 
 /// Lets the store take over the default file. A faulty default file stays in use.
@@ -156,21 +174,26 @@ fn take_over_unless_faulty(
 
 fn check_lists_do_not_protect(
     inputs: &TableInputs,
-    name: &DnsName,
+    names: &[DnsName],
     is_exact: bool,
     now: i64,
 ) -> Result<(), ManagementFault> {
     let lists = TableInputs { overrides_path: None, stored_overrides: None, ..inputs.clone() };
     let table = Table::build(&lists, now).map_err(|faults| {
+        let all: Vec<&str> = names.iter().map(DnsName::as_str).collect();
         ManagementFault::ForceRequired(format!(
-            "{name}: expected lists that tell whether they protect it, but found {faults}"
+            "{}: expected lists that tell whether they protect it, but found {faults}",
+            all.join(", ")
         ))
     })?;
-    match describe_protected_names(&table, name, is_exact, now) {
-        Some(protected) => {
-            Err(ManagementFault::ForceRequired(format!("{name}: the lists protect {protected}")))
-        }
-        None => Ok(()),
+    let describe = |name: &DnsName| {
+        let protected = describe_protected_names(&table, name, is_exact, now)?;
+        Some(format!("{name}: the lists protect {protected}"))
+    };
+    let protected: Vec<String> = names.iter().filter_map(describe).collect();
+    match protected.is_empty() {
+        true => Ok(()),
+        false => Err(ManagementFault::ForceRequired(protected.join("\n"))),
     }
 }
 
@@ -234,10 +257,12 @@ pub fn clear_override(
     file.check_has_no_row(&name, store.now().unix_now)?;
     take_over_unless_faulty(store, inputs, author, &file)?;
     let has_damaged_row = has_damaged_row(store, &name)?;
-    let replaced = update_rows(store, author, &name, |before| match before {
-        [] if !has_damaged_row => Err(no_override_fault(&name)),
+    let names = std::slice::from_ref(&name);
+    let replaced = update_rows(store, author, names, |name, before| match before {
+        [] if !has_damaged_row => Err(no_override_fault(name)),
         _ => Ok(Vec::new()),
     })?;
+    let replaced = replaced.concat();
     let (domain, warnings) = (name.as_str().to_owned(), file.warning().into_iter().collect());
     Ok(OverrideChange { domain, action: "cleared", replaced, warnings })
 }
@@ -256,26 +281,40 @@ fn no_override_fault(name: &DnsName) -> ManagementFault {
     ManagementFault::NotFound(format!("{name}: expected an override, but found none"))
 }
 
-/// Replaces the overrides of a name by what `change` returns for the present overrides. Returns the
-/// texts of the overrides that are gone.
+/// Replaces the overrides of each name by what `change` returns for its present overrides, all in
+/// one step. Returns for each name the texts of the overrides that are gone.
 fn update_rows(
     store: &mut Store,
     author: &ChangeAuthor,
-    name: &DnsName,
-    change: impl Fn(&[StoredOverride]) -> Result<Vec<StoredOverride>, ManagementFault>,
-) -> Result<Vec<String>, ManagementFault> {
+    names: &[DnsName],
+    change: impl Fn(&DnsName, &[StoredOverride]) -> Result<Vec<StoredOverride>, ManagementFault>,
+) -> Result<Vec<Vec<String>>, ManagementFault> {
+    type RowsBeforeAndAfter = (Vec<StoredOverride>, Vec<StoredOverride>);
     for _ in 0..MAX_UPDATE_TRIES {
-        let before = store.find_overrides(name.as_str())?;
-        let after = change(&before)?;
-        let update = OverrideUpdate { domain: name.as_str(), before: &before, after: &after };
-        if store.update_overrides(author, &update)? {
-            let removed = before.iter().filter(|row| !after.contains(row));
-            return Ok(removed.map(|row| row.text.clone()).collect());
+        let mut read = |name: &DnsName| -> Result<RowsBeforeAndAfter, ManagementFault> {
+            let before = store.find_overrides(name.as_str())?;
+            let after = change(name, &before)?;
+            Ok((before, after))
+        };
+        let rows = names.iter().map(&mut read).collect::<Result<Vec<_>, _>>()?;
+        let with_names = names.iter().zip(&rows);
+        let updates = with_names.map(|(name, (before, after))| OverrideUpdate {
+            domain: name.as_str(),
+            before,
+            after,
+        });
+        if store.update_overrides(author, &updates.collect::<Vec<_>>())? {
+            let removed = |(before, after): &RowsBeforeAndAfter| {
+                let removed = before.iter().filter(|row| !after.contains(row));
+                removed.map(|row| row.text.clone()).collect()
+            };
+            return Ok(rows.iter().map(removed).collect());
         }
     }
+    let all: Vec<&str> = names.iter().map(DnsName::as_str).collect();
     let found = "but found that others keep changing it; repeat the request";
-    let line = format!("{name}: expected an override that stays as it was read, {found}");
-    Err(StoreError::Conflict(line).into())
+    let expected = "expected an override that stays as it was read";
+    Err(StoreError::Conflict(format!("{}: {expected}, {found}", all.join(", "))).into())
 }
 
 /// An override in a list.

@@ -330,13 +330,14 @@ pub trait OverrideBackend {
     /// Reads the overrides of a domain that can be read, the exact one first.
     fn find_overrides(&mut self, domain: &str) -> Result<Vec<StoredOverride>, StoreError>;
 
-    /// Changes the overrides of a domain. Returns false and changes nothing if the store's
-    /// overrides of the domain are not `update.before`. Fails if the store would then have more
-    /// than [`MAX_STORED_OVERRIDES`](crate::store::MAX_STORED_OVERRIDES).
+    /// Changes the overrides of several different domains in one step; each change has a record of
+    /// its own. Returns false and changes nothing if the store's overrides of a domain are not
+    /// `before` of its update. Fails if the store would then have more than
+    /// [`MAX_STORED_OVERRIDES`](crate::store::MAX_STORED_OVERRIDES).
     fn update_overrides(
         &mut self,
         author: &ChangeAuthor,
-        update: &OverrideUpdate<'_>,
+        updates: &[OverrideUpdate<'_>],
     ) -> Result<bool, StoreError>;
 
     /// Adds the rows of a file in one step, and remembers the file. If the store has an override of

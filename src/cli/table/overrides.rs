@@ -9,40 +9,41 @@ use super::super::output::{print_result_of_change, print_warning};
 use super::super::store_access::{is_store_missing, open_store};
 use crate::management::{
     OverrideChange, OverrideRequest, check_override_may_exist,
-    clear_override as clear_override_in_store, set_override as set_override_in_store,
+    clear_override as clear_override_in_store, set_overrides as set_overrides_in_store,
 };
 use crate::table::OverrideAction;
 
 /// The arguments of `allow` and `deny`.
 #[derive(Debug, Args)]
 pub struct OverrideArgs {
-    /// The domain. Unless --exact is given, names below it are covered too.
-    domain: String,
+    /// The domains. Unless --exact is given, names below them are covered too.
+    #[arg(required = true, value_name = "DOMAIN")]
+    domains: Vec<String>,
     #[command(flatten)]
     config: ConfigArgs,
-    /// Match this name only, without names below it.
+    /// Match these names only, without names below them.
     #[arg(long)]
     exact: bool,
-    /// A note for people, stored in the row.
+    /// A note for people, stored in each row.
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
     /// The last day on which the override applies, in UTC.
     #[arg(long, value_name = "YYYY-MM-DD")]
     until: Option<String>,
-    /// Print a JSON object.
+    /// Print a JSON object for each domain, one on a line.
     #[arg(long)]
     json: bool,
 }
 
-/// Writes an override into the store.
-pub fn set_override(
+/// Writes an override of each domain into the store.
+pub fn set_overrides(
     args: &OverrideArgs,
     action: OverrideAction,
     is_forced: bool,
 ) -> Result<(), CommandFailure> {
     let config = args.config.read_config()?;
     let request = OverrideRequest {
-        domain: &args.domain,
+        domains: &args.domains,
         action,
         is_exact: args.exact,
         note: &args.note,
@@ -53,9 +54,9 @@ pub fn set_override(
     request.check(is_store_missing(&config))?;
     let (mut store, author) = (open_store(&config)?, find_command_author());
     let table = &config.reloadable.table;
-    let change = set_override_in_store(&mut store, table, &author, &request)?;
-    let done = format!("{} is {}", change.domain, change.action);
-    report(&change, &done, "instead of", args.json)
+    let changes = set_overrides_in_store(&mut store, table, &author, &request)?;
+    let done = |change: &OverrideChange| format!("{} is {}", change.domain, change.action);
+    report(&changes, done, "instead of", args.json)
 }
 
 /// Removes the overrides of a domain from the store.
@@ -67,23 +68,26 @@ pub fn clear_override(domain: &str, config: &ConfigArgs, json: bool) -> Result<(
     let (mut store, author) = (open_store(&config)?, find_command_author());
     let table = &config.reloadable.table;
     let change = clear_override_in_store(&mut store, table, &author, domain)?;
-    let done = format!("{} has no override any more", change.domain);
-    report(&change, &done, "removed", json)
+    let done = |change: &OverrideChange| format!("{} has no override any more", change.domain);
+    report(&[change], done, "removed", json)
 }
 
-/// Reports a change. Prints the rows that are gone, one a line, each after `gone`, so that people
-/// can set them again.
+/// Reports changes, which have the same warnings. Prints the rows that are gone, one a line, each
+/// after `gone`, so that people can set them again.
 fn report(
-    change: &OverrideChange,
-    done: &str,
+    changes: &[OverrideChange],
+    describe: impl Fn(&OverrideChange) -> String,
     gone: &str,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    change.warnings.iter().for_each(print_warning);
-    let rows = change.replaced.iter().map(|row| format!("{gone} {row}\n"));
-    let result = match json {
+    changes.iter().take(1).flat_map(|change| &change.warnings).for_each(print_warning);
+    let render = |change: &OverrideChange| match json {
         true => format!("{}\n", change.to_json()),
-        false => format!("{done}\n{}", rows.collect::<String>()),
+        false => {
+            let rows = change.replaced.iter().map(|row| format!("{gone} {row}\n"));
+            format!("{}\n{}", describe(change), rows.collect::<String>())
+        }
     };
-    print_result_of_change(done, result)
+    let done: Vec<String> = changes.iter().map(&describe).collect();
+    print_result_of_change(&done.join(", "), changes.iter().map(render).collect::<String>())
 }

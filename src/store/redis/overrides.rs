@@ -63,32 +63,15 @@ impl OverrideBackend for Redis {
     fn update_overrides(
         &mut self,
         author: &ChangeAuthor,
-        update: &OverrideUpdate<'_>,
+        updates: &[OverrideUpdate<'_>],
     ) -> Result<bool, StoreError> {
-        let (mut of_fields, mut removes_damaged_rows) = (Vec::new(), false);
-        for (field, stored) in self.read_fields(update.domain)? {
-            let of_field = |rows: &[StoredOverride]| {
-                rows.iter().find(|row| format_field(&row.domain, row.is_exact) == field).cloned()
-            };
-            let (before, after) = (of_field(update.before), of_field(update.after));
-            // A value that can't be read is replaced as if there was none.
-            let present = stored.as_ref().and_then(|text| parse_row(&field, text));
-            if present != before {
-                return Ok(false);
-            }
-            removes_damaged_rows |= stored.is_some() && present.is_none();
-            let new = match after {
-                Some(row) if Some(&row) == before.as_ref() => "=".to_owned(),
-                Some(row) => format_row_and_author(&row.text, author),
-                None => String::new(),
-            };
-            of_fields.extend([field.into_bytes(), stored.unwrap_or_default(), new.into_bytes()]);
+        let [id, most] = [self.random_id()?, MAX_STORED_OVERRIDES.to_string()];
+        let author_json = author.to_json().to_string();
+        let mut arguments = vec![id.into_bytes(), author_json.into_bytes(), most.into_bytes()];
+        for update in updates {
+            let Some(of_domain) = self.prepare_update(author, update)? else { return Ok(false) };
+            arguments.extend(of_domain);
         }
-        let mut arguments = vec![self.random_id()?];
-        arguments.extend(format_change(author, &update.to_change(removes_damaged_rows)));
-        arguments.push(MAX_STORED_OVERRIDES.to_string());
-        let arguments: Vec<Vec<u8>> = arguments.into_iter().map(String::into_bytes).collect();
-        let arguments = [arguments, of_fields].concat();
         let names = [RING_META_KEY, OVERRIDES, AUDIT];
         let script = Script::UpdateOverrides;
         match self.run_write_script::<i64>(WRITE_OPERATION, script, &names, &arguments)? {
@@ -124,6 +107,37 @@ impl OverrideBackend for Redis {
 }
 
 impl Redis {
+    /// Makes the arguments of the script for the overrides of one domain; `None` if the store's
+    /// overrides of the domain are not `update.before`.
+    fn prepare_update(
+        &mut self,
+        author: &ChangeAuthor,
+        update: &OverrideUpdate<'_>,
+    ) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+        let (mut of_fields, mut removes_damaged_rows) = (Vec::new(), false);
+        for (field, stored) in self.read_fields(update.domain)? {
+            let of_field = |rows: &[StoredOverride]| {
+                rows.iter().find(|row| format_field(&row.domain, row.is_exact) == field).cloned()
+            };
+            let (before, after) = (of_field(update.before), of_field(update.after));
+            // A value that can't be read is replaced as if there was none.
+            let present = stored.as_ref().and_then(|text| parse_row(&field, text));
+            if present != before {
+                return Ok(None);
+            }
+            removes_damaged_rows |= stored.is_some() && present.is_none();
+            let new = match after {
+                Some(row) if Some(&row) == before.as_ref() => "=".to_owned(),
+                Some(row) => format_row_and_author(&row.text, author),
+                None => String::new(),
+            };
+            of_fields.extend([field.into_bytes(), stored.unwrap_or_default(), new.into_bytes()]);
+        }
+        let [_, of_change @ ..] = format_change(author, &update.to_change(removes_damaged_rows));
+        let of_change = of_change.into_iter().map(String::into_bytes);
+        Ok(Some(of_change.chain(of_fields).collect()))
+    }
+
     /// Reads the version, and counts the rows in the same step. `None` if the store is not
     /// initialized. The version is `None` if riskgate did not write it.
     fn read_version_and_count(

@@ -51,24 +51,32 @@ impl OverrideBackend for Sqlite {
     fn update_overrides(
         &mut self,
         author: &ChangeAuthor,
-        update: &OverrideUpdate<'_>,
+        updates: &[OverrideUpdate<'_>],
     ) -> Result<bool, StoreError> {
         let now = self.told_time.now();
         self.write(WRITE_OPERATION, |transaction| {
-            let (known, damaged) = select_rows_of_domain(transaction, update.domain)?;
-            if known != update.before {
-                return Ok(false);
+            let mut changes = Vec::with_capacity(updates.len());
+            for update in updates {
+                let (known, damaged) = select_rows_of_domain(transaction, update.domain)?;
+                if known != update.before {
+                    return Ok(false);
+                }
+                changes.push((update, update.to_change(!damaged.is_empty())));
             }
             let delete = format!("DELETE FROM domain_override WHERE {IS_OF_DOMAIN}");
-            transaction.execute(&delete, [update.domain])?;
-            for row in update.after {
-                let is_kept = update.before.contains(row);
-                let (by, at) =
-                    if is_kept { (&row.author, row.created_at) } else { (author, now.unix_now) };
-                let row = StoredOverride { author: by.clone(), created_at: at, ..row.clone() };
-                insert_row(transaction, &row)?;
+            for (update, change) in changes {
+                transaction.execute(&delete, [update.domain])?;
+                for row in update.after {
+                    let is_kept = update.before.contains(row);
+                    let (by, at) = match is_kept {
+                        true => (&row.author, row.created_at),
+                        false => (author, now.unix_now),
+                    };
+                    let row = StoredOverride { author: by.clone(), created_at: at, ..row.clone() };
+                    insert_row(transaction, &row)?;
+                }
+                append_record(transaction, now, author, &change)?;
             }
-            append_record(transaction, now, author, &update.to_change(!damaged.is_empty()))?;
             check_count(begin_next_version(transaction)?)?;
             Ok(true)
         })

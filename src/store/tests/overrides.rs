@@ -19,13 +19,13 @@ fn row(domain: &str, is_exact: bool, what: &str) -> StoredOverride {
 pub(super) fn set(store: &mut Store, domain: &str, what: &str) -> Result<bool, StoreError> {
     let before = store.find_overrides(domain)?;
     let after = [row(domain, false, what)];
-    store.update_overrides(&TESTER, &OverrideUpdate { domain, before: &before, after: &after })
+    store.update_overrides(&TESTER, &[OverrideUpdate { domain, before: &before, after: &after }])
 }
 
 /// Deletes the overrides of a domain.
 pub(super) fn clear(store: &mut Store, domain: &str) -> Result<bool, StoreError> {
     let before = store.find_overrides(domain)?;
-    store.update_overrides(&TESTER, &OverrideUpdate { domain, before: &before, after: &[] })
+    store.update_overrides(&TESTER, &[OverrideUpdate { domain, before: &before, after: &[] }])
 }
 
 /// Takes over a file with these rows.
@@ -75,7 +75,7 @@ fn overrides_are_read_as_written_and_every_change_has_a_version() {
         assert_eq!(store.find_overrides("b.com").unwrap(), expected[1..]);
         assert_eq!(store.find_overrides("c.com").unwrap(), []);
         let clear = OverrideUpdate { domain: "b.com", before: &expected[1..], after: &[] };
-        assert!(store.update_overrides(&TESTER, &clear).unwrap());
+        assert!(store.update_overrides(&TESTER, &[clear]).unwrap());
         assert_eq!(rows(&mut store), expected[..1]);
         assert_eq!((version(&mut store).number, version(&mut store).count), (4, 1));
     });
@@ -104,11 +104,35 @@ fn an_override_that_another_node_changed_meanwhile_is_not_overwritten() {
         let before = version(&mut store);
         for after in [&[row("a.com", false, "new")][..], &[]] {
             let update = OverrideUpdate { domain: "a.com", before: &known, after };
-            assert!(!store.update_overrides(&TESTER, &update).unwrap());
+            assert!(!store.update_overrides(&TESTER, &[update]).unwrap());
         }
         assert_eq!(version(&mut store), before);
         assert_eq!(rows(&mut store), [row("a.com", false, "allow")]);
         assert_eq!(operations(&mut store).len(), 2);
+    });
+}
+
+#[test]
+fn overrides_of_several_domains_change_in_one_step_or_not_at_all() {
+    on_each_store(|location| {
+        let mut store = location.open();
+        set(&mut store, "b.com", "deny").unwrap();
+        let before = (version(&mut store), operations(&mut store).len());
+        let [a, b] = ["a.com", "b.com"].map(|domain| [row(domain, false, "allow")]);
+        let known = store.find_overrides("b.com").unwrap();
+        let update = |before_of_b: &[StoredOverride]| {
+            let updates = [("a.com", &[][..], &a), ("b.com", before_of_b, &b)];
+            let updates =
+                updates.map(|(domain, before, after)| OverrideUpdate { domain, before, after });
+            location.open().update_overrides(&TESTER, &updates).unwrap()
+        };
+        assert!(!update(&[]));
+        assert_eq!((version(&mut store), operations(&mut store).len()), before);
+        assert!(update(&known));
+        assert_eq!(rows(&mut store), [a, b].concat());
+        assert_eq!(version(&mut store).number, before.0.number + 1);
+        let targets: Vec<String> = operations(&mut store).into_iter().map(|it| it.1).collect();
+        assert_eq!(targets, ["b.com", "a.com", "b.com"]);
     });
 }
 
@@ -124,7 +148,7 @@ fn an_override_of_another_scope_keeps_its_author_and_its_time() {
         let before = store.find_overrides("a.com").unwrap();
         let after = [row("a.com", true, "allow"), before[0].clone()];
         let update = OverrideUpdate { domain: "a.com", before: &before, after: &after };
-        assert!(store.update_overrides(&TESTER, &update).unwrap());
+        assert!(store.update_overrides(&TESTER, &[update]).unwrap());
         let times: Vec<i64> = rows(&mut store).iter().map(|row| row.created_at).collect();
         assert_eq!(times[1], TEST_TIME.unix_now);
         assert!(times[0] >= TEST_TIME.unix_now + 500, "{times:?}");
@@ -139,7 +163,7 @@ fn each_change_of_an_override_has_its_record() {
         set(&mut store, "a.com", "allow").unwrap();
         let known = store.find_overrides("a.com").unwrap();
         let clear = OverrideUpdate { domain: "a.com", before: &known, after: &[] };
-        store.update_overrides(&TESTER, &clear).unwrap();
+        store.update_overrides(&TESTER, &[clear]).unwrap();
         let records = store.read_audit_after(None, 100).unwrap();
         let of = |operation: &str| -> Vec<_> {
             let records = records.iter().filter(|record| record.operation == operation);
@@ -167,7 +191,7 @@ fn a_file_is_taken_over_once_and_keeps_what_the_store_has() {
         assert!(store.read_source_state("file /o.csv").unwrap().is_some());
         let known = store.find_overrides("a.com").unwrap();
         let clear = OverrideUpdate { domain: "a.com", before: &known, after: &[] };
-        store.update_overrides(&TESTER, &clear).unwrap();
+        store.update_overrides(&TESTER, &[clear]).unwrap();
         assert_eq!(take_over(&mut location.open(), "/o.csv", &file).unwrap(), None);
         assert_eq!(rows(&mut store), expected[1..]);
         let taken = ("override.take_over".to_owned(), "/o.csv".to_owned());
@@ -222,7 +246,7 @@ fn an_override_that_cannot_be_read_is_named_and_can_be_set_again_and_cleared() {
             assert_eq!(rows(&mut store).len(), 2, "{damage}");
             damage_row();
             let clear = OverrideUpdate { domain: "a.com", before: &[], after: &[] };
-            assert!(store.update_overrides(&TESTER, &clear).unwrap());
+            assert!(store.update_overrides(&TESTER, &[clear]).unwrap());
             assert_eq!(rows(&mut store).len(), 1, "{damage}");
             let record = store.read_audit_before(None, 1).unwrap().remove(0);
             assert_eq!(record.operation, "override.clear");

@@ -9,7 +9,7 @@ use super::request::{ApiError, ApiRequest, json_response, list_to_json};
 use super::{AdminApi, Answer, AuthorizedChange};
 use crate::management::{
     ListedOverride, NameSearch, OverrideOrigin, OverrideRequest, clear_override, list_overrides,
-    set_override,
+    set_overrides,
 };
 use crate::table::OverrideAction;
 
@@ -96,8 +96,9 @@ impl AdminApi {
         domain: &str,
     ) -> Answer {
         let body: OverrideBody = request.parse_body()?;
+        let domains = [domain.to_owned()];
         let wanted = OverrideRequest {
-            domain,
+            domains: &domains,
             action: body.action,
             is_exact: body.exact,
             note: body.note.as_deref().unwrap_or_default(),
@@ -105,11 +106,11 @@ impl AdminApi {
             is_forced: body.force,
         };
         let config = self.config();
-        let change = self.change_store_and_wait(|store| {
-            set_override(store, &config.table, &authorized.author, &wanted)
+        let changes = self.change_store_and_wait(|store| {
+            set_overrides(store, &config.table, &authorized.author, &wanted)
         })?;
         self.wait_for_table()?;
-        Ok(json_response(200, &change.to_json()))
+        Ok(json_response(200, &changes[0].to_json()))
     }
 
     pub(super) fn clear_override(&self, authorized: &AuthorizedChange<'_>, domain: &str) -> Answer {

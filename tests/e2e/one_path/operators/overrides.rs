@@ -208,6 +208,32 @@ fn override_commands_print_the_rows_they_replace_and_accept_a_suffix() {
 }
 
 #[test]
+fn table_deny_of_several_domains_sets_all_or_none() {
+    let setup = Setup::with_bundled_table();
+    let deny = |domains: &[&str]| setup.cli(&[&["table", "deny"], domains].concat());
+    let refused = deny(&["bad.example.com", "gmail.com", "worse.example.com"]).expect(1).stderr;
+    assert!(refused.contains("gmail.com: the lists protect gmail.com"), "{refused}");
+    deny(&["bad.example.com", "no domain"]).expect(2);
+    let records = || -> Vec<String> {
+        let printed = setup.cli(&["audit", "--json"]).expect(0).stdout;
+        let records = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let overrides = records.filter(|it| it["operation"] == "override.set");
+        overrides.map(|it| it["target"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(records(), [""; 0]);
+    let done = deny(&["bad.example.com", "BAD.example.com.", "worse.example.com"]).expect(0).stdout;
+    assert_eq!(done, "bad.example.com is denied\nworse.example.com is denied\n");
+    assert_eq!(records().len(), 2);
+    let allowed = ["table", "allow", "worse.example.com", "third.example.com", "--json"];
+    let allowed = setup.cli(&allowed).expect(0).stdout;
+    let objects = allowed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let objects: Vec<Value> = objects.collect();
+    assert_eq!(objects[0]["domain"], "worse.example.com");
+    assert_eq!(objects[0]["replaced"].as_array().unwrap().len(), 1);
+    assert_eq!((&objects[1]["action"], objects.len()), (&json!("allowed"), 2));
+}
+
+#[test]
 fn table_lookup_shows_table_unknown_score_for_an_unlisted_name() {
     let setup = Setup::new().set("table.unknown_score", "44");
     let printed = setup.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
