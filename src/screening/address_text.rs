@@ -4,7 +4,8 @@ use crate::model::typed_address::AT_SIGNS;
 
 /// The characters that some software takes for the dot of a domain (UTS 46, and Unicode's
 /// compatibility mapping NFKC).
-const DOTS: [char; 6] = ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}', '\u{2024}', '\u{fe52}'];
+pub(super) const DOTS: [char; 6] =
+    ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}', '\u{2024}', '\u{fe52}'];
 
 /// Returns true if a word with a domain stands behind an at sign. The domain has a dot, so
 /// `P@ssw0rd` is no address.

@@ -259,6 +259,36 @@ fn a_link_to_the_form_beside_the_address_is_no_second_one() {
     }
 }
 
+/// Bottle reads JSON as a form, and does not decode the escapes of a text.
+#[test]
+fn an_escape_behind_a_link_in_json_may_end_the_link() {
+    let body = |behind: &str| {
+        let link = format!("https://x.de/?a=1&email=jo%40gmail.com{behind}");
+        format!(r#"{{"email":"jo@gmail.com","x":"{link}","friend":"me@y.org"}}"#)
+    };
+    for behind in
+        [r"\t", r"\u003e", r"\u003E next", r"\u003cbr\u003e", r"\u0022", r"\u0027", r"\u00a0next"]
+    {
+        assert_values(JSON, body(behind), &["jo@gmail.com"]);
+    }
+    for behind in [
+        r"\u002eevil.com",
+        r"\u003ex\u0040evil.com",
+        r"\u003cbr\u003e.evil.com",
+        r"\u003cbr\u003eevil.com",
+        r"\u003e.evil.com",
+        r"\t.evil.com",
+        r"\tevil.com",
+        r"\u003cevil.com",
+        r"\u006d",
+        r"\b",
+        r"\ud83d\ude00",
+    ] {
+        let found = read(JSON, body(behind).as_bytes()).unwrap();
+        assert_eq!(found.unread, Some(UnreadCause::Broken), "{behind}");
+    }
+}
+
 #[test]
 fn an_upload_is_no_form() {
     let file = "Content-Disposition: form-data; name=\"file\"; filename=\"a\"";

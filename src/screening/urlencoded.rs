@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::address_text::has_address;
+use super::address_text::{DOTS, has_address};
 use super::content_type::Charset;
 use super::field_path::{FieldPath, is_plain_name};
 use super::field_values::{FieldValues, UnreadCause};
@@ -13,7 +13,7 @@ use super::server_parsers::{
     may_have_reference, refers_to_itself, remove_bad_percents, without_skipped_characters,
 };
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
-use crate::model::typed_address::has_at_sign;
+use crate::model::typed_address::{AT_SIGNS, has_at_sign};
 
 /// The longest name that riskgate takes for that of the arguments of a server action.
 const LONGEST_NAME_OF_ARGUMENTS: usize = 64;
@@ -141,11 +141,13 @@ impl TextAroundPairs {
         value.split_at(memchr::memchr_iter(b'"', line).find(is_quote).unwrap_or(line.len()))
     }
 
-    /// Returns a text without the blanks around it. In JSON, `\n` may be the end of a line.
+    /// Returns a text without the blanks around it. In JSON, `\n` may be the end of a line, and
+    /// other escapes the end of a link.
     fn unescape(self, text: &str) -> String {
         match self {
             TextAroundPairs::Json if text.contains('\\') => {
-                text.replace("\\n", "\n").replace("\\r", "\r").trim().to_owned()
+                let text = text.replace("\\n", "\n").replace("\\r", "\r");
+                decode_escapes_behind_address(&text).unwrap_or(text).trim().to_owned()
             }
             TextAroundPairs::Json | TextAroundPairs::Parts => text.trim().to_owned(),
         }
@@ -157,11 +159,47 @@ fn is_escaped(text: &[u8], at: usize) -> bool {
     text[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
+/// Decodes the escapes of JSON behind the at sign of an address. `None` if one of them is no
+/// character that ends a link, or if the domain may go on behind an escape: then a server that
+/// decodes the escapes, and one that does not, may read different addresses.
+fn decode_escapes_behind_address(text: &str) -> Option<String> {
+    let (before, mut rest) = text.split_at(text.rfind(AT_SIGNS)?);
+    let (_, behind_first) = rest.split_once('\\')?;
+    let mut behind_dots = behind_first.split(DOTS).skip(1);
+    if behind_dots.any(|it| it.starts_with(char::is_alphanumeric)) {
+        return None;
+    }
+    let mut decoded = before.to_owned();
+    while let Some(at) = rest.find('\\') {
+        decoded.push_str(&rest[..at]);
+        let escape = &rest[at + 1..];
+        let (length, c) = match escape.chars().next()? {
+            't' => (1, '\t'),
+            c @ ('"' | '/') => (1, c),
+            'u' => (5, char::from_u32(u32::from_str_radix(escape.get(1..5)?, 16).ok()?)?),
+            _ => return None,
+        };
+        rest = &escape[length..];
+        // Behind a tag that some software removes, a domain may go on.
+        let goes_on = c == '>' && rest.starts_with(|c: char| c.is_alphanumeric() || c == '.');
+        if !ends_link(c) || goes_on {
+            return None;
+        }
+        decoded.push(c);
+    }
+    decoded.push_str(rest);
+    Some(decoded)
+}
+
+/// Returns true for a character that stands behind a link in a text, and in no domain.
+fn ends_link(c: char) -> bool {
+    c.is_whitespace() || "\"'<>()[]{},;#?/|*`\u{2026}".contains(c)
+}
+
 /// Returns the address with which a link in a text ends. Returns the whole text if the address may
 /// go on behind the link, with a dot or a comment, or if another `@` stands there.
 fn address_of_link(text: &str) -> &str {
-    let is_end = |c: char| c.is_whitespace() || "\"'<>()[]{},;#?/|*`\u{2026}".contains(c);
-    let (address, rest) = text.split_at(text.find(is_end).unwrap_or(text.len()));
+    let (address, rest) = text.split_at(text.find(ends_link).unwrap_or(text.len()));
     match has_at_sign(rest) || rest.trim_start().starts_with(['.', '(', '[']) {
         true => text,
         false => address.trim_end_matches(['.', ':', '!', '?', '\\']),
