@@ -124,9 +124,13 @@ pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            // The link may lead to a disk that has the store and is mounted later.
             return match path.symlink_metadata() {
-                Ok(_) => Err(unusable(path, "a store", "a link that leads nowhere")),
+                // The link may lead to a disk that has the store and is mounted later.
+                Ok(found) if found.is_symlink() => {
+                    Err(unusable(path, "a store", "a link that leads nowhere"))
+                }
+                // Another process has created the store at this moment.
+                Ok(_) => store_file_exists(path),
                 Err(_) => {
                     check_path_of_new_store(path)?;
                     files::check_no_log_is_left(path)?;

@@ -32,20 +32,23 @@ fn a_store_keeps_the_oldest_secret() {
 #[test]
 fn nodes_that_start_at_once_come_to_know_one_secret() {
     on_each_store(|location| {
-        let kept: Vec<StoredInboxSecret> = std::thread::scope(|scope| {
+        let started: Vec<(Store, StoredInboxSecret)> = std::thread::scope(|scope| {
             let start = |n: u8| {
                 scope.spawn(move || {
                     let known = secret(n, 1_790_000_000 - i64::from(n % 3));
                     let mut store = location.open();
                     store.keep_inbox_secret(&known).unwrap();
-                    // Each node reads the secret again before it relies on it.
-                    std::thread::sleep(std::time::Duration::from_millis(500));
-                    store.keep_inbox_secret(&known).unwrap()
+                    (store, known)
                 })
             };
             let nodes: Vec<_> = (1..=8).map(start).collect();
             nodes.into_iter().map(|node| node.join().unwrap()).collect()
         });
+        // Each node reads the secret again before it relies on it.
+        let keep = |(mut store, known): (Store, StoredInboxSecret)| {
+            store.keep_inbox_secret(&known).unwrap()
+        };
+        let kept: Vec<StoredInboxSecret> = started.into_iter().map(keep).collect();
         assert_eq!(location.open().read_inbox_secret().unwrap(), Some(secret(2, 1_789_999_998)));
         assert!(kept.iter().all(|it| *it == kept[0]), "{kept:?}");
     });

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::model::believed_time::TimeAnchor;
 use crate::store::operations::AuditBackend;
@@ -13,6 +15,28 @@ fn an_empty_file_is_refused_and_stays_empty() {
     let error = Sqlite::open(&path, Duration::from_millis(50)).err().unwrap().to_string();
     assert!(error.contains("expected a riskgate store, but found an empty one"), "{error}");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+}
+
+/// As nodes do that start at once.
+#[test]
+fn a_store_that_another_process_creates_meanwhile_is_no_link_that_leads_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let [made, path] = ["made.db", "store.db"].map(|name| folder.path().join(name));
+    drop(Sqlite::open(&made, Duration::from_secs(5)).unwrap());
+    let is_done = AtomicBool::new(false);
+    let errors: Vec<String> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                std::fs::hard_link(&made, &path).unwrap();
+                std::fs::remove_file(&path).unwrap();
+            }
+        });
+        let looks = (0..50_000).map(|_| open::store_file_exists(&path));
+        let errors = looks.filter_map(|found| Some(found.err()?.to_string())).collect();
+        is_done.store(true, Ordering::Relaxed);
+        errors
+    });
+    assert_eq!(errors, [""; 0]);
 }
 
 /// Makes a store of version 2 from a present one.
