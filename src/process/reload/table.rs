@@ -60,7 +60,9 @@ impl TableRebuilder {
     ) -> std::io::Result<TableRebuilder> {
         let (sender, requests) = channel();
         let sources = overrides.add_to_copy_of(&configured_sources);
-        let good_overrides = read_overrides_file(&sources);
+        // If the file has changed, its text may not be that of the current table.
+        let good_overrides =
+            read_overrides_file(&sources).filter(|_| !watch.has_changed_since_read());
         let mut reader = Worker {
             state,
             status_reporter,
@@ -255,12 +257,12 @@ impl Worker {
         let built = read.unwrap_or(Err(panic));
         self.watch.schedule_retry_if(built.as_ref().is_err_and(|fault| fault.is_transient));
         let problem = match built {
-            Ok(table) => {
+            Ok((table, overrides)) => {
                 self.publish_table(table);
                 self.are_lists_to_keep |= has_new_files;
                 self.are_overrides_held_back = false;
-                if let Some(text) = read_overrides_file(&self.sources) {
-                    self.last_good_overrides = Some(text);
+                if overrides.is_some() {
+                    self.last_good_overrides = overrides;
                 }
                 self.record_table();
                 None
@@ -330,13 +332,15 @@ impl Worker {
         self.update_table_gauges();
     }
 
-    /// Builds a table, and checks that it may replace the current table.
-    fn build_successor(&mut self) -> Result<Table, BuildFault> {
+    /// Builds a table, and checks that it may replace the current table. Also returns the text of
+    /// the overrides file from which the table was built (see [`read_overrides_file`]).
+    fn build_successor(&mut self) -> Result<(Table, Option<String>), BuildFault> {
         let fault = |text: String, is_transient| BuildFault { text, is_transient };
         // If the files changed during a build, the table is built again, at most three times in
         // all.
         for _ in 0..3 {
             self.watch.mark_read();
+            let overrides = read_overrides_file(&self.sources);
             let table = Table::build(&self.sources, self.state.ledger.believed_now());
             if !self.watch.has_changed_since_read() {
                 let table =
@@ -344,7 +348,7 @@ impl Worker {
                 table
                     .check_succession(&self.state.table.snapshot())
                     .map_err(|error| fault(error.to_string(), false))?;
-                return Ok(table);
+                return Ok((table, overrides));
             }
         }
         Err(fault("expected files that do not change while they are read".to_owned(), true))
