@@ -16,6 +16,8 @@ use riskgate::store::{MonthlyLimit, RedisOptions, Store, StoreUrl};
 use riskgate::support::serving_flag::ServingFlag;
 use tokio::runtime::Runtime;
 
+#[path = "../tests/support/free_ports.rs"]
+mod free_ports;
 #[path = "../tests/support/redis_server.rs"]
 mod redis_server;
 #[path = "quota/stalled.rs"]

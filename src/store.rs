@@ -26,6 +26,9 @@ mod sqlite;
 mod url;
 
 #[cfg(test)]
+#[path = "../tests/support/free_ports.rs"]
+mod free_ports;
+#[cfg(test)]
 #[path = "../tests/support/redis_server.rs"]
 pub(crate) mod redis_server;
 #[cfg(test)]

@@ -1,4 +1,7 @@
-"""Free ports for the programs that scripts start."""
+"""Free ports for the programs that scripts start.
+
+`tests/support/free_ports.rs` reserves the ports of the tests in the same way.
+"""
 
 import random
 import socket
@@ -6,14 +9,26 @@ import socket
 # Below the ephemeral ports of Linux, so that no outgoing connection takes one before it is used.
 FIRST_PORT, LAST_PORT = 10_000, 29_999
 
+# These sockets reserve ports until this process ends. The kernel knows them by their names.
+_reservations = []
+
 
 def free_port():
-    """Returns a loopback port on which nothing listens."""
+    """Returns a loopback port on which nothing listens, and which no other script or test gets."""
     while True:
         port = random.SystemRandom().randint(FIRST_PORT, LAST_PORT)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        if _reserve(port):
             return port
+
+
+def _reserve(port):
+    reservation = socket.socket(socket.AF_UNIX)
+    try:
+        reservation.bind(f"\0riskgate-test-port-{port}")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+    except OSError:
+        reservation.close()
+        return False
+    _reservations.append(reservation)
+    return True

@@ -29,6 +29,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use crate::free_ports::free_address;
 pub use browser::{Browser, ENTER_KEY, ESCAPE_KEY, REBOUND_HOST, TAB_KEY};
 pub use certificate_authority::CertificateAuthority;
 pub use command::{BINARY, CommandOutput, run_command, run_command_with_input};
@@ -43,7 +44,7 @@ pub use http::{Connection, Request, Response, Stream, get, request, stream_from}
 pub use integrated_proxy::{IntegratedProxy, start_haproxy_with_tls, start_integrated_proxy};
 pub use list_folder::ListFolder;
 pub use load_generator::{LoadGenerator, p99_and_max};
-pub use mock_upstream::{MockUpstream, ReceivedRequest, Step, free_address, response_bytes};
+pub use mock_upstream::{MockUpstream, ReceivedRequest, Step, response_bytes};
 pub use secrets::GatewaySecrets;
 pub use setup::{Setup, is_fast_path_the_default};
 pub use tcp_forwarder::TcpForwarder;

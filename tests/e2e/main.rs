@@ -2,6 +2,8 @@
 //!
 //! All tests are one binary, so that it is linked once.
 
+#[path = "../support/free_ports.rs"]
+mod free_ports;
 mod harness;
 #[path = "../support/random_numbers.rs"]
 mod random_numbers;

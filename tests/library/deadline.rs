@@ -19,6 +19,8 @@ use riskgate::pingora::{Error, Result};
 use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::{Gateway, Mount, ProxyContext};
 
+use crate::free_ports::free_address;
+
 /// The deadline of an exchange; all other times in this test are fractions of it.
 const EXCHANGE_DEADLINE: Duration = Duration::from_secs(4);
 
@@ -176,7 +178,7 @@ fn spawn_gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
     );
     std::fs::write(&config, text).unwrap();
     let gateway = Mount::from_config_file(config).unwrap().gateway().unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free_address();
     std::thread::spawn(move || {
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
         server.bootstrap();

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use crate::free_ports::free_address;
+
 /// The running example, its address and key, and the request headers that its upstream received.
 pub struct MountingProxy {
     process: Child,
@@ -23,10 +25,6 @@ impl Drop for MountingProxy {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 fn example_binary_path() -> PathBuf {

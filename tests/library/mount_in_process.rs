@@ -16,7 +16,8 @@ use riskgate::pingora::{Error, ErrorType, Result};
 use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::{Gate, Mount, RequestContext};
 
-use crate::mount::{create_key, field_values, free_address};
+use crate::free_ports::free_address;
+use crate::mount::{create_key, field_values};
 
 /// A proxy whose own filters refuse and answer requests, by their paths.
 struct ProxyWithFilters {

@@ -6,6 +6,8 @@
 
 #[path = "../support/child_process.rs"]
 mod child_process;
+#[path = "../support/free_ports.rs"]
+mod free_ports;
 #[path = "../support/paths.rs"]
 mod paths;
 #[path = "../support/redis_server.rs"]

@@ -1,6 +1,5 @@
 //! Child processes, for test targets that do without the harness of the end-to-end tests.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -25,9 +24,4 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(begun.elapsed() < TIMEOUT, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// An address of loopback on which nothing listened a moment ago.
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
 }

@@ -7,18 +7,16 @@
 //! installed `redis-server` these tests fail; `scripts/setup --tests` installs it.
 #![allow(dead_code, reason = "each test program that includes this file uses only a part of it")]
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use super::free_ports::{free_port, free_port_of_member};
+
 /// Longer than a server needs to start or to answer on a loaded machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// In cluster mode, a server listens for the other members on its port plus this number. Redis 6.2
-/// cannot be told another port.
-const BUS_PORT_OFFSET: u16 = 10_000;
 
 /// A running server, or a killed server that can be started again.
 pub struct RedisServer {
@@ -528,20 +526,6 @@ impl Drop for RedisServer {
 /// `redis-server`, or what `RISKGATE_TEST_REDIS_SERVER` names: the path of a `valkey-server`.
 fn program() -> std::ffi::OsString {
     std::env::var_os("RISKGATE_TEST_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
-}
-
-/// A port on which nothing listened a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
-/// A free port of a server in cluster mode, which listens on a second port.
-fn free_port_of_member() -> u16 {
-    let has_free_bus_port = |port: &u16| {
-        let bus_port = port.checked_add(BUS_PORT_OFFSET);
-        bus_port.is_some_and(|it| TcpListener::bind((Ipv4Addr::LOCALHOST, it)).is_ok())
-    };
-    (0..1_000).map(|_| free_port()).find(has_free_bus_port).expect("a port with a free bus port")
 }
 
 #[track_caller]

@@ -137,21 +137,6 @@ pub fn response_bytes(status: u16, headers: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} Any\r\nContent-Length: {length}\r\n{headers}\r\n{body}").into_bytes()
 }
 
-/// Returns an address on which nothing listens; no other test of this process gets it. Its port is
-/// below the ephemeral ports, so that no outgoing connection takes it.
-pub fn free_address() -> SocketAddr {
-    const FIRST_PORT: usize = 10_000;
-    const PORT_COUNT: usize = 20_000;
-    static NEXT_OFFSET: AtomicUsize = AtomicUsize::new(0);
-    let begin = std::process::id() as usize * 631;
-    loop {
-        let port = FIRST_PORT + (begin + NEXT_OFFSET.fetch_add(1, Ordering::SeqCst)) % PORT_COUNT;
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
-            return listener.local_addr().unwrap();
-        }
-    }
-}
-
 fn serve_connection(stream: TcpStream, seen: &Mutex<Vec<ReceivedRequest>>, script: &Script) {
     let _ = stream.set_nodelay(true);
     let mut reader = BufReader::new(stream);

@@ -8,7 +8,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::project_path;
-use crate::child_process::{BINARY, Process, free_address, wait_until};
+use crate::child_process::{BINARY, Process, wait_until};
+use crate::free_ports::free_address;
 
 /// How a command ended, with its standard output and standard error.
 pub struct Outcome {

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub use crate::child_process::{BINARY, Process, TIMEOUT, free_address, wait_until};
+pub use crate::child_process::{BINARY, Process, TIMEOUT, wait_until};
+pub use crate::free_ports::free_address;
 
 impl Process {
     /// Ends the process as Kubernetes and Docker do.

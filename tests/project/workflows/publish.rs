@@ -2,7 +2,7 @@
 //! publish-release with a stand-in for gh that writes its arguments to a file.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::tools::{Ran, find_tool, project_root, run, run_well};
 use super::version::{VERSIONED_FILES, copy_files};
+use crate::free_ports::free_address;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -25,8 +26,7 @@ struct Registry {
 impl Registry {
     fn start() -> Registry {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let address = format!("127.0.0.1:{port}");
+        let address = free_address().to_string();
         let config = folder.path().join("config.yml");
         let storage = folder.path().display();
         let text = format!(
