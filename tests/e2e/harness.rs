@@ -25,7 +25,7 @@ mod tcp_forwarder;
 mod test_disk;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -86,6 +86,17 @@ pub struct SetOnDrop<'d>(pub &'d AtomicBool);
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A running process. Dropping this value kills it.
+pub struct KillOnDrop(pub Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        // The process may already have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -1,14 +1,14 @@
 //! The process: how it stops, what it finishes first, which files it leaves, and the demo.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::harness::{
     BINARY, CALLS_TO_OBTAIN_LEASE, CertificateAuthority, Connection, Demo, Fault, FaultProxy,
-    MockUpstream, Setup, Step, TEST_TIMEOUT, get, response_bytes, run_command, wait_for,
-    wait_until,
+    KillOnDrop, MockUpstream, Setup, Step, TEST_TIMEOUT, get, response_bytes, run_command,
+    wait_for, wait_until,
 };
 use crate::redis_server::RedisServer;
 
@@ -272,8 +272,8 @@ fn a_drain_ends_after_drain_grace_even_with_a_request_in_flight() {
     let begun = Instant::now();
     gateway.send_signal("TERM");
     gateway.wait_for_exit();
-    // Pingora gives its tasks a second more.
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    // Pingora gives its tasks a second more. The server would have 15.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let log = gateway.stderr();
     assert!(log.contains("warn: ended ") && log.contains(": 1 request was cut"), "{log}");
     assert_eq!(log.matches(" ended ").count(), 1, "{log}");
@@ -328,16 +328,6 @@ fn calls_are_served_and_counted_while_commands_write_to_the_store() {
         writer.join().unwrap();
         assert_eq!(gateway.get_month_count(&key), calls);
     });
-}
-
-/// A running process. Dropping this value kills it.
-struct KillOnDrop(Child);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! The admin API and the commands act on the store that is served, or refuse with words. Nothing
 //! creates a store by the way.
 
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    BINARY, Gateway, MockUpstream, Setup, Step, free_address, get, response_bytes, run_command,
-    wait_until,
+    BINARY, Gateway, KillOnDrop, MockUpstream, Setup, Step, free_address, get, response_bytes,
+    run_command, wait_until,
 };
 use crate::one_path::operators::admin_api::{AdminTokens, call_api};
 use crate::redis_server::RedisServer;
@@ -232,15 +231,21 @@ fn commands_see_a_gateway_that_outlives_the_owner_of_the_runtime_directory() {
     let mut second = Command::new(BINARY);
     second.args(["run", "--listen", &addresses[0], "--admin", &addresses[1], "-c"]);
     second.arg(first.path("riskgate.toml")).stderr(Stdio::null()).stdout(Stdio::null());
-    let mut second = second.spawn().unwrap();
-    wait_until("the second gateway accepts", || TcpStream::connect(&addresses[1]).is_ok());
+    let second = KillOnDrop(second.spawn().unwrap());
+    wait_until("the second gateway says which store it serves", || {
+        let sockets = std::fs::read("/proc/net/unix").unwrap();
+        String::from_utf8_lossy(&sockets).lines().any(|line| {
+            // A gateway that has not read its store yet knows no id of it.
+            line.contains("@riskgate-store/")
+                && line.ends_with(&format!("/{}", second.0.id()))
+                && !line.contains("//")
+        })
+    });
     let mut first = first;
     first.send_signal("TERM");
     first.wait_for_exit();
     std::fs::rename(first.path("state"), first.path("aside")).unwrap();
     assert_commands_refuse(&first, FILE_IS_MISSING);
-    second.kill().unwrap();
-    second.wait().unwrap();
 }
 
 #[test]
