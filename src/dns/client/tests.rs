@@ -116,5 +116,6 @@ async fn a_resolver_probe_overtakes_waiting_queries() {
     assert!(tasks.join_next().await.is_some(), "the other queries wait");
     let started = Instant::now();
     assert_eq!(client.probe_resolvers(&["gmail.com".to_owned()]).await, Ok(()));
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    // All other queries take half a minute.
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
 }
