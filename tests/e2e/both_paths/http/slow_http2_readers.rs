@@ -220,7 +220,8 @@ fn riskgates_own_responses_that_http2_clients_do_not_read_use_a_bounded_memory()
 #[test]
 fn headers_without_a_body_that_an_http2_client_does_not_read_count() {
     const HEADERS_ALONE: usize = 10;
-    let (upstream, gateway) = start_with_page(PAGE_BYTES, |setup| setup);
+    let (upstream, gateway) =
+        start_with_page(PAGE_BYTES, |setup| setup.set_text("listen.write_timeout", "10m"));
     let mut frames = request_pages(&gateway, &upstream);
     wait_until_queued(&gateway);
     // The kernel takes some pages more. Each page that it takes counts for more than all headers.
@@ -236,7 +237,10 @@ fn headers_without_a_body_that_an_http2_client_does_not_read_count() {
     wait_until("the headers count", || {
         // While the kernel takes no bytes, riskgate counts so few headers when a frame arrives.
         assert!(frames.try_send(&encode_frame(PING, 0, 0, b"12345678")));
-        held_bytes(&gateway) >= held_before + (HEADERS_ALONE * 2048) as f64
+        let held = held_bytes(&gateway);
+        // The kernel may take a page even now.
+        held_before = held_before.min(held);
+        held >= held_before + (HEADERS_ALONE * 2048) as f64
     });
     drop(frames);
     wait_until("their memory is free", || held_bytes(&gateway) == 0.0);

@@ -2,7 +2,7 @@
 //! had acknowledged. Revocations and keys that a node knew stay in force, and the node writes them
 //! back to the store.
 
-use crate::harness::{Gateway, Setup, get, wait_until};
+use crate::harness::{Gateway, Setup, TEST_TIMEOUT, get, wait_until};
 use crate::redis_server::RedisServer;
 
 const USAGE: &str = "/v1/usage";
@@ -103,7 +103,7 @@ impl RestorableStore {
     fn open_sqlite_file(&self) -> rusqlite::Connection {
         let RestorableStore::File(first) = self else { panic!("a server has no file") };
         let file = rusqlite::Connection::open(first.path("riskgate.db")).unwrap();
-        file.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        file.busy_timeout(TEST_TIMEOUT).unwrap();
         file
     }
 }
