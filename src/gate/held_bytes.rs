@@ -87,15 +87,18 @@ impl HeldBytesGuard {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
             return true;
         };
-        let (used, max) = (&self.held_bytes.used_bytes, self.held_bytes.max_bytes);
-        let add = |used: usize| used.checked_add(more).filter(|sum| *sum <= max);
-        if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
+        // The client comes first: what exceeds its limit must not count against other clients, not
+        // even for a moment.
+        if self.of_client.as_mut().is_some_and(|client| !client.try_add(more)) {
             return false;
         }
-        let is_allowed = self.of_client.as_mut().is_none_or(|client| client.try_add(more));
-        match is_allowed {
-            true => self.bytes += more,
-            false => _ = used.fetch_sub(more, Ordering::Relaxed),
+        let (used, max) = (&self.held_bytes.used_bytes, self.held_bytes.max_bytes);
+        let add = |used: usize| used.checked_add(more).filter(|sum| *sum <= max);
+        let is_allowed = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok();
+        match (is_allowed, &mut self.of_client) {
+            (true, _) => self.bytes += more,
+            (false, Some(client)) => client.release(more),
+            (false, None) => {}
         }
         is_allowed
     }

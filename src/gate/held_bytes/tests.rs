@@ -36,3 +36,18 @@ fn bytes_that_a_client_has_taken_no_longer_count() {
     assert_eq!(held.used_bytes(), 0);
     assert!(begin().grow_to(10), "the share of the client is free");
 }
+
+#[test]
+fn what_exceeds_the_limit_of_a_client_counts_for_nobody() {
+    let held = Arc::new(HeldBytes::new(160, Networks::default()));
+    let begin = || held.begin_body(Some("192.0.2.1".parse().unwrap()));
+    let (mut first, mut second) = (begin(), begin());
+    assert!(first.grow_to(10));
+    std::thread::scope(|scope| {
+        let refused = scope.spawn(|| (0..1_000_000).all(|_| !second.grow_to(150)));
+        while !refused.is_finished() {
+            assert_eq!(held.used_bytes(), 10);
+        }
+        assert!(refused.join().unwrap());
+    });
+}
