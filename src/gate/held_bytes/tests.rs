@@ -40,7 +40,7 @@ fn bytes_that_a_client_has_taken_no_longer_count() {
 #[test]
 fn what_exceeds_the_limit_of_a_client_counts_for_nobody() {
     let held = Arc::new(HeldBytes::new(160, Networks::default()));
-    let begin = || held.begin_body(Some("192.0.2.1".parse().unwrap()));
+    let begin = || held.make_guard(Some("192.0.2.1".parse().unwrap()));
     let (mut first, mut second) = (begin(), begin());
     assert!(first.grow_to(10));
     std::thread::scope(|scope| {
