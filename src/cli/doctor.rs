@@ -1,10 +1,10 @@
 //! `riskgate doctor`: checks a running deployment from outside of its process.
 //!
-//! A fault that one check finds keeps no other check from running, unless it is a fault of the
-//! config itself. Only the checks of the admin listener build on each other, and those of `--url`.
-//! The command changes nothing. riskgate charges none of the command's requests, and answers them
-//! all itself, except the request to `--url`: riskgate may forward that request to an upstream
-//! server.
+//! With a faulty config, the command checks nothing else. If another file is faulty, it leaves out
+//! the certificate files and the resolvers. Some checks build on others, such as those of `--url`.
+//! The command changes nothing but a Redis key of its own, which soon expires. riskgate charges
+//! none of the command's requests, and answers them all itself, except the request to `--url`:
+//! riskgate may forward that request to an upstream server.
 
 mod ages;
 mod gateway;

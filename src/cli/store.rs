@@ -71,9 +71,8 @@ pub enum StoreCommand {
         file: PathBuf,
     },
     /// Return to a month after a wrong clock moved the store to a later one. Stop all gateways
-    /// first. Keeps the usage of MONTH and drops the usage of later months. Does nothing if the
-    /// store counts in no later month. Fails if the clock of this machine or of the server shows
-    /// another month.
+    /// first. Keeps the usage of MONTH, and deletes the usage of later months and the time that the
+    /// gateways believed. Fails if the clock of this machine or of the server shows another month.
     RepairMonth {
         #[command(flatten)]
         args: StoreArgs,

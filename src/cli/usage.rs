@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
     /// Another month than the present one, such as 2026-11. The store keeps the calls by day of the
-    /// last thirteen months. A Redis server keeps the totals of a past month for 62 days only.
+    /// last thirteen months. A Redis server keeps the totals for some two months.
     #[arg(long, value_name = "M", value_parser = super::store::parse_month)]
     month: Option<Month>,
     /// Count by day, route and key.

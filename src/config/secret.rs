@@ -40,8 +40,8 @@ impl Settings {
     }
 
     /// Reads the file of a secret at `path`, which the setting `file_key` names, and decodes its
-    /// bytes. Reports a file that can't be read. If the path may be the secret itself, shows no
-    /// part of it.
+    /// bytes. Reports a file that can't be read. If no file is at the path, and the path may be the
+    /// secret itself, shows at most a folder of it that exists.
     pub(super) fn read_file_of_secret<T>(
         &mut self,
         file_key: &str,

@@ -1,4 +1,4 @@
-//! Settings that are valid but surely not meant.
+//! Settings that are valid but probably not meant.
 
 use super::{Config, ConfigFault, FormerDefault};
 use crate::decide::Fact;
@@ -30,7 +30,7 @@ impl Config {
         ]
     }
 
-    /// Describes settings that are valid but surely not meant. `has_origins_of_keys` tells whether
+    /// Describes settings that are valid but probably not meant. `has_origins_of_keys` says whether
     /// a key is restricted to origins.
     pub fn warnings(&self, has_origins_of_keys: bool) -> Vec<String> {
         let (startup, reloadable) = (&self.startup, &self.reloadable);

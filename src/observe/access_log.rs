@@ -87,8 +87,8 @@ impl AccessLog {
         self.shared.add_entry(entry);
     }
 
-    /// Makes the writer reopen the file within a moment, before it writes further lines. Call this
-    /// after another program has renamed the file.
+    /// Makes the writer reopen the file within a moment. If that fails, the writer goes on with the
+    /// old file. Call this after another program has renamed the file.
     pub fn request_reopen(&self) {
         self.shared.reopen_requested.store(true, Ordering::Release);
     }
@@ -98,9 +98,8 @@ impl AccessLog {
         self.shared.dropped_lines.load(Ordering::Relaxed)
     }
 
-    /// Lets the writer write the queued lines once more and end. Lines that the target does not
-    /// take are dropped. Waits for the writer, at most for `max_wait`. Returns false if the writer
-    /// still waits for the target.
+    /// Lets the writer write once more and end. Lines that are left then are dropped. Waits for the
+    /// writer, at most for `max_wait`. Returns false if the writer still waits for the target.
     pub fn close(&self, max_wait: Duration) -> bool {
         let mut queue = lock(&self.shared.queue);
         queue.is_closed = true;

@@ -77,7 +77,7 @@ struct Queue {
 }
 
 impl ProcessLog {
-    /// Installs the log: from now on a thread writes all messages to standard error.
+    /// Installs the log: from now on a thread writes the messages to standard error.
     pub fn install() -> io::Result<ProcessLog> {
         let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let log = ProcessLog::start_writer_thread(out)?;

@@ -14,9 +14,9 @@ use smol_str::SmolStr;
 
 use crate::support::lock::lock;
 
-/// If so many combinations of route, action, reason and domain have counts, half of them, those
-/// with the lowest counts, are counted without their domains from then on. The limit holds for
-/// forms that pass, and again for all others.
+/// If so many combinations of route, action, reason and domain have counts and another one comes,
+/// the rarer half of the named domains lose their names: see [`drop_rare_domains`]. The limit holds
+/// for forms that pass, and again for all others.
 const MAX_FORM_KINDS: usize = 5_000;
 
 /// The counts of screened forms.
@@ -88,8 +88,9 @@ impl ScreeningCounts {
     }
 }
 
-/// Adds the counts of the rarer half of the domains to the counts without a domain. Half of them at
-/// once, so that a flood of new domains rarely sorts the counts.
+/// Adds the counts of the rarer half of the domains to the counts without a domain. If such a
+/// domain comes again, its count begins at 0. Half of them at once, so that a flood of new domains
+/// rarely sorts the counts.
 fn drop_rare_domains(counts: &mut HashMap<FormKind, FormCount>) {
     let named = counts.iter().filter(|(kind, _)| kind.domain.is_some());
     let mut kinds: Vec<(u64, FormKind)> =

@@ -176,7 +176,7 @@ impl TopList {
         })
     }
 
-    /// Returns the list as the body of a response. The thread updates the list once a second.
+    /// Returns the list as the body of a response. The thread updates a changed list once a second.
     pub fn response_body(&self) -> Bytes {
         Bytes::clone(&self.shared.list.peek().body)
     }
@@ -436,8 +436,8 @@ impl Worker {
         self.unsaved_by_day.values().any(|credits| credits.contains_key(domain))
     }
 
-    /// Replaces all rows by those of the store, which have the counts of all nodes. A row with
-    /// unsaved counts stays as it is. Returns false if no row has changed, or if the store fails.
+    /// Replaces the rows without unsaved counts by those of the store, which have the counts of all
+    /// nodes. Returns false if no row has changed, or if the store fails.
     fn reload_saved_rows(&mut self) -> bool {
         self.last_read_attempt = Instant::now();
         let Ok(rows) = self.store.top_rows() else { return false };

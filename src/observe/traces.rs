@@ -112,8 +112,8 @@ impl Tracer {
         (load(&self.exported_spans), load(&self.dropped_spans))
     }
 
-    /// Drops all spans from now on. Waits until the exporter has sent the queued spans, at most for
-    /// this time.
+    /// Drops all spans from now on. Waits until the exporter has tried to send the queued spans, at
+    /// most for this time.
     pub fn close(&self, max_wait: Duration) {
         let mut queue = lock(&self.queue);
         queue.is_closed = true;

@@ -69,7 +69,7 @@ impl CertificateFault {
 /// The certificates of a listener.
 #[derive(Debug)]
 pub struct CertificateSet {
-    /// By name in lower case; `*.example.com` stands for all names one label below.
+    /// By name in lower case. `*.example.com` stands for names one label below that are not here.
     by_server_name: HashMap<String, Candidates>,
     /// Used if the client sends no server name, or a name without a certificate.
     defaults: Candidates,
@@ -85,7 +85,7 @@ pub struct CertificateDescription {
     pub names: Vec<String>,
     /// When it is valid.
     pub validity: ValidityPeriod,
-    /// Why no client gets this certificate; `None` if some clients do.
+    /// Why no client gets this certificate; `None` if a client can get it.
     pub unreachable: Option<&'static str>,
 }
 
@@ -103,8 +103,8 @@ impl CertificateDescription {
 }
 
 impl CertificateSet {
-    /// Reads certificates and their keys. The first certificate is also the default. Returns `None`
-    /// if `files` is empty. If certificates are faulty, returns a fault of each of them.
+    /// Reads certificates and their keys. Returns `None` if `files` is empty. If certificates are
+    /// faulty, returns one fault of each of them.
     pub fn load(
         files: &[CertificateFiles],
     ) -> Result<Option<CertificateSet>, Vec<CertificateFault>> {

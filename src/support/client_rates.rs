@@ -279,7 +279,7 @@ impl ClientRates {
 
     /// Learns from the other nodes that the bucket of a charge will be full this long after `at`.
     /// This time includes the requests of the charge, but none that this node admitted after it
-    /// took the charge. Never makes a bucket fuller.
+    /// took the charge. Never makes the client's bucket fuller.
     pub fn learn_time_until_full(&self, charge: &BucketCharge, until_full_ns: u64, at: Instant) {
         let Some(sharing) = &self.sharing else { return };
         let later = sharing.count_requests(charge.owner);

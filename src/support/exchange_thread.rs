@@ -48,7 +48,7 @@ impl StoreExchangeThread {
         self.set_state(ThreadState::Absent);
     }
 
-    /// Says that a thread calls [`StoreExchangeThread::run`].
+    /// Says that a thread will call [`StoreExchangeThread::run`], which waits only after this call.
     pub fn set_running(&self) {
         self.set_state(ThreadState::Running);
     }
@@ -66,7 +66,7 @@ impl StoreExchangeThread {
     }
 
     /// Requests a turn, and waits until the thread has exchanged what the store has now, at most
-    /// for `timeout`. Returns at once if no thread runs.
+    /// for `timeout`. Returns at once if no thread runs, or if the thread is about to end.
     pub fn request_turn_and_wait(&self, timeout: Duration) {
         let mut turns = lock(&self.turns);
         let wanted = self.request_turn_of(&mut turns);
@@ -75,7 +75,7 @@ impl StoreExchangeThread {
         let _ = self.turns_changed.wait_timeout_while(turns, timeout, is_awaited);
     }
 
-    /// Lets the thread make a turn now, which begins after this call. Does not wait for the turn.
+    /// Lets the thread make a turn as soon as the present one has ended. Does not wait for it.
     pub fn request_turn(&self) {
         self.request_turn_of(&mut lock(&self.turns));
     }

@@ -43,10 +43,10 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Returns true if the system refused the read for now: the same file may be readable later
-    /// without a change of it. Examples are a lack of descriptors or memory, and a network file
-    /// system that does not answer. A missing file is another one, because its directory may be
-    /// mounted again.
+    /// Returns true if the system refused the read: the same file may be readable later without a
+    /// change of it. Examples are a lack of descriptors or memory, a missing permission, and a
+    /// network file system that does not answer. A missing file is another one, because its
+    /// directory may be mounted again.
     pub fn is_transient(&self) -> bool {
         match self {
             ReadError::Io(error) => is_transient_io_error(error),
@@ -192,7 +192,7 @@ pub fn file_identity(path: &Path) -> Option<(u64, u64)> {
     Some((meta.dev(), meta.ino()))
 }
 
-/// Whether two paths lead to the same file. The file need not exist.
+/// Whether two paths lead to the same file. The file need not exist, but its folder must.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     match (file_identity(one), file_identity(other)) {
         (Some(one), Some(other)) => one == other,
@@ -235,7 +235,8 @@ fn sync_dir(folder: &Path) -> io::Result<()> {
 
 /// Writes a temporary file in the same directory, and renames it to `path`. If `path` is a symbolic
 /// link, replaces the file to which the link leads. A reader sees the old file or the new file,
-/// also after a power failure. If writing fails, the temporary file is removed.
+/// also after a power failure. If writing fails, the temporary file is removed. If only the sync of
+/// the directory fails, this function fails, but the new file stays.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let target = follow_symlinks(path);
     let (path, folder) = (target.as_path(), parent_dir(&target));

@@ -1,8 +1,8 @@
 //! Directories in which a command prepares a file before it moves the file into place.
 //!
 //! Each directory has a name of its own, so that processes that run at the same time don't touch
-//! each other's files. A lock shows that the process of a directory still runs. riskgate removes
-//! what a killed process left behind.
+//! each other's files. A lock shows that the process of a directory still runs. On a file system
+//! with locks, the next process removes what a killed process left behind.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -20,7 +20,7 @@ pub struct WorkDir {
 
 impl WorkDir {
     /// Creates a directory with a random name in `parent`, which must exist. The name begins with
-    /// `prefix`. Removes the directories with this prefix whose processes have ended.
+    /// `prefix`. Removes the directories with this prefix that nobody has locked.
     pub fn create_in(parent: &Path, prefix: &str) -> io::Result<WorkDir> {
         remove_abandoned(parent, prefix);
         loop {
@@ -49,7 +49,7 @@ impl WorkDir {
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        // What can't be removed now is removed when the next directory is created.
+        // The creation of the next directory tries to remove what can't be removed now.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -13,8 +13,8 @@ use crate::store::NewQuotaEvent;
 /// return their leased calls within two seconds. So the calls that are missing to the limit were
 /// lost in a crash.
 const OBSERVATIONS_UNTIL_REFUSED: u32 = 5;
-/// If an account reaches several thresholds at once, the event of each is sent this many seconds
-/// after that of the one below, so that it arrives later.
+/// If an account reaches several thresholds at once, the event of each is due this many seconds
+/// after that of the one below. So it arrives later, unless the earlier event has to be repeated.
 const SECONDS_BETWEEN_THRESHOLDS: usize = 1;
 
 /// Finds reached thresholds, and remembers which of them the store has. If the detector forgets
@@ -38,7 +38,7 @@ struct RefusedAccount {
     spent: u64,
     /// The limit at that time. If the limit is raised, the account is no longer refused.
     limit: u64,
-    /// How often the detector has observed the account with these totals.
+    /// In how many observations the store granted nothing, at these totals.
     observations: u32,
 }
 
@@ -50,9 +50,9 @@ impl RefusedAccount {
 }
 
 impl ThresholdDetector {
-    /// Observes an account, and adds its reached thresholds that are not marked as recorded to
-    /// `found`, the lower threshold first. The caller observes the leases of each account once a
-    /// second. `plan` returns the account's plan; `None` if there is no such account any more.
+    /// Observes an account, and adds its reached thresholds above the highest recorded one to
+    /// `found`, the lower threshold first. The caller observes each lease once a second. `plan`
+    /// returns the account's plan, or `None` for an account that is gone, which adds nothing.
     pub fn observe<'p>(
         &mut self,
         month: Month,

@@ -84,8 +84,9 @@ impl PublicUrl {
     }
 }
 
-/// Checks the connection, TLS, the answer and the redirect of the URL, in this order. Without a
-/// connection, or without a certificate that clients trust, the later checks are left out.
+/// Checks the connection, TLS and the answer of the URL, and at port 443 the redirect from HTTP, in
+/// this order. Without a connection, or without a certificate that clients trust, the later checks
+/// are left out.
 pub(super) fn check_public_url(url: &PublicUrl, config: &Config) -> Vec<Finding> {
     let stream = match url.connect() {
         Ok(stream) => stream,
@@ -289,7 +290,8 @@ fn read_log_end(path: &Path) -> io::Result<String> {
 }
 
 /// Finds the line of a request in the access log. The gateway writes the line some time after the
-/// answer, so this function reads the log again until it has the line.
+/// answer, so this function reads the log up to [`MAX_LOG_READS`] times. `None` without the line,
+/// or if it is no JSON.
 ///
 /// # Errors
 /// If this user can't read the log.

@@ -6,7 +6,7 @@ use log::LevelFilter;
 
 /// The level of riskgate's own modules, unless the config sets another.
 const DEFAULT_OWN_LEVEL: LevelFilter = LevelFilter::Info;
-/// The level of a module of another crate, unless the config names the module.
+/// The level of a module of another crate, unless the config names the module or one around it.
 const DEFAULT_LEVEL_OF_OTHERS: LevelFilter = LevelFilter::Warn;
 
 /// The levels of the process log.
