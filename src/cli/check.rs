@@ -81,7 +81,7 @@ fn read_rows_and_find_difference(
         return Err(CommandFailure::config(vec![other.to_string()]));
     }
     let store_failure = |error| store_failure(config, error);
-    // A check writes nothing, so it does not create a missing SQLite file as `run` would.
+    // A check creates no store: `run` would create a missing SQLite file.
     let opened = Store::open_to_check(&options.url, &options.redis, COMMAND_STORE_TIMEOUT);
     let Some(mut store) = opened.map_err(store_failure)? else { return Ok((None, other)) };
     // If the server does not answer, each further operation would wait for as long.

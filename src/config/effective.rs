@@ -49,9 +49,9 @@ impl EffectiveSettings {
     }
 
     /// Describes each change from these settings to `new`, without secrets: one text for a setting,
-    /// for an entry that was added or removed, or for a new order of the rules. An entry of an array
-    /// of tables has its prefix or its name in place of its index. `at_start` are the settings with
-    /// which the process started.
+    /// for an entry that was added or removed, or for a new order of the rules. An entry of an
+    /// array of tables has its prefix or its name in place of its index. `at_start` are the
+    /// settings with which the process started.
     pub fn describe_changes(
         &self,
         new: &EffectiveSettings,

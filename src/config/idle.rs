@@ -70,8 +70,8 @@ const NEEDS: [(&str, Need, &str); 25] = [
 ];
 
 impl Settings {
-    /// Warns of the settings in [`NEEDS`] that have no effect. TLS files and Sentinel credentials of
-    /// a store that uses neither are faults: somebody relies on them for the secrecy of a
+    /// Warns of the settings in [`NEEDS`] that have no effect. TLS files and Sentinel credentials
+    /// of a store that uses neither are faults: somebody relies on them for the secrecy of a
     /// connection, or for the choice of a server.
     pub(super) fn report_idle_settings(&mut self, store: &StoreUrl) {
         for (name, need, without) in &NEEDS {

@@ -20,7 +20,7 @@ pub enum RawValue {
     /// Text of the environment, of a flag or of a file of a secret, which can be converted to any
     /// type.
     Untyped(String),
-    /// A text with a variable, which another program would replace. No setting accepts it.
+    /// The variable in a text, which another program would replace. No setting accepts the text.
     Variable(String),
     /// A TOML value that no setting accepts: its description for faults.
     Unsupported(&'static str),
@@ -145,7 +145,7 @@ impl RawValue {
         }
     }
 
-    /// Whether [`RawValue::to_redacted_string`] leaves nothing out.
+    /// Whether [`RawValue::to_redacted_string`] shows the whole value.
     pub fn is_free_of_secrets(&self) -> bool {
         match self {
             RawValue::Text(text) | RawValue::Untyped(text) => {

@@ -1,7 +1,7 @@
 //! The JSON Schema of the config file, for editors.
 //!
-//! The types come from reading a config that has every section once. The meanings come from the
-//! tables in the documents.
+//! The types come from reading [`CONFIG_WITH_EACH_SECTION`]. The meanings come from the tables in
+//! the documents.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use super::settings::Settings;
 /// The documents with a table of settings.
 const DOCUMENTS_WITH_SETTINGS: [&str; 2] =
     [include_str!("../../docs/configuration.md"), include_str!("../../docs/signup-form.md")];
-/// A config that has every section once.
+/// A config with the sections that are read only if a config has them, once each.
 const CONFIG_WITH_EACH_SECTION: &str = r#"
 [[listen.certificate]]
 chain = "chain.pem"

@@ -156,7 +156,7 @@ impl Settings {
         }
     }
 
-    /// Reports a fault without the value, which may be a secret.
+    /// Reports a fault without the value, which may be a secret. A value with a variable is shown.
     pub(super) fn report_hidden_fault(&mut self, key: &str, expected: &str) {
         let raw = self.values.get(key).map(|setting| &setting.raw);
         let found = match raw {
@@ -343,7 +343,7 @@ impl Settings {
         self.change_last_fault(|fault| fault.or_hint(hint));
     }
 
-    /// Gives the last fault a hint, if a setting has a value and the fault has no hint yet.
+    /// Gives the last fault a hint, if a setting is set and the fault has no hint yet.
     pub(super) fn hint_fault_of(&mut self, key: &str, hint: Option<String>) {
         if self.values.contains_key(key) {
             self.hint_last_fault(hint);
@@ -392,7 +392,7 @@ impl Settings {
         texts.unwrap_or_default().into_iter()
     }
 
-    /// Reports a fault of a whole section, at its header or else at a setting in it.
+    /// Reports a fault of a whole section: at its header, or else at a header or a setting in it.
     pub(super) fn report_at_section(&mut self, section: &str, problem: &str, hint: Option<String>) {
         let problem = format!("{}: {problem}", self.shown_key(section));
         let prefix = format!("{section}.");
@@ -1091,7 +1091,7 @@ fn free_address_for(
 }
 
 /// Returns this address with the usual port of the listener, or with the next port that none of
-/// `listeners` has there.
+/// `listeners` has there. Tries ten ports.
 fn find_free_address(
     key: &str,
     address: SocketAddr,

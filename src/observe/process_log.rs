@@ -22,7 +22,7 @@ use crate::support::machine_clock::machine_time_since_epoch;
 pub use levels::LogLevels;
 use levels::is_own_module;
 
-/// The most bytes of lines in the queue.
+/// The most bytes of lines in the queue, apart from final lines.
 const MAX_QUEUED_LOG_BYTES: usize = 256 << 10;
 /// The most bytes of one write, but for a longer line. During an upgrade, two processes may write
 /// to the same pipe. A pipe takes up to PIPE_BUF bytes (4096) atomically, so the lines of both
