@@ -137,7 +137,7 @@ impl From<clap::Error> for CommandFailure {
     }
 }
 
-/// Builds the parser of the command line, with an example in the help of each command.
+/// Builds the parser of the command line, with the examples of commands in their help.
 fn build_command() -> clap::Command {
     with_examples(Cli::command(), "")
 }

@@ -196,7 +196,7 @@ enum Fraction {
 impl Units {
     /// Returns an address as the setting takes it: of loopback in place of all addresses, if it has
     /// to be.
-    pub fn own_address(self, text: String) -> String {
+    pub fn move_to_loopback_if_required(self, text: String) -> String {
         match self.loopback_only {
             true => text.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:"),
             false => text,
@@ -675,7 +675,7 @@ fn text_guesses(text: &str, units: Units) -> impl Iterator<Item = String> {
     let served = with_port(text, units.port).filter(|_| is_address);
     let rewrites = rewrites_of(units.kind).filter_map(move |rewrite| rewrite(text));
     let guesses = of_kind.into_iter().chain(rewrites).chain(served);
-    guesses.map(move |guess| units.own_address(guess))
+    guesses.map(move |guess| units.move_to_loopback_if_required(guess))
 }
 
 /// Returns the time of a number without a unit, of a word for no time, and of the value of the

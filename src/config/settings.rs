@@ -1134,7 +1134,7 @@ fn hint_for_listener(key: &str, text: &str) -> Option<String> {
     }
     let port: u16 = port.parse().ok()?;
     is_name.then(|| {
-        let address = units.own_address(format!("0.0.0.0:{port}"));
+        let address = units.move_to_loopback_if_required(format!("0.0.0.0:{port}"));
         format!("write \"{address}\": riskgate listens at an address of this machine")
     })
 }

@@ -70,9 +70,9 @@ impl CertificateFault {
 #[derive(Debug)]
 pub struct CertificateSet {
     /// By name in lower case. `*.example.com` stands for names one label below that are not here.
-    by_server_name: HashMap<String, Candidates>,
+    by_server_name: HashMap<String, CertificatesByKeyType>,
     /// Used if the client sends no server name, or a name without a certificate.
-    defaults: Candidates,
+    defaults: CertificatesByKeyType,
     descriptions: Vec<CertificateDescription>,
 }
 
@@ -127,15 +127,15 @@ impl CertificateSet {
         let default_subject = certificates.first()?.subject.clone();
         let mut set = CertificateSet {
             by_server_name: HashMap::new(),
-            defaults: Candidates::default(),
+            defaults: CertificatesByKeyType::default(),
             descriptions: Vec::new(),
         };
-        for ReadCertificate { chain, subject, signer } in certificates {
+        for ReadCertificate { chain, subject, certificate } in certificates {
             let mut is_reachable =
-                subject.covers(&default_subject) && set.defaults.add(Arc::clone(&signer));
+                subject.covers(&default_subject) && set.defaults.add(Arc::clone(&certificate));
             for name in &subject.names {
                 let candidates = set.by_server_name.entry(name.clone()).or_default();
-                is_reachable |= candidates.add(Arc::clone(&signer));
+                is_reachable |= candidates.add(Arc::clone(&certificate));
             }
             let unreachable = match subject.names.is_empty() {
                 _ if is_reachable => None,
@@ -173,15 +173,15 @@ impl CertificateSet {
 /// Certificates for one name, each with another type of key. RSA comes last, because its signatures
 /// cost the most.
 #[derive(Debug, Default)]
-struct Candidates(Vec<Arc<Signer>>);
+struct CertificatesByKeyType(Vec<Arc<CertificateWithKey>>);
 
-impl Candidates {
+impl CertificatesByKeyType {
     /// Adds a certificate, unless an earlier one has the same type of key. Returns whether the
     /// certificate was added.
-    fn add(&mut self, signer: Arc<Signer>) -> bool {
-        let is_new = self.0.iter().all(|earlier| earlier.schemes != signer.schemes);
+    fn add(&mut self, certificate: Arc<CertificateWithKey>) -> bool {
+        let is_new = self.0.iter().all(|earlier| earlier.schemes != certificate.schemes);
         if is_new {
-            self.0.push(signer);
+            self.0.push(certificate);
             self.0.sort_by_key(|it| it.certified.key.algorithm() == SignatureAlgorithm::RSA);
         }
         is_new
@@ -190,8 +190,9 @@ impl Candidates {
     /// Returns the first certificate whose signature the client can verify. If there is none,
     /// returns the first one, with which the handshake fails.
     fn choose(&self, offered: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let is_verifiable =
-            |it: &&Arc<Signer>| it.schemes.iter().any(|scheme| offered.contains(scheme));
+        let is_verifiable = |it: &&Arc<CertificateWithKey>| {
+            it.schemes.iter().any(|scheme| offered.contains(scheme))
+        };
         let found = self.0.iter().find(is_verifiable).or(self.0.first())?;
         Some(Arc::clone(&found.certified))
     }
@@ -199,7 +200,7 @@ impl Candidates {
 
 /// A certificate with its key.
 #[derive(Debug)]
-struct Signer {
+struct CertificateWithKey {
     certified: Arc<CertifiedKey>,
     /// The signatures that the key makes.
     schemes: Vec<SignatureScheme>,
@@ -210,7 +211,7 @@ struct ReadCertificate {
     /// The file of its chain.
     chain: String,
     subject: Subject,
-    signer: Arc<Signer>,
+    certificate: Arc<CertificateWithKey>,
 }
 
 /// Whom a certificate is for, and when.
@@ -295,9 +296,10 @@ fn read_certified_key(files: &CertificateFiles) -> Result<ReadCertificate, Certi
     let all_schemes = default_provider().signature_verification_algorithms.supported_schemes();
     let makes = |scheme: &SignatureScheme| key.choose_scheme(&[*scheme]).is_some();
     let schemes = all_schemes.into_iter().filter(makes).collect();
-    let signer = Signer { certified: Arc::new(CertifiedKey::new(chain, key)), schemes };
+    let certificate =
+        CertificateWithKey { certified: Arc::new(CertifiedKey::new(chain, key)), schemes };
     let chain = files.chain.display().to_string();
-    Ok(ReadCertificate { chain, subject, signer: Arc::new(signer) })
+    Ok(ReadCertificate { chain, subject, certificate: Arc::new(certificate) })
 }
 
 /// Reads every certificate of a chain, because a client refuses a chain with a broken one. Returns

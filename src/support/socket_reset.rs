@@ -9,7 +9,8 @@ use socket2::SockRef;
 use tokio::net::TcpSocket;
 
 /// Makes the kernel reset this connection when riskgate closes it. An orderly close marks the end
-/// of a response without a length, so a truncated response must not end with an orderly close.
+/// of a response without a length, so a truncated response must not end with an orderly close. Does
+/// nothing if the system refuses a duplicate of the descriptor.
 pub fn set_reset_on_close(connection: RawFd) {
     let Some(connection) = duplicate_fd(connection) else { return };
     let socket = TcpSocket::from_std_stream(TcpStream::from(connection));
@@ -17,7 +18,7 @@ pub fn set_reset_on_close(connection: RawFd) {
     let _ = socket.set_zero_linger();
 }
 
-/// Whether [`set_reset_on_close`] was called for this connection.
+/// Whether the kernel resets this connection when riskgate closes it.
 pub fn is_reset_on_close(connection: RawFd) -> bool {
     let connection = duplicate_fd(connection);
     connection.is_some_and(|c| matches!(SockRef::from(&c).linger(), Ok(Some(Duration::ZERO))))
