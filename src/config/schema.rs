@@ -1,6 +1,6 @@
 //! The JSON Schema of the config file, for editors.
 //!
-//! The types come from reading [`CONFIG_WITH_EACH_SECTION`]. The meanings come from the tables in
+//! The types come from reading `CONFIG_WITH_EACH_SECTION`. The meanings come from the tables in
 //! the documents.
 
 use serde_json::{Map, Value, json};
