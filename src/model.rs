@@ -1,4 +1,4 @@
-//! The value types that all other modules share. No I/O, no clock, no logging.
+//! Values that other modules share. No I/O, no clock, no logging.
 
 pub mod believed_time;
 pub mod domain;

@@ -7,8 +7,8 @@
 //! background. This module sees no request, and of a key only its id.
 //!
 //! A call is spent only if the store has granted it. *Unbacked* calls are the exception: if the
-//! policy is open and the store can't grant calls, the ledger admits up to `store.max_unsettled`
-//! calls without a grant.
+//! policy is open and the store can't grant calls, the ledger admits a bounded number of calls
+//! without a grant (`store.max_unsettled`).
 
 mod account_faults;
 mod accounting;

@@ -3,8 +3,8 @@
 //! riskgate builds a table in memory from the lists inside the binary or in a directory, or reads
 //! it from a compiled file. All tables have the same byte layout, and a look-up reads the bytes in
 //! place. A table is immutable. If the manifest, one of its lists or the overrides have a fault,
-//! riskgate makes no table. A table sends no DNS queries and reads no clock: `dns` finds the MX
-//! host of an unlisted name, and the table then gives the answer for this host.
+//! riskgate makes no table of them. A table sends no DNS queries and reads no clock: `dns` finds
+//! the MX host of an unlisted name, and the table then gives the answer for this host.
 
 mod added_lists;
 mod aligned_bytes;

@@ -186,7 +186,7 @@ impl Condition {
         self.fact
     }
 
-    /// The condition as it was written.
+    /// The condition as it was written, without blanks around it.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -444,7 +444,8 @@ fn is_sign_char(c: char) -> bool {
     !is_word_char(c) && !c.is_whitespace() && !is_of_literal
 }
 
-/// Returns the index of the first condition that can't hold together with the conditions before it.
+/// Returns the index of the first condition that contradicts the conditions before it about the
+/// same fact, or about the other count of a domain.
 pub fn find_contradiction(conditions: &[Condition]) -> Option<usize> {
     (1..conditions.len()).find(|last| {
         let (fact, first) = (conditions[*last].fact, &conditions[..=*last]);

@@ -3,10 +3,10 @@
 //! A *set* has an owner (an inbox, a domain or a network) and members (addresses or inboxes). A
 //! count is the number of members of a set that were seen within a time. A count is exact up to
 //! [`MAX_COUNT`], unless members were forgotten. A set keeps the members that were seen last, at
-//! most one more than a count can reach, so that a busy domain takes no place from others. All sets
-//! of one kind are in a fixed number of shards of a fixed size. A full shard forgets the member
-//! that this node has added, or seen again, the longest ago. So a count may be too low, but never
-//! too high.
+//! most one more than a count can reach, so that a busy domain leaves places to others. All sets of
+//! one kind are in a fixed number of shards of a fixed size. A full shard forgets the member that
+//! this node has added, or seen again, the longest ago. So a count may be too low, but never too
+//! high.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -41,7 +41,7 @@ const MAX_REMEMBERED_FORMS: usize = 1_000;
 const HOUR_SECONDS: i64 = 3_600;
 const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
 
-/// The sign-ups of the last 30 days, as far as they fit.
+/// The latest sign-ups, as far as they fit.
 pub struct SignUpCounts {
     addresses_by_inbox: Sets,
     inboxes_by_domain: Sets,
@@ -119,7 +119,7 @@ impl SignUpCounts {
     }
 
     /// Forgets the sign-ups of these inboxes. Looks at all pairs of a domain or a network with an
-    /// inbox. This takes some ten milliseconds, but locks no shard for more than a millisecond.
+    /// inbox. Locks one shard after the other: some ten milliseconds in all.
     pub fn forget_inboxes(&self, inboxes: &HashSet<Pseudonym>) {
         self.latest_forms.clear();
         inboxes.iter().for_each(|inbox| self.addresses_by_inbox.remove_set(*inbox));

@@ -1,10 +1,10 @@
 //! The mark of the inbox ids in the store, by which nodes notice that they make other ids.
 //!
-//! The marks of two nodes are equal if and only if both make the same inbox ids. The store has the
-//! mark of the node that wrote last, after a start or a reload. A node whose mark is the one in the
-//! store confirms it again and again. If nobody confirms a mark, the nodes that made its ids are
-//! gone, and a node with other ids puts its own mark in place of it. Time in which the store may
-//! have been down does not count, because nobody could confirm a mark.
+//! The marks of two nodes are equal if and only if both have the same secret and the same
+//! `decide.scope`. The store has the mark of the node that wrote last. The nodes whose mark is the
+//! one in the store confirm it again and again. If nobody confirms a mark, the nodes that made its
+//! ids are gone, and a node with other ids puts its own mark in place of it. Time in which the
+//! store may have been down does not count, because nobody could confirm a mark.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ const MAX_LOOK_GAP: Duration = Duration::from_secs(15);
 pub(super) struct IdMarkKeeper {
     /// The mark of this node that it has written to the store, or found there.
     own: Option<String>,
-    /// What the last look found; `None` if the store failed then.
+    /// What the last look found; `None` before the first look, and if the store failed.
     seen: Option<SeenMark>,
 }
 
@@ -39,7 +39,7 @@ struct SeenMark {
 /// What a node does after it has read the mark of the store.
 #[derive(Debug, PartialEq, Eq)]
 enum MarkStep {
-    /// The store has the mark of this node, confirmed a moment ago.
+    /// The store has the mark of this node, which need not confirm it yet.
     Keep,
     /// Write the mark of this node. Whether it replaces another one.
     Write { replaces_other: bool },

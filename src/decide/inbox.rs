@@ -73,8 +73,8 @@ impl CanonicalInbox {
     }
 
     /// The registrable domain for which a sign-up with this address counts, unless the domain is
-    /// protected or free. `None` if the inboxes of a domain are on another domain: then the domain
-    /// belongs to a provider.
+    /// protected or free. `None` for a public suffix, and if the inboxes of the domain are on
+    /// another domain: then the domain belongs to a provider.
     pub fn counted_domain(&self, address: &EmailAddress) -> Option<&str> {
         let start = self.domain.registrable_start().filter(|_| self.domain == *address.domain())?;
         Some(&self.domain.as_str()[start..])
@@ -231,14 +231,14 @@ impl InboxRules {
     }
 }
 
-/// Returns the spelling of an address by which riskgate counts addresses: in lower case, without
-/// needless quotes and backslashes. Tags and dots stay.
+/// Returns the spelling of an address by which riskgate counts addresses: with ASCII letters in
+/// lower case, without needless quotes and backslashes. Tags and dots stay.
 pub fn canonical_address_text(address: &EmailAddress) -> String {
     join_address(&quote_if_needed(unquoted_local_part(address)), address.domain())
 }
 
-/// Joins a local part and a domain. Two addresses of each counted form pass here, so this allocates
-/// once, as `format!` does not.
+/// Joins a local part and a domain. Each sign-up needs two such texts, so this allocates once, as
+/// `format!` does not.
 fn join_address(local_part: &str, domain: &Domain) -> String {
     let mut text = String::with_capacity(local_part.len() + 1 + domain.as_str().len());
     text.push_str(local_part);
@@ -247,8 +247,8 @@ fn join_address(local_part: &str, domain: &Domain) -> String {
     text
 }
 
-/// Returns the local part in lower case, without quotes and without the backslashes between them.
-/// Neither ever makes another mailbox (RFC 5321 section 4.1.2).
+/// Returns the local part with ASCII letters in lower case, without quotes and without the
+/// backslashes between them. Neither ever makes another mailbox (RFC 5321 section 4.1.2).
 fn unquoted_local_part(address: &EmailAddress) -> String {
     let written = address.local_part();
     let Some(inner) = written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {

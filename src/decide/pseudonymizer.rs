@@ -64,7 +64,8 @@ impl Pseudonymizer {
         self.pseudonym("", inbox.as_str().as_bytes(), scope)
     }
 
-    /// A text that two nodes have in common if and only if they make the same ids.
+    /// A text that two nodes have in common if and only if they have the same secret and the same
+    /// kind of scope.
     pub fn inbox_id_mark(&self, ids_are_by_account: bool) -> String {
         let scope = if ids_are_by_account { "account" } else { "deployment" };
         self.pseudonym("ids", scope.as_bytes(), SignUpScope::Deployment).to_string()

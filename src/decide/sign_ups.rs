@@ -17,8 +17,8 @@ use super::facts::CountFacts;
 use super::inbox::{InboxRules, canonical_address_text};
 use super::pseudonymizer::{InboxSecret, Pseudonymizer, SignUpScope};
 
-/// The most sign-ups that wait to be written to the store. While the store is down, further
-/// sign-ups count on this node only.
+/// The most sign-ups that wait to be written to the store. Sign-ups beyond this number count on
+/// this node only.
 const MAX_UNSAVED: usize = 10_000;
 
 /// The most inboxes to which the addresses of one sign-up form belong. An honest form has one

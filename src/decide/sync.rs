@@ -29,7 +29,8 @@ pub struct SignUpSync {
 enum KnownSecret {
     /// `inbox.secret_file` has the secret.
     OfFile,
-    /// This node has not read the store yet. If the store has no secret, it gets these bytes.
+    /// This node has found no secret in the store yet. If the store still has none, it gets these
+    /// bytes.
     NotRead { random_bytes: [u8; 32] },
     /// A node drew this secret a moment ago. This node has known the secret since this instant, and
     /// does not use it yet: see [`NEW_SECRET_DELAY`].
@@ -59,7 +60,8 @@ impl SignUpSync {
     /// Returns a problem that the operator has to know, if there is one.
     ///
     /// # Errors
-    /// If the store fails. The next call writes the sign-ups that were not written.
+    /// If the store fails, or its secret is damaged. The next call writes the sign-ups that were
+    /// not written.
     pub fn sync_with_store(
         &mut self,
         store: &mut Store,

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use crate::table::TableAnswer;
 
-/// A fact that does not flag the name counts for at most this time after its expiry, unless a new
-/// answer replaces it earlier.
+/// A fact that does not flag the name counts for this time after its expiry, unless a new answer
+/// replaces it earlier.
 const MAX_STALE_SECONDS: i64 = 86_400;
 
 /// Returns true unless the fact expired a day ago or earlier. Both times are in seconds since 1970.

@@ -16,7 +16,8 @@ pub(super) const OUTCOME_LABELS: [&str; 4] = ["host", "no_mail", "parked", "unkn
 const MIN_TTL_SECONDS: i64 = 300;
 /// A longer TTL of records counts as this many seconds.
 const MAX_TTL_SECONDS: i64 = 7 * 86_400;
-/// A longer TTL of a negative answer counts as this many seconds (RFC 2308 section 5).
+/// A longer TTL of a negative answer, or of a parked name, counts as this many seconds (RFC 2308
+/// section 5).
 const MAX_NEGATIVE_TTL_SECONDS: i64 = 3 * 3_600;
 /// The most hosts of one name whose addresses are looked up.
 pub(super) const MAX_CHECKED_HOSTS: usize = 4;

@@ -10,8 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::support::lock::lock;
 
-/// If a timer fires late, the pacer makes up for a delay of up to this length. So late timers do
-/// not lower the rate.
+/// If a timer fires late, the pacer makes up for a delay of up to this length.
 const TIMER_SLACK: Duration = Duration::from_millis(10);
 
 /// Limits the rate of queries: each query waits until the pacer grants it a slot.

@@ -70,8 +70,8 @@ impl Feeds {
 }
 
 impl Feed {
-    /// The file of the last good list. Its name contains the kind: if the operator changes the
-    /// feed's kind, the old list is not used with the new kind.
+    /// The file of the last good list. Its name contains the kind, without the tier: if the
+    /// operator changes the kind, the old list is not used with the new kind.
     pub(super) fn list_path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}.{}.txt", self.name, self.kind.as_str()))
     }

@@ -25,8 +25,8 @@ const MAX_STATE_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FeedState {
-    /// Identifies the settings (URL, digest URL, key and kind) from which the list on disk came.
-    /// Empty if there is none.
+    /// Identifies the settings (URL, digest URL, key and kind) of the list on disk, or of the first
+    /// attempt. Empty before the first attempt.
     pub source_digest: String,
     /// Identifies the settings of the last attempt. Empty in a state of an earlier version, whose
     /// `source_digest` also identifies these settings.
@@ -163,7 +163,7 @@ enum ListCondition {
     Faulty(String),
 }
 
-/// Examines the list on disk: by its fingerprint, or else by its checksum, once for each file.
+/// Examines the list on disk: by its fingerprint, or else by its checksum.
 fn examine_list(state: &FeedState, list_path: &Path, verified: &VerifiedList) -> ListCondition {
     // The fingerprint is taken before the file is read. If the file changes later, the fingerprint
     // no longer matches.

@@ -7,9 +7,9 @@ use crate::support::lock::lock;
 /// Length, inode and change time of the file of a list.
 pub(super) type ListFingerprint = [i64; 4];
 
-/// The fingerprint of the file whose checksum this process has verified, so that the process does
-/// not compute the checksum of an intact file again while the file is unchanged. If a file was
-/// copied, its fingerprint differs from the one that the feed's state records.
+/// The fingerprint of the file whose checksum this process has verified, so that an examination of
+/// the list need not compute the checksum again while the file is unchanged. If a file was copied,
+/// its fingerprint differs from the one that the feed's state records.
 ///
 /// All values are equal: they belong to a config, and configs are compared by their settings.
 #[derive(Clone, Debug, Default)]

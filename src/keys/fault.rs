@@ -4,8 +4,9 @@
 //! a whole key file, or all rows of a store.
 
 /// Why riskgate can't serve one key or account. riskgate answers the calls of this key or account
-/// with 500. The exception is a damaged key whose row does not tell its digest: riskgate can't
-/// recognize its calls, and answers 401. Other keys and accounts are not affected.
+/// with 500, or with 401 if the key is revoked or expired. It answers 401 to a damaged key whose
+/// row does not tell its digest, because it can't recognize the key. Other keys and accounts are
+/// not affected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingFault {
     /// The config does not define an account's plan.

@@ -31,7 +31,7 @@ pub struct Key {
     pub(super) digest: [u8; 32],
     /// The account's lease, referenced here so that a call follows one pointer less.
     pub lease: Arc<Lease>,
-    /// The key's counts by day and route; empty before the key's first call.
+    /// The key's counts by day and route; empty until a call needs them.
     pub(super) usage: OnceLock<Arc<KeyUsage>>,
     pub(super) is_revoked: bool,
     pub(super) has_own_fault: bool,

@@ -2,7 +2,7 @@
 //! format.
 //!
 //! Parses TOML into keys. If the TOML parser refuses the file, reports the parser's fault with its
-//! line. Otherwise reports all faults of each key. This module opens no store.
+//! line. Otherwise reports the faults of all keys. This module opens no store.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

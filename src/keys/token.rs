@@ -1,5 +1,5 @@
-//! The text of an API key or an admin token. riskgate stores only the SHA-256 of the text. If
-//! riskgate makes the text, only the answer to the request for the key or the token shows it.
+//! The text of an API key or an admin token. riskgate stores only the SHA-256 of the text. A text
+//! that riskgate makes is shown only in the answer to the command or the request for it.
 
 use sha2::{Digest, Sha256};
 
@@ -85,9 +85,9 @@ impl Token {
 /// this number of characters or more.
 const MIN_LEN_BEHIND_PREFIX: usize = 16;
 
-/// Returns a text in which `…` stands for each word that is a key of riskgate, or that looks like a
-/// key of another system: a prefix, `_`, and 16 or more letters and digits, with at least one of
-/// each. The id of a key, such as `key_0123456789abcdef`, stays.
+/// Returns a text in which `…` stands for each word that is a key that riskgate generated, or that
+/// looks like a key of another system: a prefix, `_`, and 16 or more letters and digits, with at
+/// least one of each. The id of a key, such as `key_0123456789abcdef`, stays.
 pub fn hide_keys(text: &str) -> String {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     let shown = text.split_inclusive(is_end).map(|part| {

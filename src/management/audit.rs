@@ -53,8 +53,8 @@ pub fn check_operation(wanted: &str) -> Result<(), ManagementFault> {
 }
 
 /// Reads up to `count` records that match, the newest first. All of them are older than the record
-/// `before_id`, if one is given. Also returns the id before which the next page begins, or `None`
-/// if there are no older records.
+/// `before_id`, if one is given. Returns the id before which the next page begins; `None` only if
+/// there are no older records.
 ///
 /// # Errors
 /// If the store fails.

@@ -13,7 +13,7 @@ use crate::table::{Table, TableAnswer};
 pub struct ExplainedDomain<'t> {
     /// The answer.
     pub answer: TableAnswer<'t>,
-    /// The fact from the DNS, if such a fact decided the answer.
+    /// The fact from the DNS that was applied to the answer, even if it changed nothing.
     pub learned: Option<DnsFactRow>,
 }
 

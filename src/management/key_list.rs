@@ -18,7 +18,7 @@ pub struct KeyEntry {
     pub plan: String,
     /// The owner's name for the key.
     pub label: Option<String>,
-    /// The origins that may use the key.
+    /// The origins that a restricted key allows.
     pub origins: Vec<String>,
     /// Whether only these origins may use the key.
     pub is_origin_restricted: bool,

@@ -335,7 +335,7 @@ fn new_key_plan(
 /// Reads the keys of the config's key file. Returns no keys if the config names no key file.
 ///
 /// # Errors
-/// Returns every fault of the file.
+/// Returns the faults of the file that are found.
 pub fn read_declared_keys(config: &ReloadableConfig) -> Result<Vec<DeclaredKey>, ManagementFault> {
     config.key_file.as_deref().map_or(Ok(Vec::new()), read_keys_of_file)
 }

@@ -1,4 +1,5 @@
-//! Requests that a client can repeat without a second effect, and with the same answer.
+//! Requests that a client can repeat for a day: the second request changes nothing, and its answer
+//! has the same key.
 //!
 //! If the answer to the creation of a key gets lost, the client does not know the key. The client
 //! then sends the request again with the same `Idempotency-Key`, and gets the same key. riskgate

@@ -21,8 +21,9 @@ pub enum TimeTrust {
     Settled,
     /// Keys, tokens and overrides begin and end by this time. Nothing is deleted by this time.
     Known,
-    /// No clock can be believed. The time is the latest that the store knows, and has passed.
-    /// riskgate makes nothing by this time that begins or ends a number of seconds from now.
+    /// No clock can be believed. The time has passed: it is the latest that the store knows, the
+    /// beginning of 2025, or 0. riskgate makes nothing by this time that begins or ends a number of
+    /// seconds from now.
     LowerBound,
 }
 
@@ -55,7 +56,7 @@ pub struct TimeAnchor {
     pub unix_now: i64,
 }
 
-/// No anchor is further from 1970 than this, in seconds: some 30,000 years.
+/// The bound of both times of an anchor, in seconds: some 30,000 years.
 const MAX_ANCHOR_SECONDS: i64 = 1 << 40;
 
 impl TimeAnchor {

@@ -35,7 +35,7 @@ pub enum DomainError {
     /// The decoded bytes are not UTF-8.
     #[error("expected valid UTF-8")]
     Utf8,
-    /// A character that is not allowed in a domain.
+    /// An `@`, `/`, `:` or `_`, a blank or a control character.
     #[error("expected a domain without @, /, :, spaces, control characters or underscores")]
     ForbiddenCharacter,
     /// A label that UTS-46 rejects.
@@ -50,7 +50,7 @@ pub enum DomainError {
     /// Over 253 bytes in the canonical form, or over 1,016 bytes as written.
     #[error("expected at most 253 characters")]
     NameLength,
-    /// An IP address, or a last label that is a number.
+    /// The last label is a number, as in an IPv4 address.
     #[error("expected a domain name, not an IP address or a number as its last label")]
     NumericLastLabel,
 }

@@ -29,7 +29,7 @@ pub struct EmailAddress {
 /// input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmailError {
-    /// There is no `@` between a local part and a domain.
+    /// The text has no `@`.
     #[error("expected an e-mail address: a local part, @ and a domain")]
     NoAt,
     /// The local part breaks the grammar.

@@ -13,8 +13,8 @@ use ipnet::{IpNet, Ipv4Net};
 pub struct Networks(Vec<IpNet>);
 
 impl Networks {
-    /// Parses a list. `None` if a text is neither an address nor a network, or is an IPv6 network
-    /// of which only a part is IPv4-mapped.
+    /// Parses a list. `None` if a text is neither an address nor a network, or is an IPv6 network,
+    /// other than `::/0`, of which only a part is IPv4-mapped.
     pub fn parse(texts: &[String]) -> Option<Networks> {
         texts.iter().map(|text| parse_network(text)).collect::<Option<Vec<IpNet>>>().map(Networks)
     }
@@ -156,8 +156,8 @@ impl From<IpAddr> for ClientPrefix {
     }
 }
 
-/// Replaces 0.0.0.0 and :: with the loopback address. A listener on them listens on all addresses
-/// of the machine, so a client needs one of these addresses.
+/// Replaces 0.0.0.0 and :: with the loopback address. A listener on them accepts connections to the
+/// loopback address.
 pub fn loopback_if_unspecified(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

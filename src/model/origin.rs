@@ -147,7 +147,8 @@ fn split_host_and_port(authority: &str) -> Result<(&str, Option<u16>), OriginErr
     }
 }
 
-/// The same pattern with its host in A-labels. `None` if the host can't be mapped to A-labels.
+/// The same pattern with its host in A-labels. `None` if the text has no `://`, or if the host
+/// can't be mapped.
 fn pattern_with_ascii_host(text: &str) -> Option<SmolStr> {
     if text.is_ascii() {
         return Some(text.into());

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Returns false for private, loopback, link-local, multicast and other special-purpose addresses
-/// (IANA's registries), and true for the others. Within 192.0.0.0/24 and 2001::/23, the few
-/// addresses that the internet routes count as not public. An IPv6 address that contains an IPv4
-/// address (mapped, NAT64, 6to4) is public if the IPv4 address is.
+/// (IANA's registries), and for IPv6 addresses outside of 2000::/3. Within 192.0.0.0/24 and
+/// 2001::/23, the few addresses that the internet routes count as not public. An IPv6 address that
+/// contains an IPv4 address (mapped, NAT64 with the well-known prefix, 6to4) is public if the IPv4
+/// address is.
 pub fn is_public_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

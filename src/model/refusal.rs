@@ -73,7 +73,7 @@ pub enum Refusal {
         /// Whole seconds until it may send one, at least 1.
         retry_after_seconds: u64,
     },
-    /// The account has used all calls of the month.
+    /// The account has too few calls left in the month, as far as this node knows.
     QuotaExceeded {
         /// When the quota is reset, in RFC 3339.
         reset_at: String,
@@ -92,7 +92,8 @@ pub enum Refusal {
 
 impl Refusal {
     /// The HTTP status. If riskgate fails, or an upstream server can't be reached or does not
-    /// answer in time, the status is 500. A route may ask for 502 and 504 instead.
+    /// answer in time, the status is 500. For a failed server, a route may ask for 502 or 504
+    /// instead.
     pub const fn status(&self) -> u16 {
         match self {
             Refusal::BadRequest => 400,
@@ -258,7 +259,7 @@ impl Refusal {
         )
     }
 
-    /// Whether riskgate closes a connection of HTTP/1.1 after the response, because the bytes that
+    /// Whether this refusal alone makes riskgate close a connection of HTTP/1.1: the bytes that
     /// follow the request can't be trusted.
     pub const fn closes_connection(&self) -> bool {
         matches!(

@@ -118,7 +118,7 @@ enum WordKind {
     BesideRole,
 }
 
-/// All words of the lists. Each form asks for some words, and a hash is faster than a search.
+/// All words of the lists. A hash is faster than a search of the lists.
 static KINDS: LazyLock<HashMap<&str, WordKind>> = LazyLock::new(|| {
     let roles = ROLE_NAMES.iter().map(|word| (*word, WordKind::Role));
     let beside = WORDS_BESIDE_ROLE_NAMES.iter().map(|word| (*word, WordKind::BesideRole));

@@ -30,8 +30,8 @@ pub struct TypedAddress {
     pub other_readings: OtherReadings,
 }
 
-/// What only some software reads in a text. All are `None` for a text of letters, digits and the
-/// usual signs.
+/// What only some software reads in a text. All are `None` for an address such as
+/// `user@example.com`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherReadings {
     /// Software with the IDNA of 2003: Python's codec and Java's `IDN` write `ss` for `ß`
@@ -54,7 +54,8 @@ pub enum AddressOrDomain {
 }
 
 impl TypedAddress {
-    /// Parses an address. Blanks around the address and characters that no reader sees don't count.
+    /// Parses an address. Blanks around the address don't count, nor what
+    /// `without_invisible_characters` removes.
     ///
     /// # Errors
     /// Returns an error if the text is not an address, or one that no honest user has, because some
@@ -82,8 +83,8 @@ fn hides_another_address(local_part: &str) -> bool {
     has_at_sign(local_part) || local_part.as_bytes().windows(2).any(|it| it == b"=?")
 }
 
-/// Returns the address without the characters that PHP's `FILTER_SANITIZE_EMAIL` removes: quotes,
-/// blanks, `/`, `\`, and all beyond ASCII. `None` if it removes none, or no address is left.
+/// Returns the address without the characters that PHP's `FILTER_SANITIZE_EMAIL` removes, such as
+/// `"`, blanks, `/` and all beyond ASCII. `None` if it removes none, or no address is left.
 fn parse_sanitized(text: &str) -> Option<EmailAddress> {
     let is_kept = |byte: u8| match byte {
         b'"' | b'(' | b')' | b',' | b'/' | b':' | b';' | b'<' | b'>' | b'\\' => false,
@@ -117,8 +118,8 @@ impl OtherReadings {
 }
 
 impl AddressOrDomain {
-    /// Parses a text with an `@` as an address, and any other text as a domain. Characters that no
-    /// reader sees don't count.
+    /// Parses a text with an `@` as an address, and any other text as a domain. What
+    /// `without_invisible_characters` removes does not count.
     ///
     /// # Errors
     /// Returns an error if the text is neither, or an address in which some software reads another.

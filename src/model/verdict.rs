@@ -10,7 +10,7 @@ use serde_json::json;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// No rule flags the domain.
+    /// No other reason applies. The score may still flag the domain.
     Safe = 0,
     /// A service for throw-away addresses.
     Disposable = 1,

@@ -1,4 +1,4 @@
-//! Characters that a text for people may have.
+//! Characters that a text for people must not have.
 
 /// Returns true for a character that controls a terminal, separates lines, is blank without a
 /// width, or changes the order of the characters around it. Joiners, and the marks that Hebrew and

@@ -36,7 +36,7 @@ struct State {
 
 impl AccountFaults {
     /// Returns the grant if the store gave one that keeps the rules of the ledger, else `None`.
-    /// Logs a fault when the fault begins.
+    /// Logs a fault when it begins, up to [`MAX_LOGGED_FAULTS`] in a period.
     pub(super) fn keep_valid_grant(
         &self,
         report: &LeaseReport,

@@ -52,7 +52,8 @@ pub(super) struct LeaseAccounting {
     /// The month for which `Ledger::read_spent_by_all` last read the store, and the calls that
     /// other nodes had spent.
     pub last_read_of_others_spent: Option<(Month, u64)>,
-    /// What the store acknowledged, sent with each report so that the store notices a data loss.
+    /// What the store acknowledged, sent with each report about this month so that the store
+    /// notices a data loss.
     pub(super) known: TotalsKnownToNode,
     /// The `spent` total that was last reported to the store; `None` if it must be reported again.
     pub(super) reported_spent: Option<u64>,
@@ -70,7 +71,7 @@ pub(super) struct LeaseAccounting {
     pub(super) is_batch_answered: bool,
     /// This node's spent total at the last tick.
     pub(super) spent_at_last_tick: u64,
-    /// Calls that this node spent between the last two ticks, which are a second apart.
+    /// Calls that this node spent between the last two ticks, which are about a second apart.
     pub(super) calls_per_second: u64,
 }
 

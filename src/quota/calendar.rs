@@ -188,7 +188,7 @@ impl Calendar {
         self.latest_month() == Month::FIRST
     }
 
-    /// The latest month that has begun by the believed time.
+    /// The latest month that has begun. It may be later than the month of the believed time.
     pub(super) fn latest_month(&self) -> Month {
         Month::from_number(self.latest_month.load(Ordering::Relaxed)).unwrap_or(Month::LAST)
     }
@@ -376,7 +376,7 @@ impl ClockState {
 
     /// Remembers whether this machine's clock contradicts the believed time, which follows the
     /// store's clock. During a contradiction, riskgate deletes nothing by its age. Returns a
-    /// warning to log if this machine's clock is at this offset for the first time.
+    /// warning to log if this machine's clock is at a new offset.
     fn record_machine_offset(&mut self, offset: i64, boottime: i64) -> Option<String> {
         if is_within_tolerance(offset, self.boottime_offset) {
             self.held_machine_jump = None;

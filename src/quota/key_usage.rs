@@ -2,7 +2,7 @@
 //!
 //! To count a call, riskgate changes one counter with a compare-and-swap. riskgate takes a lock
 //! only if the counter is of another day. The lease reports carry the changed counts to the store,
-//! so a crash loses only what was counted since the last acknowledged report.
+//! so a crash loses only the counts that no acknowledged report carried.
 
 use std::array;
 use std::collections::{BTreeMap, HashMap};

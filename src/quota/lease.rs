@@ -361,12 +361,12 @@ impl Lease {
         outcome.settled_calls
     }
 
-    /// Notes that the store did not answer the report in flight. If the store answered the reports
-    /// of other accounts, the store failed for this account alone. Then no call of the account
-    /// waits for the store for [`ACCOUNT_OUTAGE_MS`].
-    pub(super) fn mark_report_unanswered(&self, others_were_answered: bool, uptime_ms: u64) {
+    /// Notes that the report in flight has no valid grant. If the store has answered the batch of
+    /// the report, the report failed alone. Then no call of the account waits for the store for
+    /// [`ACCOUNT_OUTAGE_MS`].
+    pub(super) fn mark_report_unanswered(&self, has_store_answered: bool, uptime_ms: u64) {
         self.lock_accounting().mark_report_unanswered();
-        if others_were_answered {
+        if has_store_answered {
             self.store_unavailable_until_ms.store(uptime_ms + ACCOUNT_OUTAGE_MS, Ordering::Release);
         }
     }

@@ -21,7 +21,8 @@ pub(super) enum ChargeProgress {
 }
 
 impl Node {
-    /// Spends `calls` calls, all or none. Returns `None` if the lease holds fewer. Never waits.
+    /// Spends `calls` calls, all or none. Returns `None` if the lease holds fewer, or calls of an
+    /// earlier month. Never waits.
     pub(super) fn try_charge(
         &self,
         lease: &Arc<Lease>,

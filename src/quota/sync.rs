@@ -1,4 +1,4 @@
-//! Locks and atomics of the quota modules: loom's in its model (`tests/loom`), else those of `std`.
+//! Locks and atomics that loom can replace by its own, as in its model (`tests/loom`).
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! The unbacked calls that the store has not confirmed yet, and how many may be admitted.
 //!
 //! All accounts share `store.max_unsettled`. If the reports of one account fail alone, its calls
-//! count apart, up to the same number. Otherwise that account's calls, which the store never
-//! confirms, would leave no unbacked calls to the other accounts.
+//! count apart, up to the same number. Otherwise that account's calls, which the store does not
+//! confirm, would leave no unbacked calls to the other accounts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -127,10 +127,9 @@ fn without_marks_around(word: &str) -> &str {
     word.trim_end_matches(|c| "\"')]>,;:!?.".contains(c) || is_beside_words(c))
 }
 
-/// Returns true for a character that stands beside words in a text, and in no address: a sign of
-/// punctuation, an emoji, or a character of a script that writes no blanks between words. No
-/// provider gives out such local parts, and no top-level domain has such a character behind ASCII
-/// letters.
+/// Returns true for a character that stands beside words in a text, and hardly in an address: a
+/// sign of punctuation, an emoji, or a Chinese, Japanese or Korean character. Few providers give
+/// out such local parts, and no top-level domain has such a character behind ASCII letters.
 fn is_beside_words(c: char) -> bool {
     matches!(c,
         '\u{ab}' | '\u{bb}' | '\u{2013}'..='\u{201f}' | '\u{2026}' | '\u{2039}'..='\u{203a}'

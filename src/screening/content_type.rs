@@ -30,8 +30,8 @@ pub(super) enum BodyKind {
     Json,
     /// `application/x-www-form-urlencoded`.
     Urlencoded,
-    /// Each `multipart/` type: Tomcat and Rack read all of them like `multipart/form-data`, and
-    /// OkHttp and aiohttp send forms as `multipart/mixed`.
+    /// Each `multipart/` type whose boundaries riskgate can tell: Tomcat and Rack read all of them
+    /// like `multipart/form-data`, and OkHttp and aiohttp send forms as `multipart/mixed`.
     Multipart {
         /// The boundary by the grammar, if the type has one, then the boundaries that only some
         /// servers read. Empty if no server reads a boundary.
@@ -39,7 +39,7 @@ pub(super) enum BodyKind {
     },
     /// `text/plain`.
     PlainText,
-    /// A type that riskgate does not read.
+    /// A type that riskgate does not read, or whose boundaries it can't tell.
     Other,
 }
 

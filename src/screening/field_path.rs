@@ -174,7 +174,7 @@ impl FieldPath {
     }
 }
 
-/// The longest name of a JSON member in which riskgate looks for parts, to limit its work.
+/// The longest name of a nested JSON member in which riskgate looks for parts, to limit its work.
 const MAX_MEMBER_NAME_BYTES: usize = 256;
 
 /// The name of a JSON member. It is prepared once, because riskgate compares it again for each
@@ -231,7 +231,8 @@ fn is_leading(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, '!' | '_' | '.' | '[' | ']' | '\'' | '"') || c.is_whitespace()
 }
 
-/// Returns true for a name in which no server sees parts, blanks or prefixes. Most names are plain.
+/// Returns true for a name of ASCII letters, digits, `-` and `_` that does not begin with `_`. Most
+/// names are plain.
 pub(super) fn is_plain_name(name: &[u8]) -> bool {
     let is_plain_byte = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     name.first() != Some(&b'_') && name.iter().all(is_plain_byte)

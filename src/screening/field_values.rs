@@ -6,7 +6,8 @@ use super::address_text::{has_address, has_address_without_blanks};
 use super::field_path::FieldPath;
 use crate::model::typed_address::{AT_SIGNS, has_at_sign};
 
-/// The most values that riskgate reads from a body, to limit its work. No honest form has more.
+/// The most values that riskgate keeps of a body and its query, to limit its work. No honest form
+/// has more.
 const MAX_VALUES: usize = 16;
 /// The most addresses of one value that riskgate judges. If a value has more, the body counts as
 /// not read completely.

@@ -50,8 +50,9 @@ pub(super) fn parse(body: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(&to_strict_json(body))
 }
 
-/// Returns true if this holds for the JSON, or if the JSON is too deep for riskgate, though not for
-/// JavaScript. False for a text that breaks the grammar, which JavaScript refuses as a whole.
+/// Returns true if the predicate holds for the JSON, or if the JSON is too deep for riskgate,
+/// though not for JavaScript. False for a text that breaks the grammar, which JavaScript refuses as
+/// a whole.
 pub(super) fn may_satisfy(body: &[u8], predicate: impl FnOnce(&Value) -> bool) -> bool {
     let body = to_strict_json(body);
     match serde_json::from_slice::<Value>(&body) {
@@ -66,9 +67,9 @@ pub(super) fn is_json(body: &[u8]) -> bool {
     may_satisfy(body, |_| true)
 }
 
-/// Returns the JSON in a spelling that the parser of riskgate takes. Node, PHP and Python accept
-/// what is replaced. Servers that accept a byte order mark skip the mark. If one text of the JSON
-/// is not UTF-8, some servers still read all other texts.
+/// Returns the JSON in a spelling that the parser of riskgate takes. Some servers accept what is
+/// replaced. Servers that accept a byte order mark skip the mark. If one text of the JSON is not
+/// UTF-8, some servers still read all other texts.
 fn to_strict_json(body: &[u8]) -> Vec<u8> {
     let body = String::from_utf8_lossy(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body));
     let mut body = replace_lone_surrogates(body.as_bytes()).into_owned();

@@ -1,6 +1,6 @@
-//! Bodies of `multipart/form-data` (RFC 7578), as browsers and HTTP clients write them. If a body
-//! breaks the grammar, riskgate reads the values that some server may read, and the body counts as
-//! not read completely. If the last delimiter is missing, the last part ends with the body.
+//! Bodies of `multipart/form-data` (RFC 7578), as browsers and HTTP clients write them. A body that
+//! breaks the grammar counts as not read completely. Two faults do not matter: lines that end with
+//! LF, and a missing last delimiter. The last part then ends with the body.
 
 mod line_end;
 mod part;
@@ -33,8 +33,7 @@ const MAX_PART_HEADER_BYTES: usize = 4 * 1024;
 const MAX_NAMES_OF_JSON: usize = 3;
 
 /// Reads all values of the fields. The first of `boundaries` is the boundary by the grammar, if the
-/// type has one. Only some servers read the others. If a body has no last delimiter, riskgate reads
-/// it to its end.
+/// type has one. Only some servers read the others.
 pub(super) fn read_values(body: &[u8], boundaries: &[String], fields: &[FieldPath]) -> FieldValues {
     let budget = RefCell::<NameBudget>::default();
     let line_end = detect_line_end(body);
@@ -117,7 +116,7 @@ struct Delimiter {
     start: usize,
     /// The offset of the next part.
     end: usize,
-    /// Whether the delimiter ends the body.
+    /// Whether `--` follows the boundary, as in the last delimiter of a body.
     is_last: bool,
 }
 
@@ -231,8 +230,8 @@ fn read_part<'b>(
 
 impl PartHeader {
     /// Reads the values of a part whose type is JSON: once as if the JSON were a whole body, and
-    /// once as the value of each of `names`. Returns false if the content is no JSON: then the part
-    /// is a text.
+    /// once as the value of each of `names` that may lead to a field. Returns false if the content
+    /// is surely no JSON: then the part is a text.
     fn read_json(
         &self,
         content: &[u8],

@@ -2,7 +2,7 @@
 
 use super::field_path::FieldPath;
 
-/// The most names of a form that riskgate decodes.
+/// The most names that riskgate decodes in one reading of a form, to compare them with the fields.
 const MAX_DECODED_NAMES: usize = 4_096;
 /// The most names of a form that riskgate compares with all spellings of the fields.
 const MAX_COSTLY_NAMES: usize = 256;

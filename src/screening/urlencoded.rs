@@ -121,7 +121,7 @@ pub(super) fn may_have_new_address(
 
 impl TextAroundPairs {
     /// Returns the pairs that servers read in a text between two `&`: the whole text, and in JSON
-    /// also what is between each `;`.
+    /// the texts between `;`.
     fn split_pair(self, pair: &[u8]) -> impl Iterator<Item = &[u8]> {
         let is_split = self == TextAroundPairs::Json && memchr::memchr(b';', pair).is_some();
         let parts = is_split.then(|| split_at_each(b';', pair));

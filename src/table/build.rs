@@ -1,5 +1,5 @@
-//! Builds a table from the lists of a manifest and the added lists. The result depends only on the
-//! texts of the lists and on the time `now`, which decides which overrides have expired.
+//! Builds a table from the lists of a manifest and the added lists. The same lists and the same
+//! time `now` give the same table; `now` decides which overrides have expired.
 //!
 //! A fault rejects the whole table. Only the table's bytes outlive the build.
 
@@ -219,7 +219,7 @@ fn parse_lists<'t>(
     lists
 }
 
-/// The hash of everything that the table is built from.
+/// The hash of the inputs on which the verdicts of the table depend.
 fn hash_inputs(
     manifest: &Manifest,
     manifest_and_sources_texts: [&str; 2],

@@ -1,7 +1,8 @@
 //! Where a table comes from, and how its files are read.
 //!
 //! This module reads whole files, and does not interpret them. It never blocks on a FIFO, never
-//! reads more than the maximum size, and opens no list outside the directory of the manifest.
+//! reads more than the maximum size, and opens the lists of a manifest by plain names in the
+//! manifest's directory.
 
 use std::borrow::Cow;
 use std::io;
@@ -24,7 +25,7 @@ pub enum TableLocation {
     Path(PathBuf),
 }
 
-/// The lists inside the binary: the manifest and every file that it names.
+/// The lists inside the binary: the manifest, its sources and every file that it names.
 const BUNDLED_FILES: &[(&str, &str)] = &[
     ("manifest.toml", include_str!("../../data/manifest.toml")),
     ("sources.toml", include_str!("../../data/sources.toml")),

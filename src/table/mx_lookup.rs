@@ -57,9 +57,9 @@ impl Table {
 }
 
 impl TableAnswer<'_> {
-    /// Whether DNS records may change the answer. They may if a rule for unlisted names gave the
-    /// answer, or if only lists of suffixes with free names did. An answer of another list, or of
-    /// an override that sets reason or score, stays.
+    /// Whether DNS records may change the answer. They may if a rule for unlisted names other than
+    /// `unknown_tld` gave the answer, or if only lists of suffixes with free names did. An answer
+    /// of another list, or of an override that sets reason or score, stays.
     pub fn is_undecided_by_lists(&self) -> bool {
         match self.verdict.rule {
             Rule::LookAlike
@@ -75,10 +75,10 @@ impl TableAnswer<'_> {
         }
     }
 
-    /// Applies an MX fact: a value as in a list of kind `mx`, or [`IMPLICIT_MX`]. If a list or an
-    /// override decided the answer, the fact changes nothing. A fact that flags the name outranks
-    /// all rules for unlisted names. If a rule flags the name, a fact that does not flag it changes
-    /// neither verdict nor label.
+    /// Applies an MX fact: a value as in a list of kind `mx`, or [`IMPLICIT_MX`]. The fact changes
+    /// nothing unless [`TableAnswer::is_undecided_by_lists`] returns true. A fact that flags the
+    /// name outranks the rules for unlisted names. If a rule flags the name, a fact that does not
+    /// flag it changes neither verdict nor label.
     pub fn apply_mx_fact(self, mx_value: &str) -> Self {
         if !self.is_undecided_by_lists() || mx_value == IMPLICIT_MX {
             return self;

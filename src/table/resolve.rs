@@ -390,7 +390,7 @@ impl<'r> EntryBuilder<'r> {
 
     /// Checks that a list of the manifest has each provider of the rules for unlisted names as a
     /// free provider. Otherwise riskgate would suggest a name that it does not know as one, and
-    /// would refuse each feed with this name.
+    /// would refuse a disposable feed with this name.
     fn check_providers_are_free(&self, faults: &mut TableFaults) {
         for (name, at) in &self.manifest.provider_places {
             let mut rows = self.rows_of_name(name);

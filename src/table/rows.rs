@@ -56,7 +56,7 @@ pub(super) struct Row<'a> {
     /// The sources that vote for the name, bit 0 for `a`.
     pub vote_bits: u32,
     pub line_number: u32,
-    /// The number of the list in the manifest.
+    /// The number of the list in the table.
     pub list_number: u8,
     pub coverage: Coverage,
     /// When the row's feed had the name; unknown for other lists.
@@ -104,7 +104,7 @@ pub(super) struct MxAddressRow {
     pub address: IpAddr,
     /// The number of the label, counted from 1; 0 for none.
     pub label_number: u32,
-    /// The number of the list in the manifest.
+    /// The number of the list in the table.
     pub list_number: u8,
 }
 

@@ -188,7 +188,7 @@ impl Table {
         })
     }
 
-    /// The table's version: a short hash of everything that the table was built from.
+    /// The table's version: a short hash of the inputs on which its verdicts depend.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -262,7 +262,7 @@ impl Table {
         &self.decoded_table.meta.list
     }
 
-    /// The initial order of the top list: names that the table flags, best known first.
+    /// The initial order of the top list: names with another reason than `safe`, best known first.
     pub fn top_list_seed(&self) -> &[String] {
         &self.decoded_table.meta.seed
     }

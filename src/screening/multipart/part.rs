@@ -56,7 +56,8 @@ impl Part<'_> {
         self.header.is_encoded(self.content) || self.header.charset == Charset::Other
     }
 
-    /// Adds the content if one of these names of the part is the name of a field.
+    /// Adds the content if one of these names of the part is the name of a field. If servers may
+    /// read the content in different ways, marks the body as unread.
     pub(super) fn read_field(
         &self,
         names: &[&str],

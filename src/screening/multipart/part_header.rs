@@ -26,7 +26,7 @@ pub(super) struct PartHeader {
     pub(super) is_file: bool,
     /// Whether the file has a name that is not empty. Some servers take any other file for a text.
     pub(super) is_named_file: bool,
-    /// Whether a script of a page has made the file.
+    /// Whether the file has the name that browsers give to a `Blob` of a script.
     pub(super) is_blob: bool,
     /// The transfer encodings of the content that change some texts.
     transfer_encodings: Vec<TransferEncoding>,

@@ -6,7 +6,8 @@
 //! before the form are in parts such as `$ACTION_1:1`.
 //!
 //! React's server accepts more than its client writes: any text behind `$K`, and references to
-//! other parts. riskgate reads what the client writes, and marks any other body as unread.
+//! other parts. riskgate reads what the client writes. If it can't tell what the server reads, it
+//! marks the body as unread.
 
 use serde_json::Value;
 

@@ -163,8 +163,8 @@ pub(in crate::screening) fn search_part_names(header: &str) -> Vec<String> {
     names
 }
 
-/// Returns how many names the header of a part may have, for the parsers of all servers: how often
-/// `name=` or `name*` is in it, and no part of a word. This count is quick.
+/// Returns how often `name=` or `name*` is in the header of a part, and no part of a word. This
+/// count is quick.
 pub(in crate::screening) fn count_part_names(header: &str) -> usize {
     let lower = header.to_ascii_lowercase();
     let is_of_parameter = |end: &usize| lower[*end..].trim_start().starts_with(['=', '*']);
