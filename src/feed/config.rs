@@ -46,7 +46,7 @@ pub struct Feed {
     pub verified_list: VerifiedList,
 }
 
-/// All feeds, and the directory that keeps their last good lists.
+/// The enabled feeds, and the directory that keeps their last good lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feeds {
     /// The feeds, in the order of the config.

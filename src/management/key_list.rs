@@ -30,7 +30,7 @@ pub struct KeyEntry {
     pub expires_at: Option<i64>,
     /// Unix seconds; `None` unless the key was revoked.
     pub revoked_at: Option<i64>,
-    /// Whether the store has the key, so that riskgate can rotate it.
+    /// Whether the store has the key. riskgate rotates no other key.
     pub is_in_store: bool,
 }
 

@@ -2,8 +2,8 @@
 //! restored.
 //!
 //! Compares the rows that this process knew with the rows that the store has after the loss, and
-//! names what the store lost until an operator sets or clears it again. What the store has is in
-//! force meanwhile.
+//! names what the store lost until an operator sets or clears it again, or the process ends. What
+//! the store has is in force meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -84,16 +84,15 @@ pub enum Refusal {
     HeadersTooLarge,
     /// An error of riskgate's own.
     Internal,
-    /// riskgate can't reach any upstream server.
+    /// riskgate got no whole valid response, for example because it reached no upstream server.
     UpstreamUnavailable,
     /// The upstream server did not answer in time.
     UpstreamTimeout,
 }
 
 impl Refusal {
-    /// The HTTP status. If riskgate fails, or an upstream server can't be reached or does not
-    /// answer in time, the status is 500. For a failed server, a route may ask for 502 or 504
-    /// instead.
+    /// The HTTP status. If riskgate fails, or no upstream server gives a whole valid response in
+    /// time, the status is 500. For a failed server, a route may ask for 502 or 504 instead.
     pub const fn status(&self) -> u16 {
         match self {
             Refusal::BadRequest => 400,
@@ -235,8 +234,8 @@ impl Refusal {
         matches!(self, Refusal::QuotaExceeded { .. }) || self.status() == 500
     }
 
-    /// Whether riskgate refunds a call that it has charged before this refusal: riskgate failed,
-    /// riskgate reached no server, or the rest of the body can't be forwarded.
+    /// Whether riskgate refunds a call that it has charged before this refusal: riskgate failed, no
+    /// server gave a valid response, or the rest of the body can't be forwarded.
     pub const fn refunds_call(&self) -> bool {
         matches!(
             self,

@@ -19,7 +19,7 @@ pub enum RouteLabel {
     Upstream,
     /// A proxy asks whether to admit a request.
     Authz,
-    /// An OPTIONS request to one of the routes, such as a CORS preflight.
+    /// An OPTIONS request that riskgate answers itself, such as a CORS preflight.
     Options,
     /// No route matched, or the request was refused before it was routed.
     None,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// How long a sign-up counts and is kept, in seconds.
+/// The longest time for which a sign-up counts, in seconds. Stores delete older ones.
 pub const SIGN_UP_LIFETIME_SECONDS: i64 = 30 * 86_400;
 /// A sign-up whose time is later than now by more than this was made by a clock that was ahead, and
 /// a store deletes it. The clocks of nodes differ by less.

@@ -33,22 +33,22 @@ impl Default for NameBudget {
 impl NameBudget {
     /// Returns true if riskgate may decode one more name.
     pub(super) fn allows_to_decode(&mut self) -> bool {
-        take(1, &mut self.decoded)
+        try_use(1, &mut self.decoded)
     }
 
     /// Returns true if riskgate may compare this name with the fields.
     pub(super) fn allows_to_compare(&mut self, name: &str, fields: &[FieldPath]) -> bool {
-        !fields.iter().any(|field| field.is_costly_to_match(name)) || take(1, &mut self.costly)
+        !fields.iter().any(|field| field.is_costly_to_match(name)) || try_use(1, &mut self.costly)
     }
 
     /// Returns true if riskgate may read all names of a part with at most this many names.
     pub(super) fn allows_part(&mut self, name_count: usize) -> bool {
-        take(name_count.saturating_sub(1), &mut self.further)
+        try_use(name_count.saturating_sub(1), &mut self.further)
     }
 }
 
-/// Takes as many names as asked. Returns false, and takes the rest, if fewer are left.
-fn take(count: usize, left: &mut usize) -> bool {
+/// Subtracts as many names as asked. Returns false, and subtracts the rest, if fewer are left.
+fn try_use(count: usize, left: &mut usize) -> bool {
     let has_all = count <= *left;
     *left = left.saturating_sub(count);
     has_all
