@@ -3,8 +3,8 @@
 //! Owns the DNS queries, the interpretation of the DNS answers, the bounded cache of facts, the
 //! bounded queue of names to resolve, and the exchange of facts with the store. No request waits
 //! for any of these. This module decides how long a fact counts. `table` decides how a fact changes
-//! a verdict. A fact never changes a verdict that a list or an override decided. `process/reload`
-//! decides when names are resolved, and on which thread.
+//! a verdict, and which verdicts no fact changes. `process/reload` decides when names are resolved,
+//! and on which thread.
 
 mod cache;
 mod client;

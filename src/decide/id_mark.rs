@@ -3,7 +3,7 @@
 //! The marks of two nodes are equal if and only if both have the same secret and the same
 //! `decide.scope`. The store has the mark of the node that wrote last. The nodes whose mark is the
 //! one in the store confirm it again and again. If nobody confirms a mark, the nodes that made its
-//! ids are gone, and a node with other ids puts its own mark in place of it. Time in which the
+//! ids count as gone, and a node with other ids puts its own mark in place of it. Time in which the
 //! store may have been down does not count, because nobody could confirm a mark.
 
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::store::{Store, StoreError, StoredIdMark};
 
 /// How often the nodes that have the mark of the store confirm it.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(15);
-/// If nobody has confirmed a mark for this long, no node has it any more.
+/// If nobody has confirmed a mark for this long, the nodes that had it count as gone.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 
 /// If a node looks at the store less often, the store may have been down meanwhile.

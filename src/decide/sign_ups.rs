@@ -37,7 +37,7 @@ pub fn has_too_many_inboxes(sign_ups: &[SignUp]) -> bool {
 /// Makes inbox ids, counts sign-ups, and holds those that are not in the store yet.
 pub struct SignUpCounter {
     inbox_rules: InboxRules,
-    /// `None` until the secret is known. Until then, this node makes no ids, and counts nothing.
+    /// `None` until the secret is known. Until then, this node makes no ids and no sign-ups.
     pseudonymizer: SnapshotCell<Option<Pseudonymizer>>,
     counts: SignUpCounts,
     /// Whether the sign-ups in the store have been read.

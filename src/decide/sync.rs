@@ -11,7 +11,7 @@ use crate::model::sign_up::{SignUpEntry, times_of_kept_sign_ups};
 use crate::store::{SIGN_UPS_PER_WRITE, SignUpCursor, Store, StoreError, StoredInboxSecret};
 
 /// For how long nodes do not use a new secret of a server. If the server has lost an older secret,
-/// another node writes the older secret back within this time.
+/// a running node that knows the older one writes it back within this time.
 const NEW_SECRET_DELAY: Duration = Duration::from_secs(3);
 
 /// Writes this node's sign-ups to the store, and reads those of other nodes. Shares the inbox

@@ -83,9 +83,9 @@ struct NamesToResolve {
 
 impl DnsFactCache {
     /// Applies the learned fact about a domain to the table's answer. Queues the name if the cache
-    /// has no entry for it, or if the entry is due for a refresh. Changes and queues nothing if a
-    /// list or an override decided the answer, or if the cache is disabled. `now` is in seconds
-    /// since 1970.
+    /// has no entry for it, or if the entry is due for a refresh. Changes and queues nothing if DNS
+    /// facts may not change the answer ([`TableAnswer::is_undecided_by_lists`]), or if the cache is
+    /// disabled. `now` is in seconds since 1970.
     pub fn apply_fact_and_queue_if_due<'t>(
         &self,
         answer: TableAnswer<'t>,

@@ -9,7 +9,8 @@ pub struct DnsOptions {
     pub is_learning_enabled: bool,
     /// The addresses of the resolvers. If empty, riskgate uses the system's resolvers.
     pub resolver_addresses: Vec<SocketAddr>,
-    /// The most queries per second.
+    /// The most queries that begin in a second. Retries, and copies to a second resolver, do not
+    /// count.
     pub max_queries_per_second: u32,
     /// The most names that are resolved at the same time.
     pub max_names_in_flight: usize,

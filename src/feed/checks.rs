@@ -130,8 +130,6 @@ pub(super) fn check_changed_share(
             (fetched_names.len() - unchanged, before - unchanged)
         }
     };
-    // A list that has lost nearly all rows is truncated or another list, however old the last good
-    // list is.
     let is_cut = fetched_names.len() < before / MAX_SHRINKAGE_FACTOR;
     if added <= max && removed <= max && !is_cut {
         return Ok(());

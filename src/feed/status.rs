@@ -120,8 +120,7 @@ impl Feed {
     }
 
     /// The fault of the list on disk. A missing list is a fault only if one was fetched from the
-    /// present source. After a change of the kind, the list has another file, which is missing
-    /// until the first fetch. That is no fault.
+    /// present source.
     fn find_list_fault(&self, folder: &Path, state: &FeedState) -> Option<String> {
         let is_expected =
             state.fetched_at.is_some() && self.has_source_digest(&state.source_digest);

@@ -263,7 +263,7 @@ pub(super) fn lock_feed_and_clean_up(
     Ok(file)
 }
 
-/// Removes temporary files of a killed update. The lock is held, so no other process is writing.
+/// The lock is held, so no other process is writing such files.
 fn remove_temporary_files(folder: &Path, name: &str) {
     let prefix = format!("{name}.");
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

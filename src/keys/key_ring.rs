@@ -141,7 +141,6 @@ impl KeyRing {
     }
 
     /// Whether at least one valid key allows this origin. An unrestricted key allows every origin.
-    /// riskgate decides by this rule how to answer a preflight, because a preflight carries no key.
     pub fn does_any_key_allow_origin(&self, origin: &Origin, unix_now: i64) -> bool {
         self.allowed_origins.is_allowed(origin, unix_now)
     }

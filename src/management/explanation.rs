@@ -17,9 +17,9 @@ pub struct ExplainedDomain<'t> {
     pub learned: Option<DnsFactRow>,
 }
 
-/// Looks a domain up as the gateway does: in the table and, if no list decides and there is a
-/// `store`, among the store's facts from the DNS. `unknown_score` is the score of a name about
-/// which nothing is known; `None` for the score of the table.
+/// Looks a domain up as the gateway does: in the table and, if DNS facts may change the answer and
+/// there is a `store`, among the store's facts from the DNS. `unknown_score` is the score of a name
+/// about which nothing is known; `None` for the score of the table.
 ///
 /// # Errors
 /// If the store fails.

@@ -50,8 +50,7 @@ pub fn find_sign_ups(
 /// forget these sign-ups. Returns how many the store had.
 ///
 /// # Errors
-/// If the store has no inbox secret and none is given, if the secret is not that of the gateways,
-/// or if the store fails.
+/// As [`find_sign_ups`].
 pub fn delete_sign_ups(
     store: &mut Store,
     author: &ChangeAuthor,

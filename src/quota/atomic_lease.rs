@@ -7,8 +7,8 @@
 use super::packed_lease::PackedLease;
 use super::sync::{AtomicU64, Ordering};
 
-/// The calls held for one month and one epoch. A new epoch starts when the limit changes or a month
-/// begins. Calls spent in an older epoch can't be refunded.
+/// The calls held for one month and one epoch. A new epoch starts when the limit changes or the
+/// lease moves to another month. Calls spent in an older epoch can't be refunded.
 #[derive(Debug, Default)]
 pub(super) struct AtomicLease(AtomicU64);
 

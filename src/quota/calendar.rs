@@ -14,9 +14,10 @@
 //!   for ten minutes. If both clocks jump at once, neither confirms the other: a host with gateway
 //!   and server has only one clock.
 //!
-//! A month that has ended never begins again. But as long as no call of a month was reported, a
-//! month that only this machine's clock began can be replaced: by what the store knows of the time,
-//! and by the first reading of the store's clock if that reading is accepted at once.
+//! A month that has ended begins again only if an operator repairs the month. But as long as no
+//! call of a month was reported, a month that only this machine's clock began can be replaced: by
+//! what the store knows of the time, and by the first reading of the store's clock if that reading
+//! is accepted at once.
 //!
 //! At the start, the calendar compares this machine's clock with what the store knows of the time.
 //! If that clock was never set or contradicts the store, and CLOCK_BOOTTIME does not tell the time,

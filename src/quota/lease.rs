@@ -307,10 +307,8 @@ impl Lease {
         self.lock_accounting().last_read_of_others_spent = Some((month, spent));
     }
 
-    /// Moves the lease to the month that has begun, if needed, and builds the reports to send to
-    /// the store now: at most one about the current month, and one for each past month whose final
-    /// totals the store has not accepted. The reports carry up to `max_counts` counts of usage by
-    /// day.
+    /// Builds the reports to send to the store now: see [`LeaseAccounting::prepare_reports`]. They
+    /// carry up to `max_counts` counts of usage by day.
     pub(super) fn prepare_reports(
         &self,
         reason: ReportReason,

@@ -13,8 +13,7 @@ use crate::store::{Grant, LeaseReport, TotalsKnownToNode, UsageCount};
 /// The fewest calls that a full lease holds, if [`max_held_calls`] allows that many.
 const MIN_FULL_LEASE_CALLS: u64 = 8;
 
-/// A full lease lasts this long at the current rate, but holds at least [`MIN_FULL_LEASE_CALLS`],
-/// and never more than [`max_held_calls`] allows.
+/// How long a full lease lasts at the current rate, within the two bounds.
 const LEASE_SUPPLY_SECONDS: u64 = 4;
 
 /// A request for calls is urgent if the calls then held last no longer than this.

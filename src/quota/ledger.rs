@@ -181,7 +181,7 @@ impl Ledger {
     }
 
     /// The month to which a call that arrived at this believed time is charged: the latest month
-    /// that has begun. A month that has ended never begins again.
+    /// that has begun.
     pub fn month_to_charge(&self, believed_now: i64) -> Month {
         self.shared.node.calendar.month_to_charge(believed_now, || self.shared.boot_clock.seconds())
     }
@@ -253,8 +253,8 @@ impl Ledger {
     }
 
     /// Returns the calls that all nodes have spent of the month. This node's count is exact. The
-    /// counts of other nodes are read from the store, to which each node reports every second. If
-    /// they can't be read, those that this node last learned count.
+    /// counts of other nodes are read from the store, to which each node reports about once a
+    /// second. If they can't be read, those that this node last learned count.
     ///
     /// # Errors
     /// If no month is known, or if this node can't read the other counts and has learned none.

@@ -235,8 +235,8 @@ impl Worker {
         self.shared.node.requeue(waiting_leases);
     }
 
-    /// Probes a healthy store, lets the tracked leases report, and tells the store the time if that
-    /// is due. While the last tick goes on, only probes and tells the time.
+    /// Probes a healthy store, lets the tracked leases report unless the last tick goes on, and
+    /// tells the store the time if that is due.
     fn begin_tick(&mut self) {
         self.last_tick = Instant::now();
         if self.is_store_healthy && self.probe_store() && self.due_at_tick.is_empty() {

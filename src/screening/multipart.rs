@@ -1,6 +1,6 @@
-//! Bodies of `multipart/form-data` (RFC 7578), as browsers and HTTP clients write them. A body that
-//! breaks the grammar counts as not read completely. Two faults do not matter: lines that end with
-//! LF, and a missing last delimiter. The last part then ends with the body.
+//! Bodies of `multipart/form-data` (RFC 7578), as browsers and HTTP clients write them. Lines may
+//! end with LF, and the last delimiter may be missing: the last part then ends with the body. A
+//! body that breaks the grammar in another way counts as not read completely.
 
 mod line_end;
 mod part;

@@ -19,8 +19,8 @@ use crate::model::typed_address::{AT_SIGNS, has_at_sign};
 const LONGEST_NAME_OF_ARGUMENTS: usize = 64;
 
 /// Reads all values of the fields. Some servers take `;` for a separator. So if a pair with a field
-/// has a `;`, the body counts as not read completely. A body with too many names that are costly to
-/// read counts as not read completely as well: riskgate then leaves out further names of this kind.
+/// has a `;`, the body counts as not read completely. So does a body with too many names that are
+/// costly to read: riskgate leaves out further ones.
 pub(super) fn read_values(body: &[u8], fields: &[FieldPath]) -> FieldValues {
     let (mut found, is_complete) = read_pairs(body, fields);
     if !is_complete {

@@ -1,8 +1,7 @@
 //! Parses lists into rows. A row is one fact about one name, with its line number.
 //!
-//! This module checks every name. A faulty line of a feed is only counted; any other faulty line is
-//! a fault of the table. `rules` decides which answer the facts of a name give. `resolve` decides
-//! which facts a name passes on to the names below it.
+//! This module checks every name. `rules` decides which answer the facts of a name give. `resolve`
+//! decides which facts a name passes on to the names below it.
 
 use super::added_lists::FeedList;
 use super::csv;

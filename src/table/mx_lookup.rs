@@ -48,9 +48,8 @@ impl Table {
         domain.is_some_and(|domain| self.lookup(&domain, now).is_listed_as_real())
     }
 
-    /// The providers under `typos_of` in the manifest. A probe of the resolvers asks for the mail
-    /// hosts of the first three of them, until one has some. While a probe fails, riskgate resolves
-    /// no names with these resolvers.
+    /// The providers under `typos_of` in the manifest, for `DnsClient::probe_resolvers`. While a
+    /// probe fails, riskgate resolves no names with these resolvers.
     pub fn resolver_probe_providers(&self) -> &[String] {
         &self.decoded_table.meta.inferred.typos_of
     }

@@ -153,7 +153,6 @@ impl<'a> OverrideFields<'a> {
         let (name, parsed_name) = parse_name(context, OVERRIDE_COLUMNS[0], fields[0].clone())?;
         let covers_subtree = match &*fields[1] {
             "subtree" => true,
-            // No e-mail domain has a single label, so the row could never match.
             "exact" if !parsed_name.as_str().contains('.') => {
                 return Err(fault(1, "subtree, since no e-mail domain has only one label"));
             }

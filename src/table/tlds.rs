@@ -1,7 +1,7 @@
 //! The top-level domains of a table: which exist, and which have rows that cover suffixes.
 //!
 //! Every look-up that matches no row up to the registrable domain reads the flags of a TLD. All
-//! flags are in a small hash table, which stays in the CPU cache.
+//! flags are in a hash table that is small enough for the CPU cache.
 
 use xxhash_rust::xxh3::xxh3_64;
 

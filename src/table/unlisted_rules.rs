@@ -27,7 +27,7 @@ pub(super) struct UnlistedRuleSettings {
     /// Words that occur only in the names of services for throw-away addresses.
     pub throwaway_words: Vec<String>,
     /// The letter (`vote` in `sources.toml`) of the source that lists names whose MX host answered.
-    /// Mail to such a name arrives, even if the name is disposable.
+    /// Such a name has a mail host, even if the name is disposable.
     #[serde(default)]
     pub verified_mx_vote: Option<char>,
     /// Words that are rare in names of companies and common in names of mail services.

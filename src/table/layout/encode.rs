@@ -17,7 +17,7 @@ use crate::table::rules::StoredAnswer;
 
 /// The contents of a table to encode.
 pub(in crate::table) struct TableContent<'r> {
-    /// The hash of the inputs on which the verdicts of the table depend.
+    /// The result of `hash_inputs`.
     pub content_hash: u128,
     pub resolved_table: &'r ResolvedTable<'r>,
     pub labels: &'r [String],
