@@ -224,7 +224,6 @@ impl DnsFactCache {
     }
 
     /// If the table has changed, finds out again which addresses of its list real names use too.
-    /// Until then, no address raises a score with the new table.
     pub fn update_shared_addresses(&self, table: &Table, now: i64) {
         if self.shared_addresses.is_of_table(table.version()) {
             return;

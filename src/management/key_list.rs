@@ -107,7 +107,7 @@ impl KeyEntry {
     }
 }
 
-/// Lists the keys of the store and of the key file, the oldest first.
+/// Lists the keys of the store and of the key file: those of unknown age, then the oldest first.
 pub fn list_keys(
     keys: &[KeyRow],
     accounts: &[AccountRow],

@@ -37,9 +37,9 @@ pub struct SignUp {
     pub inbox: Pseudonym,
     /// The address itself.
     pub address: Pseudonym,
-    /// The registrable domain of the inbox; `None` if riskgate counts no sign-ups of this domain.
+    /// The registrable domain of the inbox; `None` if the sign-up does not count for it.
     pub domain: Option<Pseudonym>,
-    /// The network of the client; `None` if it is not known.
+    /// The network of the client; `None` if it is not known, or the sign-up does not count for it.
     pub client: Option<Pseudonym>,
 }
 

@@ -114,9 +114,8 @@ impl<'t> TableAnswer<'t> {
         }
     }
 
-    /// Applies the operator's score for unknown names, if there is one. An unlisted name that
-    /// contains a word such as "mail", is spelled like a bulk registration, or has an MX host with
-    /// a listed address never gets a lower score than an unknown name.
+    /// Applies the operator's score for unknown names, if there is one. A lower score of the rules
+    /// `mail_in_name`, `bulk_name` and `disposable_mx_address` is raised to it.
     pub fn with_score_of_unknown_names(mut self, unknown_score: Option<Score>) -> Self {
         if let Some(unknown_score) = unknown_score {
             let score = &mut self.verdict.score;

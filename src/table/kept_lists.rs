@@ -19,13 +19,12 @@ pub struct KeptLists {
     location: TableLocation,
     /// The name of each file and its compressed text. The lists inside the binary need none.
     files: Vec<(String, Vec<u8>)>,
-    /// When a compiled file was compiled, in seconds since 1970.
+    /// When a compiled file was compiled, in seconds since 1970; `None` for any other location.
     pub(super) compiled_at: Option<i64>,
 }
 
 impl KeptLists {
-    /// The lists of a location, without a file yet. `compiled_at` is the time at which a compiled
-    /// file was compiled, in seconds since 1970; `None` for any other location.
+    /// The lists of a location, without a file yet.
     pub(super) fn new(location: TableLocation, compiled_at: Option<i64>) -> KeptLists {
         KeptLists { location, files: Vec::new(), compiled_at }
     }

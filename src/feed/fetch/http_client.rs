@@ -24,7 +24,7 @@ const REDIRECT_STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 /// What riskgate needs for its connections to list servers.
 #[derive(Clone, Copy)]
 pub(in crate::feed) struct ClientSettings<'a> {
-    /// A file of authorities that riskgate trusts besides the bundled ones and those of the system.
+    /// See `Feed::tls_ca`.
     pub tls_ca: Option<&'a Path>,
     pub proxy: &'a ProxySettings,
 }
