@@ -19,7 +19,7 @@ pub struct AddressFacts {
     pub reason: Reason,
     /// Whether `reason` and `score` are about the local part, and not about the domain.
     pub is_about_local_part: bool,
-    /// What is known about the domain; `None` for a text that is no address.
+    /// What is known about the domain; `None` if the facts are about a text that is no address.
     pub of_domain: Option<DomainFacts>,
     /// Whether the address belongs to a function or a machine; `None` if the facts are about no
     /// whole address.

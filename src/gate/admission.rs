@@ -158,9 +158,8 @@ impl Permit {
         compute_allowance(self.key.as_ref()?, spent.month(), spent.remaining.unwrap_or(0), unix_now)
     }
 
-    /// Refunds the calls that the request was charged, at most once. Returns false if the request
-    /// was charged no call, if it has its refund already, or if the ledger can't refund the calls
-    /// any more.
+    /// Refunds the calls that the request was charged. Returns false if the request was charged no
+    /// call, if the ledger can't refund the calls any more, or on a second call.
     pub fn refund(&mut self, ledger: &Ledger) -> bool {
         match (self.charged.take(), &self.key) {
             (Some(ChargedCalls { charge, route, day }), Some(key)) => {

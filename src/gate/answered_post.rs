@@ -59,8 +59,8 @@ impl Gate {
         }
     }
 
-    /// Answers the request. riskgate runs the gates for key, origin and `max_per_client`, reads the
-    /// body, and then runs the gate for the quota.
+    /// Answers the request. riskgate runs the gates for key, origin and `max_per_client`, reads and
+    /// parses the body, and then runs the gate for the quota.
     ///
     /// # Errors
     /// Returns an error if riskgate can't read from the client or can't write to it.

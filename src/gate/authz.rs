@@ -164,7 +164,7 @@ fn status_for_proxy(refusal: &Refusal) -> Option<u16> {
         | Refusal::EmailRefused { .. }
         | Refusal::FormUnreadable { .. }
         | Refusal::TooManyRequests { .. } => Some(403),
-        // The client is not to blame, or these refusals don't occur here.
+        // These refusals say nothing against the client, or they don't occur here.
         Refusal::QuotaExceeded { .. }
         | Refusal::Internal
         | Refusal::UpstreamUnavailable
@@ -263,7 +263,7 @@ fn may_encode_at_sign(query: &[u8]) -> bool {
 
 /// Adds the address in a header field. A proxy may have copied the address from a query, in which
 /// the address may be percent-encoded: `a%40b.com`, or `a@b%2Ecom`. So riskgate judges the decoded
-/// text. If the text has `@` or can't be decoded, riskgate judges the text as the proxy sent it.
+/// text, and beside it the text as the proxy sent it, if this has `@` or can't be decoded.
 fn push_header_value(text: &str, found: &mut FieldValues) {
     let decoded =
         percent_decode(text.as_bytes()).ok().and_then(|text| String::from_utf8(text).ok());

@@ -35,8 +35,8 @@ const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// The header fields of a request, after riskgate has parsed them.
 pub(crate) trait HeaderFields<'r>: Copy {
-    /// Iterates over the names and values of all fields. Over HTTP/2, `:authority` stands for the
-    /// value of `Host`.
+    /// Iterates over the names and values of all fields. Over HTTP/2, the value of `:authority`, if
+    /// there is one, replaces that of `Host`.
     fn iter(self) -> impl Iterator<Item = (&'r [u8], &'r [u8])> + Clone;
 
     /// Returns all values of a field.
@@ -366,8 +366,9 @@ fn may_contain_email(id: &[u8]) -> bool {
     id.iter().any(|byte| matches!(byte, b'@' | b'%' | b'&' | b'\\'))
 }
 
-/// Returns true if the text is a key, or if a part of the text is a key, as in `a-KEY-b`. riskgate
-/// recognizes the keys of the ring, and by their checksum all keys that it has generated.
+/// Returns true if the text is a key, or if one of its words of letters, digits and `_` is a key,
+/// as in `a-KEY-b`. riskgate recognizes the keys of the ring, and by their checksum all keys that
+/// it has generated.
 fn contains_key(text: &[u8], ring: Option<&KeyRing>) -> bool {
     let is_known = |part: &[u8]| ring.is_some_and(|ring| ring.contains_key(part));
     let is_key = |part: &[u8]| Token::has_valid_checksum(part) || is_known(part);

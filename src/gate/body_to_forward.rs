@@ -13,7 +13,7 @@ use crate::message::request_head::parse_content_length;
 /// What the server gets of the client's body.
 #[derive(Debug, Default)]
 pub(crate) enum BodyToForward {
-    /// No body: the client sent none.
+    /// No body: the client announced none.
     #[default]
     Nothing,
     /// A body of this many bytes, which Pingora keeps for a retry.
@@ -51,7 +51,7 @@ impl BodyToForward {
         }
     }
 
-    /// Sets `Content-Length` or `Transfer-Encoding`, by which the server finds the end of the body.
+    /// Sets `Content-Length` or `Transfer-Encoding`, if the server finds the body's end by it.
     pub fn set_framing(&self, request: &mut RequestHeader) -> Result<()> {
         match self {
             BodyToForward::Nothing => Ok(()),

@@ -13,7 +13,7 @@ pub struct DecisionSettings {
     pub has_inbox_section: bool,
     /// Whether each account has inbox ids and counts of its own.
     pub is_by_account: bool,
-    /// The scores that lead to the action `block` on `/v1/assess`.
+    /// The scores and reasons that lead to the action `block` on `/v1/assess`.
     pub assess_policy: ScorePolicy,
 }
 

@@ -22,7 +22,7 @@ use super::state::Gate;
 
 /// The most names in one request.
 const MAX_NAMES: usize = 1_000;
-/// The longest body, in bytes. 1,000 of the longest names fit.
+/// The longest body, in bytes. 1,000 of the longest ASCII names fit.
 pub(super) const MAX_BATCH_BODY_BYTES: usize = 256 * 1024;
 
 /// About how many bytes the answer has for one name, without what repeats the name: the domain, and

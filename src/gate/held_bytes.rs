@@ -21,7 +21,7 @@ use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 pub struct BodyOptions {
     /// The most bytes of a body.
     pub max_bytes: usize,
-    /// The time in which a body that riskgate holds must arrive, and each part of a longer body.
+    /// The time in which a short body for a server must arrive, and each part of a longer body.
     pub timeout: Duration,
     /// The most bytes that riskgate holds at the same time: see [`HeldBytes`].
     pub max_held_bytes: usize,
@@ -43,15 +43,15 @@ pub const NO_MEMORY_REFUSAL: Refusal = Refusal::Internal;
 
 /// Counts the bytes that riskgate holds while it waits for clients, against
 /// `listen.max_held_bytes`: bodies that arrive, responses that clients have not taken, and over
-/// HTTP/2 the memory of the requests that wait.
+/// HTTP/2 the memory of requests that wait and of incomplete headers.
 pub struct HeldBytes {
     max_bytes: usize,
     used_bytes: AtomicUsize,
     per_client: Arc<PerClientLimit>,
 }
 
-/// The bytes that riskgate holds for one request, or for a connection beside its requests. They
-/// count until the guard is dropped.
+/// The bytes that riskgate holds for one request, or for a connection beside its requests. The drop
+/// of the guard releases them.
 pub struct HeldBytesGuard {
     held_bytes: Arc<HeldBytes>,
     /// `None` for a client without an address, which has no limit of its own.
@@ -131,10 +131,10 @@ impl HeldBytesGuard {
     }
 }
 
-/// Returns the bytes that a request takes while it waits for its body, without the body. Over
-/// HTTP/1.1, each request has a connection, and the limits of connections bound these bytes. Over
-/// HTTP/2, one connection has many requests, and a long head costs the client few bytes (RFC 7541).
-/// `task_bytes` is the memory of the task and the stream.
+/// Returns the bytes that a request over HTTP/2 takes while it waits for its body, without the
+/// body: one connection has many requests, and a long head costs the client few bytes (RFC 7541).
+/// Returns 0 over HTTP/1.1, where the limits of connections bound these bytes. `task_bytes` is the
+/// memory of the task and the stream.
 pub fn waiting_request_bytes(header: &RequestHeader, task_bytes: usize) -> usize {
     if header.version != Version::HTTP_2 {
         return 0;

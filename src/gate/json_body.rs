@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
 /// Returns the object in a body. The error has the text `expected`, and says what riskgate found.
-/// The error repeats no part of the body, which may contain an address.
+/// Of the body, the error repeats only names in `expected`: all else may contain an address.
 pub(super) fn parse_json_object<T: DeserializeOwned>(
     body: &[u8],
     expected: &str,

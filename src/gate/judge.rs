@@ -150,8 +150,8 @@ impl Gate {
         ctx.send_reply(&reply, session).await
     }
 
-    /// Runs the gates, and answers a request that is not forwarded. If the caller has to read the
-    /// body next, the caller sends 100 Continue as well.
+    /// Runs the gates, but not the quota on a route of `[[upstream.route]]`. Answers the request if
+    /// it is not to be forwarded. If the caller reads the body next, the caller sends 100 Continue.
     pub(crate) async fn answer_unless_forwarded(
         &self,
         session: &mut Session,
@@ -220,7 +220,7 @@ impl Gate {
     ) -> Result<(Option<Reply>, AfterGates)> {
         let request = self.read_parts(header);
         let mut matched = self.match_route_and_pass_gates(&request, ctx);
-        // Nobody but a client that passes the gates may hold memory while riskgate waits.
+        // riskgate waits, and holds memory meanwhile, only for a client that passes these gates.
         if matched.is_ok()
             && let Some(session) = unended
             && let Some(refusal) = self.refuse_body_behind_header(session, ctx).await?
@@ -404,8 +404,8 @@ impl Gate {
     }
 
     /// Runs the gates before the quota in their order: key, origin, `max_per_client`. Sets the CORS
-    /// headers of the response. If `gates` is a refusal, this function sets the CORS headers and
-    /// returns the refusal.
+    /// headers of the response, unless the server decides about them. If `gates` is a refusal, no
+    /// gate runs, and this function returns the refusal.
     pub(super) fn pass_gates_before_quota(
         &self,
         gates: Result<GatesToPass<'_>, Refusal>,

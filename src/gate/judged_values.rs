@@ -86,8 +86,8 @@ impl Gate {
     /// Judges the value of a field. Returns these verdicts:
     /// - for an address: those of [`Gate::judge_typed_address`];
     /// - for several addresses with commas between them: the same for each;
-    /// - for any other text, or too many addresses: a verdict on the text, and one on each domain
-    ///   behind one of its first [`MAX_ADDRESSES_IN_VALUE`] `@`.
+    /// - for any other text, or too many addresses: a verdict on the text, and verdicts on the
+    ///   domains behind its first [`MAX_ADDRESSES_IN_VALUE`] `@`.
     pub(super) fn judge_value(&self, value: &str, ctx: JudgingContext<'_>) -> Vec<JudgedValue> {
         let visible = without_invisible_characters(value);
         let value = visible.trim();
@@ -198,9 +198,9 @@ impl Gate {
 }
 
 impl JudgingContext<'_> {
-    /// Judges the domains that only some software reads. Of a domain without its characters beyond
-    /// ASCII, returns a verdict only if the scores refuse it. `suggestion` is the provider that the
-    /// user probably meant by the domain as riskgate reads it.
+    /// Judges the domains that only some software reads. For the rest of a domain without its
+    /// characters beyond ASCII, see [`OtherFacts::refused_as_ascii`]. `suggestion` is the provider
+    /// that the user probably meant by the domain as riskgate reads it.
     fn judge_other_readings(
         &self,
         readings: &OtherReadings,

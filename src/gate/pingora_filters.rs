@@ -1,4 +1,4 @@
-//! The Pingora filters for a request that passed the gates, for any Pingora proxy to mount.
+//! The Pingora filters after `request_filter`, for any Pingora proxy to mount.
 //!
 //! Owns the content of the request to the upstream server, the content of the response to the
 //! client, and the error response if the exchange fails. The proxy that mounts the gate chooses the
@@ -70,7 +70,7 @@ impl Gate {
         prepare_upstream_request(request, target, host, &client_info)
     }
 
-    /// Adds the start of a longer body: riskgate has read it to screen the body, and Pingora does
+    /// Adds the start of a longer body, if riskgate has read it to screen the body and Pingora does
     /// not keep it. Call this method in your `request_body_filter`.
     ///
     /// # Errors
@@ -131,8 +131,9 @@ impl Gate {
     /// over HTTP/2. Call this method in your `response_filter`.
     ///
     /// # Errors
-    /// Returns an error if the response is malformed, or a 101, which riskgate never asks for.
-    /// Return the error from your filter; Pingora then calls your `fail_to_proxy`.
+    /// Returns an error if the response is malformed, a 101, which riskgate never asks for, or the
+    /// 65th informational one. Return the error from your filter; Pingora then calls your
+    /// `fail_to_proxy`.
     pub fn response_filter(
         &self,
         session: &mut Session,

@@ -215,13 +215,14 @@ impl RequestContext {
         self.client_address
     }
 
-    /// Whether the request has begun: riskgate has read its header.
+    /// Whether the request has begun: it has its rules, its time and its id.
     pub(crate) fn has_begun(&self) -> bool {
         self.protocol.is_some()
     }
 
-    /// The id of the request, which the response, the server and the logs have. It contains no key
-    /// and no e-mail address. Empty before [`Gate::request_filter`](crate::Gate::request_filter).
+    /// The id of the request, which the response, the server and the logs have. riskgate replaces a
+    /// client's id in which it finds a key or what may be an e-mail address. Empty before
+    /// [`Gate::request_filter`](crate::Gate::request_filter).
     pub fn request_id(&self) -> &str {
         &self.common_headers.request_id
     }
@@ -233,8 +234,8 @@ impl RequestContext {
         self.upstream_target.as_deref()
     }
 
-    /// The public id of the key with which the client has authenticated. `None` if the route needs
-    /// no key, or the client sent no valid key. The id is no secret and may be logged.
+    /// The public id of the key with which the client has authenticated. `None` if riskgate found
+    /// no valid key, or looked for none. The id is no secret and may be logged.
     pub fn key_id(&self) -> Option<&str> {
         self.key.as_ref().map(|key| key.id.as_str())
     }
@@ -254,7 +255,8 @@ impl RequestContext {
         self.start.unix_ms.div_euclid(1000)
     }
 
-    /// Whether riskgate may screen the body, and needs the start of a longer body for that.
+    /// Whether the route screens posts, or a proxy asks: riskgate may then need the start of a
+    /// longer body.
     pub(crate) fn is_body_screened(&self) -> bool {
         self.authz.is_some() || self.screen_rules.is_some()
     }
@@ -316,7 +318,7 @@ impl RequestContext {
     }
 
     /// Sets the outcome to `aborted`, because the client did not get a whole response. Replaces
-    /// the outcome that was set when riskgate forwarded the header of the response.
+    /// the outcome that was set with the header of the response.
     pub(crate) fn set_aborted_outcome(&mut self) {
         self.outcome = Some("aborted");
     }

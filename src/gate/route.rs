@@ -185,8 +185,9 @@ pub fn canonical_check_path(segment: &[u8]) -> Result<String, Refusal> {
     Ok(path)
 }
 
-/// Returns the path as a log may show it: without the query, without the local part of an e-mail
-/// address, without a text that could be a key, and with at most 512 characters.
+/// Returns the path as a log may show it: with at most 512 characters, and without the query and
+/// the local part of an e-mail address. Only a segment with a valid domain may be as long as
+/// a key.
 pub fn redact_path(target: &[u8]) -> String {
     let (path, _) = split_path_and_query(target);
     if let Some(segment) = path.strip_prefix(CHECK_PATH_PREFIX) {

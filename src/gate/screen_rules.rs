@@ -68,11 +68,12 @@ pub struct ScreenPolicy {
     pub route: String,
     /// Who learns of a verdict, and whether riskgate refuses forms.
     pub mode: ScreenMode,
-    /// The scores that are to be blocked.
+    /// The scores and reasons that are to be blocked.
     pub scores: ScorePolicy,
     /// The message of the refusal.
     pub message: String,
-    /// Whether riskgate refuses a form that it could not read, in the mode `block`.
+    /// Whether riskgate, in the mode `block`, refuses a form that it could not read whole, or that
+    /// has addresses of too many inboxes.
     pub blocks_unscreened: bool,
 }
 
@@ -99,8 +100,8 @@ impl ScreenMode {
     }
 }
 
-/// What riskgate did with a form; the `action` in metrics, logs and for the upstream server. For
-/// `/v1/assess`, what riskgate advises its client to do.
+/// What riskgate did with a form; the `action` in metrics, logs and for the upstream server. On
+/// `/v1/assess`, this is riskgate's advice. If a proxy asks, "forwarded" means admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenAction {
     /// Forwarded.
@@ -112,7 +113,7 @@ pub enum ScreenAction {
     /// Refused.
     Block,
     /// Forwarded without a verdict: riskgate found no address, could not read the whole form, found
-    /// addresses of too many inboxes, or failed.
+    /// addresses of too many inboxes, or answered a proxy with `X-Fail-Open`.
     Unscreened,
 }
 
@@ -137,7 +138,7 @@ pub(crate) struct ScreeningResult {
     pub reason: &'static str,
     /// The score of the verdict that decided; `None` if no verdict decided.
     pub score: Option<Score>,
-    /// The domain of the verdict that decided; `None` if the verdict is about no valid domain.
+    /// The domain of the verdict that decided; `None` without a verdict or a valid domain.
     pub domain: Option<Domain>,
     /// The provider that the user probably meant.
     pub suggestion: Option<SmolStr>,
@@ -146,7 +147,7 @@ pub(crate) struct ScreeningResult {
     /// The one inbox to which all addresses of the form belong; `None` if there is no such inbox,
     /// or if no verdict decided.
     pub inbox: Option<Pseudonym>,
-    /// The sign-ups that count if the server accepts the form: at most one for each address.
+    /// The sign-ups that count if the server accepts the form. No two of them are equal.
     pub sign_ups: Vec<SignUp>,
     /// Whether the upstream server is told the result.
     pub is_upstream_told: bool,
@@ -172,8 +173,8 @@ impl ScreeningResult {
         }
     }
 
-    /// Makes the result for a form with addresses of too many inboxes for a sign-up. The form is
-    /// blocked if it would avoid a rule on counts, or if the policy blocks it.
+    /// Makes the result for a form with addresses of too many inboxes for a sign-up. In the mode
+    /// `block`, the form is blocked if it would avoid a rule on counts, or if the policy says so.
     pub fn of_form_with_many_inboxes(policy: &ScreenPolicy, avoids_rule: bool) -> Self {
         let result = ScreeningResult::of_unclear_form(MANY_INBOXES, policy);
         match avoids_rule && policy.mode == ScreenMode::Block {

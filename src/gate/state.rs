@@ -41,7 +41,7 @@ const LAST_SIGN_UPS_TIMEOUT: Duration = Duration::from_secs(1);
 const LAST_RATE_CHARGES_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest time that [`Gate::close`] waits for the collector of traces to take the last spans.
 const LAST_SPANS_TIMEOUT: Duration = Duration::from_secs(1);
-/// The longest time from the call of [`Gate::close`] to the end of the webhook messages in flight.
+/// How long after its call [`Gate::close`] still waits for the webhook messages in flight.
 const LAST_WEBHOOKS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time that [`Gate::close`] waits for all of these parts together.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -89,7 +89,7 @@ pub struct StartupRules {
 pub struct ReloadableRules {
     /// The routes of `[[upstream.route]]`.
     pub upstream_routes: Vec<UpstreamRoute>,
-    /// The score of a domain that is in no list; if `None`, the score in the table applies.
+    /// The operator's score for unknown domains; if `None`, the score in the table applies.
     pub unknown_score: Option<Score>,
     /// Who answers checks.
     pub check_answer: CheckAnswer,
@@ -129,7 +129,7 @@ pub struct GateState {
     pub access_log: AccessLog,
     /// The traces of requests.
     pub tracer: Arc<Tracer>,
-    /// Generates the id of a request that has no valid id of its own.
+    /// Generates the id of a request whose own id riskgate does not accept, or that has none.
     pub request_ids: RequestIdGenerator,
     /// The rules that a reload may change.
     pub reloadable_rules: SnapshotCell<ReloadableRules>,
@@ -143,7 +143,7 @@ pub struct GateState {
     pub forms_decided_by_rules: LatestForms,
     /// The token buckets of `max_per_client`.
     pub client_rates: ClientRates,
-    /// The memory for bodies that riskgate holds.
+    /// The memory that riskgate holds while it waits for clients.
     pub held_bytes: Arc<HeldBytes>,
     /// The options of webhooks, and the end of their threads.
     pub webhook: WebhookControl,

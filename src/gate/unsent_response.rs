@@ -2,8 +2,7 @@
 //! and that wait there because the client reads slowly or not at all.
 //!
 //! The h2 crate tells nobody when it sends a byte. But it drops a `Bytes` once it has sent all of
-//! its bytes. So each part of a body that riskgate passes to the h2 crate owns a reference to its
-//! [`UnsentResponse`]. A client that reads costs no wake-up and no timer.
+//! its bytes, or with the stream. So each tracked part owns a reference to its [`UnsentResponse`].
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,9 +26,9 @@ pub const FAST_PATH_RESPONSE_BYTES: usize = 10 * 1024;
 /// The memory of a request's body that riskgate has not read when it replies, in bytes. While the
 /// reply waits for the client, nobody reads the body, and the client may send a window of it.
 const UNREAD_BODY_BYTES: usize = 64 * 1024;
-/// Each time riskgate's own unsent responses of a connection grow by this many bytes, the task of
-/// the connection has to count them. The h2 crate wakes this task for no response while the kernel
-/// takes no bytes.
+/// Each time riskgate's own unsent responses of a connection pass a multiple of this many bytes,
+/// the task of the connection has to count them. The h2 crate wakes this task for no response while
+/// the kernel takes no bytes.
 const MANY_REPLY_BYTES: usize = 128 * 1024;
 /// The most unsent bytes of a connection that don't count against `listen.max_held_bytes`. They are
 /// about one response of riskgate, and the limit of connections bounds them.
@@ -56,7 +55,7 @@ pub struct UnsentResponse<G: ?Sized = dyn Send + Sync> {
     all_sent: Notify,
     held: OnceLock<HeldBytesGuard>,
     has_client_left: AtomicBool,
-    /// What is dropped once the response is sent.
+    /// What is dropped with the response.
     _guards: G,
 }
 
