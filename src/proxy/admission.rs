@@ -62,20 +62,21 @@ impl BegunUpload {
 
 impl Gate {
     /// Judges a request by its route, key, origin, `max_per_client`, quota and format, in this
-    /// order, and screens its form if the route has `[upstream.route.screen]`. Call it first in
-    /// your `request_filter`. If it returns true, riskgate has answered the request with a result
-    /// or a refusal: return true. If it returns false, the request may be forwarded. Over HTTP/1.1,
-    /// a client that waits for 100 Continue has then received the 100. A second call for the same
-    /// request judges and counts nothing, and returns the same.
+    /// order, but the JSON of a body before the quota. Screens its form if the route has
+    /// `[upstream.route.screen]`. Call it first in your `request_filter`. If it returns true,
+    /// riskgate has answered the request with a result or a refusal: return true. If it returns
+    /// false, the request may be forwarded. Over HTTP/1.1, a client that waits for 100 Continue has
+    /// then received the 100. A second call for the same request judges and counts nothing, and
+    /// returns the same.
     ///
     /// To screen a form, this method reads the body: the whole body, or the first 64 KiB. Pingora
     /// keeps these bytes and forwards them, apart from the start of some longer bodies. Call
     /// [`Gate::request_body_filter`] in your `request_body_filter`, which adds this start.
     ///
-    /// The future waits for a body of up to 64 KiB at most `listen.body_timeout`, and for each part
-    /// of a longer body as long. It waits for the store on `/v1/usage`, and if the process holds
-    /// too few leased calls of the account: at most `store.deadline`, or eight times as long for
-    /// `POST /v1/public/domains`.
+    /// The future waits at most `listen.body_timeout` for a form of up to 64 KiB, as long for each
+    /// part of a longer body, and 2 s for the JSON of a post to riskgate. It waits for the store on
+    /// `/v1/usage`, and if the process holds too few leased calls of the account: at most
+    /// `store.deadline`, or eight times as long for `POST /v1/public/domains`.
     ///
     /// # Errors
     /// Returns an error if riskgate can't read from the client or can't write to it.

@@ -75,7 +75,7 @@ pub struct ProxyContext {
     exchange_permit: Option<ExchangePermit>,
     /// Counts the bytes of the end of the response that wait for the client.
     held_response: Option<HeldBytesGuard>,
-    /// The bytes of the response's body that were passed to the client.
+    /// The bytes of the response's body that Pingora got for the client.
     passed_response_bytes: u64,
     is_logged: bool,
 }
@@ -189,7 +189,7 @@ impl ProxyContext {
 
     /// Lets the bytes of a response over HTTP/2 that wait for the client count until they are sent.
     /// If riskgate may not hold these bytes, the exchange keeps its permit until the client has
-    /// taken them.
+    /// taken them, or is too slow.
     async fn wait_until_sent_or_held(&mut self, session: &mut Session, is_complete: bool) {
         let permit = self.exchange_permit.take();
         let Some(response) = UnsentResponse::of_request(session.req_header()).cloned() else {

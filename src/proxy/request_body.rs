@@ -34,7 +34,7 @@ const BODY_START_TIMEOUT: Duration = Duration::from_millis(1_500);
 pub enum HeldBody {
     /// The whole body.
     Whole(Bytes),
-    /// The start of a longer body; the rest is still to be read.
+    /// The start of a body, or nothing; the rest is still to be read.
     Start(Bytes),
 }
 
@@ -98,10 +98,10 @@ impl BodyOutlook {
     }
 }
 
-/// Reads a body until it is complete, or until riskgate knows that it is longer than
-/// [`MAX_HELD_BODY_BYTES`]. So a slow client keeps no server waiting, and holds no exchange permit.
-/// `first_part` was read before. If riskgate has to wait, `held` counts the bytes of the body or
-/// `request_bytes`, whichever are more.
+/// Reads a body until it is complete, or until `outlook` says that riskgate must stop. So a slow
+/// client with a short body keeps no server waiting, and holds no exchange permit. `first_part` was
+/// read before. If riskgate has to wait, `held` counts the bytes of the body or `request_bytes`,
+/// whichever are more.
 pub async fn hold_body(
     client: &mut ServerSession,
     outlook: BodyOutlook,
@@ -112,8 +112,8 @@ pub async fn hold_body(
     let mut body = Vec::from(first_part);
     let too_slow = |_| HoldError::Fault(BodyFault::TooSlow);
     let is_long = outlook.announced_length.is_some_and(|length| length > MAX_HELD_BODY_BYTES);
-    // A client with a slow link may send a photo for minutes, so a long body has a time limit for
-    // each part only.
+    // A client with a slow link may send a photo for minutes, so a body that is announced as long
+    // has a time limit for each part only.
     let (whole_timeout, part_timeout) = match is_long {
         true => (Duration::MAX, options.timeout),
         false => (options.timeout, Duration::MAX),

@@ -21,8 +21,9 @@ tokio::task_local! {
 /// What riskgate knows of the upload of a request's body.
 #[derive(Default)]
 struct Upload {
-    /// When the last part arrived; `None` before the exchange begins, and at the end of the body.
-    last_part_at: Option<Instant>,
+    /// From when the client's silence counts; `None` before the exchange begins, and at the end of
+    /// the body.
+    silent_since: Option<Instant>,
     /// The connection to the server.
     server_socket: Option<Arc<GuardedSocket>>,
     is_response_complete: bool,
@@ -58,12 +59,12 @@ pub async fn serve_watched(
 /// Waits until the client is too slow. Then shuts the connection to the server down.
 async fn wait_until_too_slow(upload: &Mutex<Upload>, body_timeout: Duration) {
     loop {
-        let last_part_at = lock(upload).last_part_at;
-        let due_at = last_part_at.unwrap_or_else(Instant::now) + body_timeout;
+        let silent_since = lock(upload).silent_since;
+        let due_at = silent_since.unwrap_or_else(Instant::now) + body_timeout;
         tokio::time::sleep_until(due_at.into()).await;
         let mut upload = lock(upload);
         let is_waiting_for_client =
-            upload.last_part_at.is_some_and(|at| at.elapsed() >= body_timeout);
+            upload.silent_since.is_some_and(|at| at.elapsed() >= body_timeout);
         let server_has_all =
             || upload.server_socket.as_ref().is_none_or(|socket| socket.has_sent_everything());
         if is_waiting_for_client && (upload.is_response_complete || server_has_all()) {
@@ -76,7 +77,7 @@ async fn wait_until_too_slow(upload: &Mutex<Upload>, body_timeout: Duration) {
         if is_waiting_for_client {
             // The client can't send, because the server does not read. If the server has a
             // deadline, the guard ends the exchange.
-            upload.last_part_at = Some(Instant::now());
+            upload.silent_since = Some(Instant::now());
         }
     }
 }
@@ -86,13 +87,13 @@ async fn wait_until_too_slow(upload: &Mutex<Upload>, body_timeout: Duration) {
 pub(super) fn record_connection(socket: Option<&Arc<GuardedSocket>>) {
     change_upload(|upload| {
         upload.server_socket = socket.cloned();
-        upload.last_part_at = Some(Instant::now());
+        upload.silent_since = Some(Instant::now());
     });
 }
 
 /// Records that a part of a streamed body has arrived.
 pub(super) fn record_part(is_last: bool) {
-    change_upload(|upload| upload.last_part_at = Some(Instant::now()).filter(|_| !is_last));
+    change_upload(|upload| upload.silent_since = Some(Instant::now()).filter(|_| !is_last));
 }
 
 /// Records that the whole response of the server has arrived.

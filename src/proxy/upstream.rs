@@ -82,7 +82,7 @@ const RECV_BUFFER_BYTES: usize = 32 * 1024;
 const MAX_ADDRESS_CATCH_UP_TIME: Duration = Duration::from_secs(1);
 
 /// The permit for one of the concurrent exchanges. Until it is dropped, the exchange counts against
-/// a limit of all clients and a limit of its client.
+/// a limit of all clients, and against the limit of its client, if the client has one.
 pub struct ExchangePermit {
     _permit: OwnedSemaphorePermit,
     _client_guard: Option<PerClientGuard>,
@@ -94,7 +94,8 @@ pub struct Upstreams {
     /// Whether the names are to be resolved as soon as this process watches the servers.
     is_resolution_due: AtomicBool,
     options: UpstreamOptions,
-    /// Opens the TLS connections of the fast path; `None` without TLS to the servers.
+    /// Opens the TLS connections of the fast path, and of health checks without a path; `None`
+    /// without TLS to the servers.
     tls_connector: Option<TransportConnector>,
     /// Requests the path of health checks.
     health_client: HealthClient,
@@ -309,8 +310,8 @@ impl Upstreams {
         self.servers.record_connection(server, began_at);
     }
 
-    /// If the failure of an exchange is a response that riskgate can't forward, says so in the log.
-    /// `ctx` has the attempts of the exchange.
+    /// If the failure of an exchange is a response that riskgate can't forward, says so in the log,
+    /// as often as `BrokenResponseLog` allows. `ctx` has the attempts of the exchange.
     pub(crate) fn log_if_broken(&self, failure: Failure, ctx: &RequestContext) {
         if let (Failure::BrokenResponse(found), Some(attempt)) = (failure, ctx.attempts.last()) {
             self.broken_responses.log(attempt.server, found, ctx.request_id());
@@ -408,8 +409,8 @@ impl Upstreams {
         self.servers.record_check(server, began_at, outcome);
     }
 
-    /// Requests `health_path` from the server, with the TLS settings and the `Host` of forwarded
-    /// requests. Without `health_path`, only opens a connection.
+    /// Requests `health_path` from the server, with the TLS settings of forwarded requests. Without
+    /// `health_path`, only opens a connection.
     async fn check_server(&self, server: SocketAddr) -> Result<(), String> {
         let Some(path) = &self.options.health_path else {
             let opened = self.open_connection(server).await;

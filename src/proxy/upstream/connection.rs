@@ -1,7 +1,7 @@
 //! The fast path's connections to the upstream servers, and the pool of idle ones.
 //!
 //! The Pingora path uses Pingora's own pool instead. This module closes connections that were idle
-//! for too long. It makes sure that no request gets a connection that has ended, or that has
+//! for too long. No request gets a connection from the pool whose end has arrived, or that has
 //! received bytes without a request.
 
 use std::collections::HashMap;
@@ -188,9 +188,8 @@ impl UpstreamConnection {
         }
     }
 
-    /// Returns true if no part of an exchange is left: the server has the whole request, and no
-    /// byte can be read behind its response. TLS may have decrypted such bytes before; the kernel
-    /// then has none.
+    /// Returns true if no part of an exchange is left in this process: the server has the whole
+    /// request, and neither `arrived` nor TLS holds a byte behind its response.
     fn is_between_exchanges(&mut self) -> bool {
         if !self.request_buffer.is_empty() || !self.arrived.is_empty() {
             return false;

@@ -14,9 +14,9 @@ use super::deadline::ExchangeEndTime;
 use crate::support::lock::lock;
 use crate::support::socket_reset::duplicate_fd;
 
-/// The most bytes that the kernel counts if a TLS server closes without a response. In TLS 1.2, an
-/// alert has a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The end
-/// of the connection counts as one more byte. Every HTTP response is longer.
+/// The most bytes that the kernel counts for the alert with which a TLS server closes. In TLS 1.2,
+/// an alert has a header of 5 bytes, a nonce of 8, the alert of 2, and a tag of 16 (RFC 5288). The
+/// end of the connection counts as one more byte. Every HTTP response is longer.
 const MAX_BYTES_WITHOUT_RESPONSE_OVER_TLS: u64 = 32;
 
 /// The states of a connection whose other side has ended it (RFC 9293), as the kernel numbers them:
@@ -83,7 +83,8 @@ impl ConnectionGuard {
         self.end_time.send_replace(end_time);
     }
 
-    /// Returns true if a part of the response has arrived, or if the connection was shut down.
+    /// Returns true if a part of the response has arrived, or if riskgate can't tell: because the
+    /// connection was shut down, or because TLS has received more than an alert.
     pub fn has_received_bytes(&self) -> bool {
         let socket = lock(&self.socket.0);
         let Some(received) = socket.as_ref().and_then(ReceivedTotals::read) else { return true };
@@ -95,8 +96,8 @@ impl ConnectionGuard {
     }
 }
 
-/// Waits until the end of the exchange, even if the end changes during the wait. If the end is
-/// postponed, the timer runs on to the earlier end and only then starts again.
+/// Waits until the end of the exchange, even if the end is postponed meanwhile: the timer runs on
+/// to the earlier end and only then starts again.
 async fn wait_until_passed(mut current: watch::Receiver<ExchangeEndTime>, socket: &GuardedSocket) {
     // Since when the server has taken nothing more, and the bytes that it has acknowledged.
     let mut stalled: Option<(Instant, u64)> = None;

@@ -1,8 +1,8 @@
 //! The active health checks of the upstream servers.
 //!
-//! A check opens a new connection, with the TLS settings and the `Host` of forwarded requests. Each
-//! server is checked on its own, and each check has one deadline. So a slow server delays the check
-//! of another only if [`MAX_CONCURRENT_CHECKS`] servers are slow.
+//! A check opens a new connection, with the TLS settings of forwarded requests, and the `Host` of
+//! requests for `/v1/check/`. Each server is checked on its own, and each check has one deadline.
+//! So a slow server delays the check of another only if [`MAX_CONCURRENT_CHECKS`] servers are slow.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -30,7 +30,7 @@ pub struct ServerTarget {
 /// What one round of queries found.
 #[derive(Debug, Default)]
 pub struct Resolution {
-    /// The servers of all names. A name that got no answer keeps its last good answer.
+    /// The first 1,000 servers. A name that got no answer keeps its last good answer.
     pub targets: Vec<ServerTarget>,
     /// One line for each name that got no answer, and for each other problem.
     pub problems: Vec<String>,
@@ -67,8 +67,8 @@ impl NameResolver {
         self.names.iter().all(|name| matches!(name, ServerName::Address(_)))
     }
 
-    /// Queries all services at the same time, and then all hosts at the same time. Returns their
-    /// servers.
+    /// Queries all services at the same time, and then all hosts at the same time. Returns the
+    /// servers of all names.
     pub async fn resolve(&mut self) -> Resolution {
         let mut problems = Vec::new();
         if !self.has_only_addresses() {

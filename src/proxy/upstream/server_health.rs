@@ -84,8 +84,8 @@ impl ServerHealthTracker {
         self.is_server_default.store(is_default, Ordering::Relaxed);
     }
 
-    /// Returns true if riskgate may send requests to the server: the server has not failed its last
-    /// check, and has not refused a connection within `eject_for`.
+    /// Returns true if riskgate may send requests to the server: the server is healthy, or it has
+    /// not failed its last check and has last refused a connection longer than `eject_for` ago.
     pub fn is_selectable(&self, server: &SocketAddr) -> bool {
         self.unhealthy.get(server).is_none_or(|problem| {
             let is_ejected = |at: Instant| at.elapsed() < self.eject_for;

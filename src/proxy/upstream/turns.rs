@@ -12,7 +12,7 @@ const MAX_TURNS: u32 = 1_000;
 #[derive(Debug, Default)]
 pub struct Turns {
     /// The turns of one round, for each priority, the lowest number first. A server with a larger
-    /// weight has more turns.
+    /// weight has no fewer turns.
     by_priority: Vec<Vec<SocketAddr>>,
 }
 
