@@ -159,8 +159,8 @@ impl ClientIo {
 
     /// Closes a connection so that its last response arrives: riskgate shuts down its sending side,
     /// then reads and discards what the client still sends. It stops `header_timeout` after
-    /// `answered_at` at the latest, and `LINGER_TIMEOUT` after a drain has started. If the
-    /// connection is marked for a reset, this function does nothing.
+    /// `answered_at` at the latest, and during a drain after `LINGER_TIMEOUT`. If the connection is
+    /// marked for a reset, this function does nothing.
     pub async fn shut_down_and_linger(
         &mut self,
         answered_at: Instant,

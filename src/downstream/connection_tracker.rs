@@ -67,7 +67,8 @@ impl ConnectionTracker {
         self.open_connections.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of requests between their first byte and the end of their response.
+    /// Returns the number of requests in flight. Requests of HTTP/1.1 that the fast path answers
+    /// together count as one.
     pub fn count_requests_in_flight(&self) -> usize {
         self.requests_in_flight.load(Ordering::SeqCst)
     }
@@ -166,7 +167,7 @@ impl ConnectionTracker {
         CountGuard::start(self, |tracker| &tracker.admin_connections)
     }
 
-    /// Counts one more request in flight until the guard is dropped.
+    /// Counts one more request, or batch of requests, in flight until the guard is dropped.
     pub(super) fn track_request(self: &Arc<Self>) -> CountGuard {
         CountGuard::start(self, |tracker| &tracker.requests_in_flight)
     }

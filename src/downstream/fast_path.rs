@@ -56,8 +56,8 @@ pub struct RequestWaitingForStore<'r> {
     ctx: RequestContext,
 }
 
-/// A request for an upstream server. The request has passed the gates. If its method takes a body,
-/// it has passed all gates but the quota.
+/// A request for an upstream server. The request has passed the gates, or all but the quota if its
+/// method takes a body.
 pub struct RequestForUpstream {
     /// The state of the request.
     pub ctx: RequestContext,
@@ -127,7 +127,7 @@ impl FastPath {
         out: &mut Vec<u8>,
     ) -> (usize, BatchEnd<'r>) {
         let mut consumed = 0;
-        // All requests in the buffer get the same start time.
+        // All requests that this call begins get the same start time.
         let start = StartTime::now();
         while consumed < arrived.len() {
             let head = match parse_request_head(&arrived[consumed..], 0, &self.request_limits) {
@@ -171,8 +171,8 @@ impl FastPath {
         (consumed, BatchEnd::Next(NextAction::ReadMore))
     }
 
-    /// Runs the gates before the quota for a request whose body follows. Returns the number of
-    /// bytes consumed, and what the caller does next.
+    /// Runs the gates before the quota for a request whose method takes a body. Returns the number
+    /// of bytes consumed, and what the caller does next.
     fn begin_request_with_body(
         &mut self,
         arrived: &[u8],

@@ -37,7 +37,7 @@ const WAIT_WITHOUT_CLIENT: Duration = Duration::from_secs(30);
 
 /// How an exchange ended for the client.
 pub(super) enum ExchangeEnd {
-    /// The client has the whole response of the server, or a refusal.
+    /// riskgate has passed on the whole response of the server, or has sent an answer of its own.
     Answered {
         /// Whether a connection of HTTP/1.1 closes after the response.
         should_close: bool,
@@ -97,7 +97,7 @@ pub(super) async fn charge_and_screen<'h>(
 }
 
 /// Forwards a request to an upstream server, and the server's response to the client. If no
-/// response can be forwarded, sends a refusal.
+/// response can be forwarded, sends an answer of riskgate, unless the client has left.
 pub(super) async fn exchange_with_server<'h, C: ExchangeClient, H: Head<'h> + Send + Sync>(
     context: &ListenerContext,
     client: &mut C,

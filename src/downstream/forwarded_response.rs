@@ -1,8 +1,8 @@
 //! The response of an upstream server, on its way to the client.
 //!
 //! While the client reads nothing, riskgate reads on, up to about [`MAX_BYTES_READ_AHEAD`], as long
-//! as memory is left. Once the whole response has arrived, the server is free for other exchanges,
-//! even if the client is slow.
+//! as memory is left. Once the whole response has arrived, and riskgate may hold what is unsent,
+//! the server is free for other exchanges, even if the client is slow.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -166,8 +166,8 @@ impl<'c> ForwardedResponse<'c> {
         }
     }
 
-    /// Reads on as long as the memory for waiting bytes allows. Frees the server once the whole
-    /// response has arrived. Never returns.
+    /// Reads on as long as the memory for waiting bytes allows. Frees the server once the response
+    /// has ended and its waiting bytes fit. Never returns.
     async fn read_while_client_waits(
         &mut self,
         unsent_bytes: usize,

@@ -97,7 +97,7 @@ impl<'r> ReceivedForwardingInfo<'r> {
         }
     }
 
-    /// Calls `put` with each `X-Forwarded-` field that the upstream server gets. The last member of
+    /// Calls `put` with each `X-Forwarded-` field that riskgate writes. The last member of
     /// `X-Forwarded-For` is the peer's address. The members before it are those that riskgate
     /// received there. The other fields have the values of the first trusted proxy. What no proxy
     /// reports, riskgate takes from its own connection and `Host`, and it sends no port then.

@@ -94,11 +94,12 @@ impl From<u16> for StatusKind {
     }
 }
 
-/// The most informational responses of a server in one exchange. Without this limit, a server could
+/// The most informational responses that one counter allows. Without this limit, a server could
 /// keep a core busy until the deadline.
 const MAX_INFORMATIONAL_RESPONSES: u8 = 64;
 
-/// Counts the informational responses that a server has sent in an exchange.
+/// Counts informational responses: on the Pingora path those of an exchange, on the fast path those
+/// of an attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InformationalResponseCounter(u8);
 

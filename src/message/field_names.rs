@@ -1,6 +1,6 @@
 //! Comparisons of header field names, without regard to case.
 
-/// The start of the names of riskgate's own fields.
+/// The start of the names that riskgate reserves for its own fields.
 pub const RISKGATE_FIELD_PREFIX: &str = "x-riskgate";
 
 /// Returns true if the name begins with this prefix, without regard to case.

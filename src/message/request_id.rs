@@ -1,7 +1,7 @@
 //! The id of a request: the client's id, or a generated id.
 //!
-//! Owns the grammar of an id, and the generator. The gate makes sure that a client's id contains no
-//! key, because riskgate logs and forwards ids.
+//! Owns the grammar of an id, and the generator. The gate looks for keys and e-mail addresses in a
+//! client's id, because riskgate logs and forwards ids.
 
 use std::hash::Hasher;
 use std::ops::Deref;

@@ -85,8 +85,8 @@ impl FrameMeter {
         lock(&self.0).count_sent(bytes);
     }
 
-    /// Counts a request that riskgate accepted or found malformed. `body_bytes` is the length of
-    /// the body that it announces; `None` if it has no body.
+    /// Counts a request that riskgate accepted or found malformed. `body_bytes` are the most bytes
+    /// that its body may have; `None` if it has no body.
     pub fn count_request(&self, body_bytes: Option<usize>) {
         lock(&self.0).count_request(body_bytes);
     }

@@ -12,13 +12,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::downstream::client_io::SendProgress;
 use crate::gate::UnsentBytes;
 
-/// A client that takes fewer bytes than this in the write timeout reads too slowly. Over HTTP/1.1,
-/// a part of a body has as many bytes, and the same time.
+/// A client that takes fewer bytes than this in the write timeout reads too slowly, if bytes wait.
+/// Over HTTP/1.1, a part of a body has at most as many bytes, and the same time.
 const MIN_BYTES_IN_WRITE_TIMEOUT: u64 = 16 * 1024;
 
 /// Counts the requests of one connection that riskgate is serving, and remembers when the last one
-/// ended. A request counts until the h2 crate has sent its response. A request still counts after
-/// the client has reset its stream.
+/// ended. A request counts until riskgate has served it, and the h2 crate has sent its response or
+/// dropped its stream.
 pub(super) struct ActiveRequestCounter {
     count: AtomicUsize,
     created: Instant,

@@ -6,9 +6,9 @@ use crate::message::field_names::{FieldNameSet, RISKGATE_FIELD_PREFIX, has_prefi
 use crate::message::hop_by_hop::is_hop_by_hop;
 
 /// Request fields that riskgate does not forward to the upstream server, with one exception:
-/// `Authorization` on a route without a key. Some fields are meant for riskgate, or riskgate sets
-/// them. Others, such as `X-Original-URL`, could make the server choose another route than
-/// riskgate.
+/// `Authorization` without a key, on a route that needs none. Some fields are meant for riskgate,
+/// or riskgate sets them. Others, such as `X-Original-URL`, could make the server choose another
+/// route than riskgate.
 static DROPPED_REQUEST_FIELDS: FieldNameSet<15> = FieldNameSet::new([
     "authorization",
     "host",

@@ -1,4 +1,4 @@
-//! `Cookie`, the only field of a request that HTTP/2 clients may divide.
+//! `Cookie`, which HTTP/2 clients may divide, although it is no list.
 
 use http::HeaderValue;
 use http::header::COOKIE;

@@ -316,7 +316,7 @@ fn authority_of_absolute_target(target: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns the host of a text that is a host with an optional port (RFC 3986 section 3.2). `None`
-/// for any other text. The longest accepted text has 261 bytes: a host of 255 bytes, a colon and 5
+/// for any other text, and for a text of more than 261 bytes: a host of 255 bytes, a colon and 5
 /// digits.
 pub fn host_without_port(host: &[u8]) -> Option<&[u8]> {
     // The colons of an IPv6 address are inside its brackets.

@@ -13,7 +13,7 @@ pub struct RequestLimits {
     /// The most fields of a request head.
     pub header_fields: usize,
     /// The most bytes of a request target on riskgate's own paths, and of a target that is no path.
-    /// Any other target may be as long as a header.
+    /// Any other target may be as long as a header, up to 65,534 bytes.
     pub target_bytes: usize,
     /// The most bytes of a body, except at and below `authz_path`.
     pub body_bytes: usize,
