@@ -195,7 +195,7 @@ impl ClientIo {
     }
 
     /// Returns true if all written bytes were sent.
-    pub(super) fn is_all_sent(&self) -> bool {
+    pub(super) fn has_sent_all_bytes(&self) -> bool {
         self.write_buf.is_empty() && self.is_inner_flushed
     }
 

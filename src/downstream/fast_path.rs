@@ -31,12 +31,12 @@ pub struct FastPath {
 }
 
 /// A request: its header, parsed and as bytes.
-struct PlainRequest<'r> {
+struct ParsedRequest<'r> {
     head: RequestHead<'r>,
     header: &'r [u8],
 }
 
-impl<'r> PlainRequest<'r> {
+impl<'r> ParsedRequest<'r> {
     /// Returns the head as the gates read it.
     fn gate_head(&self) -> PlainHead<'_, 'r, ParsedBytes<'r>> {
         PlainHead {
@@ -50,7 +50,7 @@ impl<'r> PlainRequest<'r> {
 
 /// A request that passed the gates before the quota, and has to wait for the store.
 pub struct RequestWaitingForStore<'r> {
-    request: PlainRequest<'r>,
+    request: ParsedRequest<'r>,
     parts: RequestParts<'r>,
     route: MatchedRoute<'r>,
     ctx: RequestContext,
@@ -144,7 +144,7 @@ impl FastPath {
                 return (consumed + length, BatchEnd::Next(action));
             }
             let header = &arrived[consumed..consumed + head.head_length];
-            let request = PlainRequest { head, header };
+            let request = ParsedRequest { head, header };
             let gate_head = request.gate_head();
             let mut ctx = self.gate.begin_request(start, &self.connection, "HTTP/1.1", gate_head);
             let parts = self.gate.read_parts(gate_head);
@@ -185,7 +185,7 @@ impl FastPath {
         let Some(body) = SmallBody::find(head.body, behind, max_bytes) else {
             return (0, NextAction::Fallback);
         };
-        let request = PlainRequest { head, header };
+        let request = ParsedRequest { head, header };
         let gate_head = request.gate_head();
         let mut ctx = self.gate.begin_request(start, &self.connection, "HTTP/1.1", gate_head);
         let parts = self.gate.read_parts(gate_head);
@@ -239,7 +239,7 @@ impl FastPath {
     fn write_reply(
         &mut self,
         reply: &Reply,
-        request: &PlainRequest<'_>,
+        request: &ParsedRequest<'_>,
         ctx: &mut RequestContext,
         is_process_ending: bool,
         out: &mut Vec<u8>,

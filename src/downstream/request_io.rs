@@ -251,9 +251,9 @@ impl AsyncWrite for RequestIo {
         let this = self.get_mut();
         // At the end of a session, Pingora discards the rest of the body and flushes once more. The
         // last flush must not change the time of the response.
-        let is_all_sent = this.client_io()?.is_all_sent();
+        let has_sent_all_bytes = this.client_io()?.has_sent_all_bytes();
         let flushed = ready!(this.pinned_client_io()?.poll_flush(context));
-        if !is_all_sent {
+        if !has_sent_all_bytes {
             this.answered_at = Instant::now();
         }
         Poll::Ready(flushed)

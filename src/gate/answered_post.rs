@@ -73,7 +73,7 @@ impl Gate {
         let request = self.read_parts(session.req_header());
         let admitted = self.match_route_and_pass_gates(&request, ctx).map(drop);
         let mut held = self.begin_held_body(ctx);
-        let names_origin = !matches!(request.origin, OriginHeader::Absent);
+        let has_origin_field = !matches!(request.origin, OriginHeader::Absent);
         let answered = match &admitted {
             Err(refusal) => Err(refusal.clone()),
             Ok(()) => match read_whole_body(session, post.body_bounds(), &mut held).await? {
@@ -82,7 +82,7 @@ impl Gate {
                     AnsweredPost::DomainBatch => {
                         self.answer_domain_batch(&body, &mut held, ctx).await
                     }
-                    AnsweredPost::Assessment => self.assess(&body, names_origin, ctx).await,
+                    AnsweredPost::Assessment => self.assess(&body, has_origin_field, ctx).await,
                 },
             },
         };

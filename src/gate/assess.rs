@@ -40,19 +40,19 @@ struct Question {
 }
 
 impl Gate {
-    /// Decides the sign-up in a body. `names_origin` says whether the request has `Origin`, as a
+    /// Decides the sign-up in a body. `has_origin_field` says whether the request has `Origin`, as a
     /// request of a page in a browser has.
     pub(super) async fn assess(
         &self,
         body: &[u8],
-        names_origin: bool,
+        has_origin_field: bool,
         ctx: &mut RequestContext,
     ) -> Result<Reply, Refusal> {
         let (question, client) = parse_question(body).map_err(Refusal::InvalidAssessment)?;
         self.charge(1, ctx).await?;
         // A page must not learn who has signed up.
         let is_of_browser =
-            names_origin || ctx.key.as_ref().is_some_and(|key| key.is_for_browsers());
+            has_origin_field || ctx.key.as_ref().is_some_and(|key| key.is_for_browsers());
         let table = self.state.table.peek();
         let typed = TypedAddress::parse(&question.email).map_err(Refusal::InvalidEmail)?;
         let address = &typed.address;

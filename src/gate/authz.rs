@@ -112,7 +112,7 @@ impl Gate {
             if is_screened {
                 // riskgate does not see what the server answers, so each admitted sign-up counts,
                 // unless the client has only asked for a page.
-                let may_count = may_be_post(head) || !names_original_method(head);
+                let may_count = may_be_post(head) || !has_original_method(head);
                 let screened = self.judge_values(found, &screening.policy, may_count, ctx);
                 let sign_ups = screened.sign_ups.clone();
                 if let Some(refusal) =
@@ -300,7 +300,7 @@ fn may_be_post<'r>(head: impl Head<'r>) -> bool {
 }
 
 /// Returns true if the question tells the method of the client's request.
-fn names_original_method<'r>(head: impl Head<'r>) -> bool {
+fn has_original_method<'r>(head: impl Head<'r>) -> bool {
     iter_original_methods(head).next().is_some()
 }
 

@@ -417,7 +417,7 @@ impl Gate {
         let origins = match &gates {
             Ok(gates) => gates.origins,
             Err(refusal) => {
-                ctx.upstream_route = self.find_route_of_refused(refusal, request, ctx);
+                ctx.upstream_route = self.find_route_of_refused_request(refusal, request, ctx);
                 match ctx.upstream_route {
                     Some(index) => OriginsOwner::of_route(index, &ctx.rules.upstream_routes),
                     None => OriginsOwner::Keys,
@@ -448,7 +448,7 @@ impl Gate {
 
     /// Returns the index of the route of `[[upstream.route]]` to which a refused request leads.
     /// `None` unless [`Refusal::is_after_whole_head`] is true.
-    fn find_route_of_refused(
+    fn find_route_of_refused_request(
         &self,
         refusal: &Refusal,
         request: &RequestParts<'_>,

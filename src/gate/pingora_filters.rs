@@ -141,7 +141,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Result<()> {
         match StatusKind::from(response.status.as_u16()) {
-            // Pingora drops an informational response.
+            // Pingora drops the response, unless it is a 100 and the header has `Expect`.
             StatusKind::Informational => {
                 return ctx.informational.count_next().map_err(MalformedResponse::into_error);
             }

@@ -60,7 +60,7 @@ pub(crate) async fn send_continue_if_awaited(session: &mut Session) -> Result<()
     {
         client.write_continue_response().await?;
     }
-    // riskgate does not forward the 1xx responses of the upstream server.
+    // Pingora then drops the 1xx responses of the upstream server, but a 100 only without `Expect`.
     client.set_ignore_info_resp(true);
     Ok(())
 }

@@ -29,7 +29,7 @@ struct Upload {
     is_response_complete: bool,
     is_too_slow: bool,
     /// The state of a request that was dropped before it was logged.
-    unlogged: Option<RequestContext>,
+    unlogged_request: Option<RequestContext>,
 }
 
 /// Serves a request of HTTP/2 with a body. The client is too slow if it sends nothing of its body
@@ -53,7 +53,7 @@ pub async fn serve_watched(
             }
         }
     }
-    lock(&upload).unlogged.take()
+    lock(&upload).unlogged_request.take()
 }
 
 /// Waits until the client is too slow. Then shuts the connection to the server down.
@@ -110,7 +110,7 @@ pub(super) fn is_upload_too_slow() -> bool {
 
 /// Keeps the state of a request that is being dropped before it was logged.
 pub(super) fn keep_unlogged_request(context: RequestContext) {
-    change_upload(|upload| upload.unlogged = Some(context));
+    change_upload(|upload| upload.unlogged_request = Some(context));
 }
 
 /// Changes the upload of this task. Does nothing if the task has no upload.

@@ -89,7 +89,7 @@ impl ActiveRequestCounter {
     }
 
     /// Returns true if no request is active and no byte waits for the client.
-    pub fn is_all_sent(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.count_active() == 0 && !self.send_progress.is_unflushed()
     }
 
@@ -101,8 +101,8 @@ impl ActiveRequestCounter {
         let mut idle_since = start;
         loop {
             sleep_until(idle_since + time).await;
-            let is_busy = !self.is_all_sent();
-            if is_busy && !self.wait_until_all_sent().await {
+            let is_busy = !self.is_idle();
+            if is_busy && !self.wait_until_idle().await {
                 return IdleOutcome::Stalled;
             }
             let last_end = Duration::from_millis(self.last_end_ms.load(Ordering::SeqCst));
@@ -116,7 +116,7 @@ impl ActiveRequestCounter {
 
     /// Waits until no request is active and no byte waits for the client. Returns false if the
     /// client takes its responses too slowly.
-    async fn wait_until_all_sent(&self) -> bool {
+    async fn wait_until_idle(&self) -> bool {
         let all_sent = async {
             loop {
                 while self.count_active() > 0 {

@@ -7,7 +7,7 @@ use super::list::members_of_list;
 pub struct AcceptedTypes {
     /// Whether a member has another weight than 0.
     has_accepted_member: bool,
-    has_others_than_problems: bool,
+    accepts_other_than_problems: bool,
     /// Whether HTML stands before JSON; `None` if `Accept` has neither.
     is_html_first: Option<bool>,
 }
@@ -29,7 +29,7 @@ impl AcceptedTypes {
                 continue;
             }
             self.has_accepted_member = true;
-            self.has_others_than_problems |= !is(b"application/problem+json");
+            self.accepts_other_than_problems |= !is(b"application/problem+json");
             if self.is_html_first.is_none() {
                 self.is_html_first = match (is(b"text/html"), is(b"application/json")) {
                     (true, _) => Some(true),
@@ -42,7 +42,7 @@ impl AcceptedTypes {
 
     /// Whether the client accepts nothing but problem details (RFC 9457).
     pub fn is_problems_only(self) -> bool {
-        self.has_accepted_member && !self.has_others_than_problems
+        self.has_accepted_member && !self.accepts_other_than_problems
     }
 
     /// Whether a person reads the answer: `Accept` names HTML, and does not name JSON before HTML.
