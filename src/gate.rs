@@ -1,8 +1,8 @@
 //! The gates in front of the upstream servers, for any Pingora proxy to mount.
 //!
-//! Owns the order of the gates, and the state by which a request is judged. A [`Gate`] answers
-//! requests for riskgate's own routes, refuses requests, or lets them pass with a permit. A `Gate`
-//! never chooses an upstream server and never talks to one.
+//! Owns the order of the gates, and the state by which a request is judged. A [`Gate`] answers a
+//! request, refuses it, or lets it pass with a permit. A `Gate` never chooses an upstream server
+//! and never talks to one.
 
 pub mod address_facts;
 pub mod admission;

@@ -1,7 +1,7 @@
 //! The wait between two requests of a connection: until bytes arrive, the connection ends, the
 //! deadline passes, or the process is about to end.
 //!
-//! The timer and the shutdown signal are created once per connection, not per request.
+//! An [`IdleWait`] has its timer and its shutdown signal for the whole connection.
 //!
 //! If the process is about to end, this module limits the wait for the rest of what a client has
 //! begun to send.

@@ -7,12 +7,12 @@ use crate::model::refusal::Refusal;
 /// The most attempts of an exchange: one, and one retry.
 pub const MAX_EXCHANGE_ATTEMPTS: usize = 2;
 
-/// What failed in an exchange.
+/// What failed in an attempt of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// riskgate asked no server, for example because too many exchanges are under way.
+    /// The attempt asked no server, for example because too many exchanges are under way.
     NotStarted,
-    /// No connection could be opened, so no server has seen the request.
+    /// No connection could be opened, so the attempt showed no server the request.
     Connect,
     /// The connection ended before a byte of the response arrived.
     ClosedEarly {

@@ -40,8 +40,8 @@ struct Question {
 }
 
 impl Gate {
-    /// Decides the sign-up in a body. `has_origin_field` says whether the request has `Origin`, as a
-    /// request of a page in a browser has.
+    /// Decides the sign-up in a body. `has_origin_field` says whether the request has `Origin`, as
+    /// most posts of pages in browsers have.
     pub(super) async fn assess(
         &self,
         body: &[u8],

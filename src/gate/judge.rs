@@ -100,7 +100,7 @@ impl Gate {
     }
 
     /// Charges a request on a route of `[[upstream.route]]`. The caller has read the whole body, or
-    /// is about to forward the first part of a longer body. Returns the response if riskgate can't
+    /// is about to forward the first part of the body. Returns the response if riskgate can't
     /// charge the call: the month is spent, or the store is not available.
     pub(crate) async fn charge_after_body(
         &self,
@@ -117,9 +117,9 @@ impl Gate {
         }
     }
 
-    /// Runs the gates before the quota for a request with a body. Returns the response if a gate
-    /// refuses the request. Returns `None`, and runs no gate, if no route of `[[upstream.route]]`
-    /// has this path and this method.
+    /// Runs the gates before the quota for a request whose method takes a body. Returns the
+    /// response if a gate refuses the request. Returns `None`, and runs no gate, if no route of
+    /// `[[upstream.route]]` has this path and this method.
     pub(crate) fn pass_gates_before_body(
         &self,
         request: &RequestParts<'_>,

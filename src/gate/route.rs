@@ -65,8 +65,8 @@ pub enum CheckAnswer {
     /// The upstream servers.
     #[default]
     Upstream,
-    /// The upstream servers. If none of them answers in time, riskgate answers for an address or a
-    /// domain.
+    /// The upstream servers. If riskgate gets no valid response of theirs in time, riskgate answers
+    /// for an address or a domain.
     Fallback,
     /// riskgate, from its table and from the DNS facts that it has learned.
     Table,

@@ -271,14 +271,14 @@ impl Reply {
         if is_head_method { &NO_BODY } else { &self.body }
     }
 
-    /// Lets the connection close after this response. Otherwise riskgate would take the unread rest
-    /// of the request's body for the next request.
+    /// Lets a connection of HTTP/1.1 close after this response. Otherwise riskgate would take the
+    /// unread rest of the request's body for the next request.
     pub fn with_connection_close(mut self) -> Reply {
         self.should_close = true;
         self
     }
 
-    /// Returns true if the connection closes after this response.
+    /// Returns true if this response makes a connection of HTTP/1.1 close.
     pub fn closes_connection(&self) -> bool {
         self.should_close
     }

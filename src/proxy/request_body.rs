@@ -1,5 +1,5 @@
 //! Reads request bodies. In front of its own servers, riskgate holds a short body until it is
-//! complete, and only then asks a server. A mounted gate holds a body only to screen it.
+//! complete, and only then asks a server. A mounted gate holds such a body only to screen it.
 //!
 //! Owns two limits: the bytes of a short body, and the time for the start of a body. The limits of
 //! the config come from [`BodyOptions`]. The parser of the request head decides whether a request

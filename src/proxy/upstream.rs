@@ -262,7 +262,7 @@ impl Upstreams {
 
     /// Returns a connection to this server for the fast path: an idle connection from the pool, or
     /// a new connection if the pool has none. A retry always gets a new connection. If the server
-    /// does not accept a connection, riskgate skips the server for `eject_for`.
+    /// does not accept a connection, riskgate ejects the server.
     pub async fn reuse_or_connect(
         &self,
         server: SocketAddr,
@@ -300,7 +300,7 @@ impl Upstreams {
         self.idle_pool.put(connection);
     }
 
-    /// Skips a server for `eject_for`, because it did not accept a connection.
+    /// Skips a server for at most `eject_for`, because it did not accept a connection.
     pub fn eject_server(&self, server: SocketAddr, why: &str) {
         self.servers.eject(server, why);
     }

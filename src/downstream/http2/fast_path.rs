@@ -46,7 +46,7 @@ enum NextStep {
     /// riskgate answers the request.
     Reply(Reply),
     /// riskgate forwards the request. If the method takes a body, riskgate charges the call of this
-    /// route once the body is complete.
+    /// route after it has received the body, or the start of a longer body.
     Forward(Option<UnchargedRoute>),
 }
 

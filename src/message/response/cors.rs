@@ -15,11 +15,10 @@ const ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent,
 /// Whether a browser may let a page of another origin read the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cors {
-    /// The response does not depend on the origin.
+    /// riskgate adds no field that depends on the origin.
     #[default]
     NotOriginDependent,
-    /// The response depends on the origin. The request has no origin, or one whose pages may not
-    /// read the response.
+    /// The request has no origin, or one whose pages may not read the response.
     Denied,
     /// This origin may read the response.
     Allowed {

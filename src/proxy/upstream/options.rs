@@ -39,7 +39,7 @@ pub struct UpstreamOptions {
     pub health_interval: Duration,
     /// The path that a health check requests; if `None`, the check only opens a connection.
     pub health_path: Option<String>,
-    /// For how long riskgate skips a server that refused a connection.
+    /// For how long at most riskgate skips a server because it refused a connection.
     pub eject_for: Duration,
 }
 

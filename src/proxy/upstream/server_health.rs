@@ -24,7 +24,7 @@ const MAX_NAMED_SERVERS: usize = 3;
 pub struct ServerHealthTracker {
     unhealthy: DashMap<SocketAddr, HealthProblem>,
     last_failures: DashMap<SocketAddr, LastFailure>,
-    /// For how long riskgate skips a server that refused a connection.
+    /// For how long at most riskgate skips a server because it refused a connection.
     eject_for: Duration,
     /// Whether the last line of the log about an outage says that no server is healthy.
     is_outage_logged: Mutex<bool>,

@@ -144,7 +144,7 @@ impl ServerSet {
         });
     }
 
-    /// Skips a server for `eject_for`, because it did not accept a connection.
+    /// Skips a server for at most `eject_for`, because it did not accept a connection.
     pub fn eject(&self, server: SocketAddr, why: &str) {
         self.update_health(server, |health| health.record_refusal(server, why));
     }
