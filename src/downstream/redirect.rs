@@ -1,7 +1,7 @@
 //! Redirects all clients of a listener to HTTPS: `listen.redirect`.
 //!
-//! riskgate answers one request on each connection with 308 (RFC 9110 section 15.4.9). The new
-//! location has the same host and target. A request without a valid host gets 400.
+//! riskgate answers one request on each connection: with 308 (RFC 9110 section 15.4.9), or with a
+//! refusal. The new location has the host, the path and the query of the request.
 
 use pingora::server::ShutdownWatch;
 use tokio::time::Instant;

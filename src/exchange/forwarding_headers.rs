@@ -199,7 +199,6 @@ impl ForwardedReport {
     }
 }
 
-/// Appends the text of an address.
 fn append_address(address: IpAddr, out: &mut Vec<u8>) {
     let IpAddr::V4(v4) = address.to_canonical() else {
         // A write to a Vec can't fail.
@@ -251,7 +250,6 @@ pub(super) fn keep_last_x_forwarded_values(fields: &mut HeaderMap) {
     }
 }
 
-/// Returns true for an `X-Forwarded-` field.
 pub(super) fn is_x_forwarded_field(name: &[u8]) -> bool {
     has_prefix_ignore_case(name, "x-forwarded-")
 }

@@ -98,8 +98,7 @@ impl From<u16> for StatusKind {
 /// keep a core busy until the deadline.
 const MAX_INFORMATIONAL_RESPONSES: u8 = 64;
 
-/// Counts informational responses: on the Pingora path those of an exchange, on the fast path those
-/// of an attempt.
+/// Counts the informational responses of an attempt, or of an exchange on the Pingora path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InformationalResponseCounter(u8);
 

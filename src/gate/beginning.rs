@@ -76,23 +76,19 @@ impl<'r> HeaderFields<'r> for ParsedBytes<'r> {
 
 /// The head of a request, as the gates read it.
 pub(crate) trait Head<'r>: HeaderFields<'r> {
-    /// The method.
     fn method(self) -> &'r str;
 
     /// The request target as the client sent it.
     fn target(self) -> &'r [u8];
 
-    /// The values of `Authorization`.
     fn authorization_values(self) -> impl Iterator<Item = &'r [u8]> {
         self.values(AUTHORIZATION)
     }
 
-    /// The values of `Origin`.
     fn origin_values(self) -> impl Iterator<Item = &'r [u8]> {
         self.values(ORIGIN)
     }
 
-    /// The values of `X-Request-Id`.
     fn request_id_values(self) -> impl Iterator<Item = &'r [u8]> {
         self.values(X_REQUEST_ID)
     }
@@ -131,13 +127,11 @@ impl<'r> Head<'r> for ParsedBytes<'r> {
 /// The head of a request on the fast path, whose parser has noted the fields that the gates read.
 #[derive(Clone, Copy)]
 pub(crate) struct PlainHead<'k, 'r, F> {
-    /// The method.
     pub method: &'r str,
     /// The request target as the client sent it.
     pub target: &'r [u8],
     /// The fields that the parser has noted.
     pub known: &'k RequestFields<'r>,
-    /// All fields.
     pub fields: F,
 }
 
@@ -209,7 +203,6 @@ impl<'r> Head<'r> for UnreadHead {
 
 /// The parts of a request that the gates read.
 pub(crate) struct RequestParts<'r> {
-    /// The method.
     pub method: &'r str,
     /// The request target as the client sent it.
     pub target: &'r [u8],

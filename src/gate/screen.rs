@@ -50,8 +50,7 @@ impl Gate {
         })
     }
 
-    /// Counts a form, and stores its result for the log and for the server. Returns the refusal if
-    /// the form is to be refused.
+    /// Records the screening of a form. Returns the refusal if the form is to be refused.
     pub(super) fn record_and_find_refusal(
         &self,
         screened: ScreeningResult,

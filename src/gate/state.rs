@@ -113,7 +113,7 @@ pub struct GateState {
     /// The table of domains that was compiled from the lists.
     pub table: Arc<SnapshotCell<Table>>,
     /// The keys; `None` until riskgate could load a key ring. Until then, requests that need a key
-    /// get a 500.
+    /// get a response with `X-Fail-Open`.
     pub keys: SnapshotCell<Option<KeyRing>>,
     /// What riskgate has learned from the DNS about domains.
     pub dns: DnsFactCache,
@@ -129,7 +129,7 @@ pub struct GateState {
     pub access_log: AccessLog,
     /// The traces of requests.
     pub tracer: Arc<Tracer>,
-    /// Generates the id of a request whose own id riskgate does not accept, or that has none.
+    /// Generates the id of a request that brings none which riskgate accepts.
     pub request_ids: RequestIdGenerator,
     /// The rules that a reload may change.
     pub reloadable_rules: SnapshotCell<ReloadableRules>,

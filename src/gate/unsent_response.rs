@@ -40,9 +40,7 @@ pub struct UnsentBytes {
     total: AtomicUsize,
     of_replies: AtomicUsize,
     many_replies: Notify,
-    /// How many parts were passed to the h2 crate so far.
     begun_parts: AtomicUsize,
-    /// How many parts were sent so far, or dropped with their streams.
     sent_parts: AtomicUsize,
     /// The requests whose clients have left, and that still wait for the answer of a server.
     without_client: AtomicUsize,

@@ -94,8 +94,7 @@ pub struct Upstreams {
     /// Whether the names are to be resolved as soon as this process watches the servers.
     is_resolution_due: AtomicBool,
     options: UpstreamOptions,
-    /// Opens the TLS connections of the fast path, and of health checks without a path; `None`
-    /// without TLS to the servers.
+    /// Opens TLS connections for this module; `None` without TLS to the servers.
     tls_connector: Option<TransportConnector>,
     /// Requests the path of health checks.
     health_client: HealthClient,

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How far riskgate has sent what the h2 crate wrote to a connection. Only the task of the
-/// connection changes the progress.
+/// The progress on one connection. Only the task of the connection changes the progress.
 #[derive(Debug, Default)]
 pub struct SendProgress {
     written_bytes: AtomicU64,

@@ -99,7 +99,6 @@ pub(crate) fn is_framing_field(name: &[u8]) -> bool {
     equals_ignore_case(name, "content-length") || equals_ignore_case(name, "transfer-encoding")
 }
 
-/// Returns true if the two names are equal without regard to case.
 fn equals_ignore_case(name: &[u8], known: &str) -> bool {
     name.eq_ignore_ascii_case(known.as_bytes())
 }

@@ -35,9 +35,7 @@ pub struct PathReadings<'p> {
     readings: ReadingsOfText<'p>,
     /// The path with the query as its last segments: see [`continue_path_with_query`].
     readings_with_query: Vec<Reading<'p>>,
-    /// Whether riskgate can't tell which path a server may read in the query.
     is_query_unreadable: bool,
-    /// Whether the query may be the rest of the path to any route.
     may_query_lead_to_each_path: bool,
     /// Whether all servers read the target's path alike: see [`is_plain_path`].
     is_plain: bool,
@@ -293,8 +291,7 @@ fn list_spellings_of(path: Cow<'_, [u8]>) -> Option<ArrayVec<Cow<'_, [u8]>, 6>> 
 }
 
 /// Returns true for a path that all servers read alike, apart from the case of letters. Such a path
-/// has only letters, digits, `_` and `-` between single slashes. Most paths are plain, and this
-/// test is quick.
+/// has only letters, digits, `_` and `-` between single slashes.
 fn is_plain_path(path: &[u8]) -> bool {
     let mut before = 0;
     path.iter().all(|byte| {

@@ -26,7 +26,7 @@ pub struct UpstreamRoute {
     pub path_prefix: String,
     /// The methods that are forwarded.
     pub methods: RouteMethods,
-    /// The `Host` that the server gets; if `None`, the server gets the client's `Host`.
+    /// The `Host` that the server gets; if `None`, that of the client, if it sent one.
     pub host: Option<String>,
     /// Whether a request on this route needs a key.
     pub needs_key: bool,

@@ -7,8 +7,7 @@ use super::limits::RequestLimits;
 use crate::model::refusal::Refusal;
 use crate::support::byte_sets::{byte_set_with_alphanumerics, is_token_byte};
 
-/// The methods of riskgate's own routes that take no body, as `Allow` and the CORS headers list
-/// them.
+/// The methods of those own routes of riskgate that take no body, as `Allow` lists them.
 pub const BUILTIN_METHODS: SmolStr = SmolStr::new_static("GET, HEAD, OPTIONS");
 /// The bytes that every parser accepts in a target that begins with `/`.
 const COMMON_TARGET_BYTES: [bool; 256] = byte_set_with_alphanumerics(b"/-._~%@+?=&");

@@ -303,8 +303,7 @@ impl IdlePool {
         lock(&self.state).by_server.retain(|server, _| servers.contains(server));
     }
 
-    /// Closes connections that were idle for too long or have ended, once per `EVICTION_INTERVAL`.
-    /// Returns when the pool is empty.
+    /// Runs [`IdlePool::evict_unusable`] once per `EVICTION_INTERVAL`, until the pool is empty.
     async fn evict_periodically(pool: Weak<IdlePool>) {
         loop {
             tokio::time::sleep(EVICTION_INTERVAL).await;

@@ -83,8 +83,7 @@ impl ConnectionGuard {
         self.end_time.send_replace(end_time);
     }
 
-    /// Returns true if a part of the response has arrived, or if riskgate can't tell: because the
-    /// connection was shut down, or because TLS has received more than an alert.
+    /// Returns true if a part of the response has arrived, or if riskgate can't tell.
     pub fn has_received_bytes(&self) -> bool {
         let socket = lock(&self.socket.0);
         let Some(received) = socket.as_ref().and_then(ReceivedTotals::read) else { return true };

@@ -13,7 +13,6 @@ pub struct ExchangeDeadline {
     limit: TimeLimit,
     /// When the time began to run; `None` while the client sends.
     since: Option<Instant>,
-    /// Whether the time runs for a part of the response's body.
     is_for_body_part: bool,
 }
 

@@ -77,7 +77,7 @@ impl HealthClient {
         HealthClient(Connector::new(Some(options)))
     }
 
-    /// Requests `path` from a server, and reads the whole response.
+    /// Requests `path` from a server, and reads the whole response if its status is 200.
     ///
     /// # Errors
     /// Says why the server is not healthy.

@@ -124,7 +124,7 @@ impl ServerSet {
         self.servers.peek().iter().map(|server| self.health.describe(*server)).collect()
     }
 
-    /// Says that no server is healthy, and why. `None` if a server is healthy, or without servers.
+    /// See [`ServerHealthTracker::describe_outage`].
     pub fn describe_outage(&self) -> Option<String> {
         self.health.describe_outage(&self.servers.peek())
     }
@@ -149,7 +149,7 @@ impl ServerSet {
         self.update_health(server, |health| health.record_refusal(server, why));
     }
 
-    /// Records that the server accepted a connection, which a request began to open at `began_at`.
+    /// See [`ServerHealthTracker::record_connection`].
     pub fn record_connection(&self, server: SocketAddr, began_at: Instant) {
         if !self.health.is_healthy(&server) {
             self.update_health(server, |health| health.record_connection(server, began_at));

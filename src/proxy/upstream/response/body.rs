@@ -10,7 +10,6 @@ use crate::message::chunks::{ChunkDecoder, ChunkSyntax, LAST_CHUNK, MalformedChu
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseBody {
     rest: RestOfBody,
-    /// Whether the client gets the body in chunks.
     has_chunks: bool,
     forwarded_bytes: u64,
 }
