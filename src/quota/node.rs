@@ -314,6 +314,12 @@ impl Node {
         }
     }
 
+    /// Records that a probe has read the file of the store. That ends no outage, because the probe
+    /// proves nothing about writes.
+    pub(super) fn record_read_of_file(&self) {
+        self.health.has_last_probe_failed.store(false, Ordering::Relaxed);
+    }
+
     /// Records that the store can be read, and refuses writes.
     pub(super) fn record_write_refusal(&self, refusal: &str) {
         self.health.has_last_probe_failed.store(false, Ordering::Relaxed);

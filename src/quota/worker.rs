@@ -397,6 +397,7 @@ impl Worker {
                         shared.boot_clock.seconds(),
                     );
                 } else {
+                    node.record_read_of_file();
                     node.calendar
                         .observe_machine_clock(machine_unix_now(), shared.boot_clock.seconds());
                 }
