@@ -69,6 +69,6 @@ pub use sign_ups::{
     MAX_SIGN_UPS, SIGN_UPS_PER_WRITE, SignUpCursor, SignUpDeletion, SignUpsOfInboxes,
 };
 pub use sqlite::connection::Sqlite;
-pub use sqlite::files::{find_log_beside, is_log_missing};
+pub use sqlite::files::{find_log_beside, is_log_or_memory_missing};
 pub use sqlite::open::is_unused_backup;
 pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, has_malformed_escape, redact_url};

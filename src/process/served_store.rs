@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, fs, io};
 
 use crate::config::StoreOptions;
-use crate::store::{StoreUrl, is_log_missing};
+use crate::store::{StoreUrl, is_log_or_memory_missing};
 use crate::support::regular_file::write_atomically;
 
 /// The store that a gateway serves. Commands compare it with the store of their config, so that a
@@ -120,7 +120,7 @@ impl ServedStore {
                 Err(DifferentStore::OtherFile { address })
             }
             (Some(_), None) => Err(DifferentStore::MissingFile { address }),
-            (Some(_), Some(_)) if is_log_missing_of(store) => {
+            (Some(_), Some(_)) if lacks_log_or_memory(store) => {
                 Err(DifferentStore::MissingLog { address })
             }
             _ => Ok(()),
@@ -167,8 +167,8 @@ fn inode_of(store: &StoreOptions) -> Option<u64> {
     store.file_identity().map(|(_, inode)| inode)
 }
 
-fn is_log_missing_of(store: &StoreOptions) -> bool {
-    matches!(&store.url, StoreUrl::Sqlite(path) if is_log_missing(path))
+fn lacks_log_or_memory(store: &StoreOptions) -> bool {
+    matches!(&store.url, StoreUrl::Sqlite(path) if is_log_or_memory_missing(path))
 }
 
 /// After a failed attempt to write the file or to bind its sockets, the next one waits this long.

@@ -138,9 +138,9 @@ impl AdminApi {
     pub(super) fn problems_to_json(&self) -> Value {
         let is_store_read = self.lock_reload_status().is_store_read;
         let keys = match (is_store_read, self.state.keys.peek().is_some()) {
-            (true, _) => KeySource::Read,
-            (false, true) => KeySource::ReadBefore,
-            (false, false) => KeySource::NeverRead,
+            (true, _) => KeyReadState::Read,
+            (false, true) => KeyReadState::ReadBefore,
+            (false, false) => KeyReadState::NeverRead,
         };
         let problem = |text: String| {
             let (component, problem) = text.split_once(": ").unwrap_or(("", &text));
@@ -153,7 +153,7 @@ impl AdminApi {
 
 /// Whether riskgate has read the keys of the store.
 #[derive(Clone, Copy)]
-enum KeySource {
+enum KeyReadState {
     /// At the last attempt.
     Read,
     /// Not at the last attempt, but before.
@@ -163,22 +163,22 @@ enum KeySource {
 }
 
 /// Returns what an operator should do about a problem of this component.
-fn find_advice(component: &str, problem: &str, keys: KeySource) -> &'static str {
+fn find_advice(component: &str, problem: &str, keys: KeyReadState) -> &'static str {
     match component {
         "config" => {
             "Correct the line that the text names. The last good config stays in force. riskgate \
              reads the file again once it changes; riskgate check shows every fault."
         }
         "keys" => match keys {
-            KeySource::Read => {
+            KeyReadState::Read => {
                 "Correct the key file, or repair the row that the text names with riskgate keys or \
                  riskgate accounts. All other keys work."
             }
-            KeySource::ReadBefore => {
+            KeyReadState::ReadBefore => {
                 "See that the store answers, takes the password of store.url, and is the one that \
                  has the keys. The last good keys serve."
             }
-            KeySource::NeverRead => {
+            KeyReadState::NeverRead => {
                 "See that the store answers, takes the password of store.url, and is the one that \
                  has the keys. Until then, riskgate answers each call with a key by 500."
             }

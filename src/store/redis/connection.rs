@@ -53,8 +53,8 @@ pub struct Redis {
     connected_to: Option<NamedServer>,
     /// See [`RedisOptions::ring_store`].
     pub(super) ring_store: RingStore,
-    /// `RingStore::probes_of_others` when the link was opened.
-    pub(super) probes_of_others: u64,
+    /// `RingStore::probes_of_other_stores` when the link was opened.
+    pub(super) probes_of_other_stores: u64,
     /// Whether the keys of this process are read over this connection.
     pub(super) reads_keys: bool,
     /// Whether the server was found to be of the kind that the address says.
@@ -138,7 +138,7 @@ impl Redis {
             probed_link: None,
             connected_to: None,
             ring_store: options.ring_store.clone(),
-            probes_of_others: 0,
+            probes_of_other_stores: 0,
             reads_keys: false,
             has_checked_mode: false,
             script_digests: Vec::new(),
@@ -237,7 +237,8 @@ impl Redis {
     pub(super) fn is_connected(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_open)
             && !self.connector.is_outdated(self.connected_to.as_ref())
-            && (self.reads_keys || self.probes_of_others == self.ring_store.probes_of_others())
+            && (self.reads_keys
+                || self.probes_of_other_stores == self.ring_store.probes_of_other_stores())
     }
 
     pub(super) fn load_scripts(&mut self, timeout: Duration) -> Result<(), StoreError> {

@@ -51,7 +51,7 @@ impl LedgerBackend for Redis {
             })?;
         if !store_id.is_empty() && !expected_store.is_empty() && store_id != expected_store {
             // All connections of this process are opened again.
-            self.ring_store.count_probe_of_other();
+            self.ring_store.count_probe_of_other_store();
             return Err(self.other_store_error(OPERATION, &expected_store, &store_id));
         }
         if self.link_number != states.link_number {

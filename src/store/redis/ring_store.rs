@@ -16,7 +16,7 @@ struct KnownStore {
     /// How often a probe has found another store over an open connection. If this number has grown,
     /// each connection but the one that reads the keys is replaced by a new one, which looks at the
     /// store.
-    probes_of_others: u64,
+    probes_of_other_stores: u64,
 }
 
 impl PartialEq for RingStore {
@@ -36,11 +36,11 @@ impl RingStore {
         lock(&self.0).id = Some(id.to_owned());
     }
 
-    pub(super) fn probes_of_others(&self) -> u64 {
-        lock(&self.0).probes_of_others
+    pub(super) fn probes_of_other_stores(&self) -> u64 {
+        lock(&self.0).probes_of_other_stores
     }
 
-    pub(super) fn count_probe_of_other(&self) {
-        lock(&self.0).probes_of_others += 1;
+    pub(super) fn count_probe_of_other_store(&self) {
+        lock(&self.0).probes_of_other_stores += 1;
     }
 }

@@ -14,7 +14,7 @@ impl Redis {
     /// server is no other store. If the server does not tell its store, the next operation shows
     /// what is wrong with it.
     pub(super) fn check_store_of_new_link(&mut self, timeout: Duration) -> Result<(), StoreError> {
-        self.probes_of_others = self.ring_store.probes_of_others();
+        self.probes_of_other_stores = self.ring_store.probes_of_other_stores();
         if self.reads_keys {
             // The reader of the keys compares the stores itself.
             return Ok(());

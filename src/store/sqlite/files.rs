@@ -217,7 +217,7 @@ pub fn find_log_beside(path: &Path) -> Option<PathBuf> {
 
 /// Returns true if the log or the shared memory is not beside `path`. SQLite keeps both, empty or
 /// not, while a process has the store open.
-pub fn is_log_missing(path: &Path) -> bool {
+pub fn is_log_or_memory_missing(path: &Path) -> bool {
     let path = resolve(path);
     SUFFIXES_BESIDE_FILE.iter().any(|suffix| is_missing(&with_suffix(&path, suffix)))
 }
