@@ -86,7 +86,7 @@ struct ReloadState {
     keys: KeyRingUpdater,
     certificates: Option<Arc<CurrentCertificates>>,
     certificate_watch: FileWatch,
-    /// Why the certificates were not read at the last attempt.
+    /// Why the certificates were not replaced at the last attempt.
     certificate_fault: Option<String>,
     table: TableRebuilder,
     feeds: FeedFetcher,
@@ -503,7 +503,7 @@ impl ReloadState {
         (!ledger.waits_for_clock()).then(|| ledger.believed_now())
     }
 
-    /// Reports why the certificates were not read, and which of the serving ones are not valid.
+    /// Reports why the certificates were not replaced, and which of the serving ones are not valid.
     fn report_certificates(&self) {
         let mut problems: Vec<String> = self.certificate_fault.iter().cloned().collect();
         // Without a known time, nobody can say which certificate is valid.

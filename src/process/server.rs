@@ -342,7 +342,7 @@ fn runtime_dir_problem(path: &Path, error: &std::io::Error) -> String {
     format!("expected a directory that only this user can write to, but found {error}: {path}")
 }
 
-/// Returns a warning if the runtime directory can't be used. The process would serve without it.
+/// Returns a warning if the runtime directory can't be used for an upgrade.
 pub fn check_runtime_dir(config: &Config) -> Option<String> {
     let path = config.startup.runtime_dir.as_ref()?;
     let fits = || RuntimeDir::check_fits_upgrade_socket(path);

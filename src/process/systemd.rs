@@ -94,8 +94,8 @@ fn send_datagram(address: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> 
     socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
-/// The background service that notifies systemd's watchdog. While the process serves, the service
-/// sends a notification only if at least one accept loop ran since the last notification. During
+/// The background service that notifies systemd's watchdog. While the process serves, each
+/// notification after the first needs an accept loop that ran since the one before. During
 /// shutdown, the service sends each notification.
 pub struct WatchdogNotifier(pub Heartbeat);
 

@@ -12,7 +12,7 @@ use crate::observe::traces::{
 };
 use crate::support::trusted_authorities::client_tls_config;
 
-/// How long a span waits at most until a message is full.
+/// How long the thread waits at most until a message is full.
 const MAX_SPAN_WAIT: Duration = Duration::from_secs(1);
 /// How long the collector may take to accept a message.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);

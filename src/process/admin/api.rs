@@ -37,7 +37,7 @@ use crate::support::lock::lock;
 use request::{ApiError, ApiRequest, ChangeAfterStoreFailure, json_response};
 use ring_index::RingIndex;
 
-/// How long an operation on a Redis server may take, and opening a store. On SQLite,
+/// The timeout of opening a store, and of the short exchanges with a Redis server. On SQLite,
 /// `raise_busy_timeout` sets how long an operation waits for a lock.
 const API_STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the answer to a change of keys, accounts or sign-ups waits at most until the change is
@@ -293,8 +293,8 @@ impl AdminApi {
     }
 
     /// Calls `change` with the store that this process serves. Then waits until a change of keys or
-    /// accounts is in effect on this node, at most for [`MAX_EFFECT_WAIT`]. Fails if the config now
-    /// names another store.
+    /// accounts is in effect on this node, at most for [`MAX_EFFECT_WAIT`], unless too many
+    /// requests wait already. Fails if the config now names another store.
     fn change_store_and_wait<T, E: From<StoreError>>(
         &self,
         change: impl FnOnce(&mut Store) -> Result<T, E>,

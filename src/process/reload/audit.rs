@@ -38,7 +38,7 @@ use crate::table::{STORED_OVERRIDES_LIST_NAME, Table, TableInputs, TableLocation
 
 /// How often the thread appends new records to `audit.path`, and tries again after a failure.
 const AUDIT_INTERVAL: Duration = Duration::from_millis(500);
-/// How long an operation of the store may take.
+/// The timeout with which the thread opens the store.
 const AUDIT_STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The audit makes no fingerprint of a larger file of the table.
 const MAX_TABLE_FILE_BYTES: u64 = 1 << 30;

@@ -15,7 +15,7 @@ use crate::support::counted::CountedNoun;
 use crate::support::machine_name::machine_name;
 use crate::table::TableInputs;
 
-/// How long an operation of the store may take. The table's thread waits for the operation.
+/// The timeout with which the table's thread opens the store.
 const OVERRIDES_STORE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long after a failure the follower asks the store again.
 const OVERRIDES_RETRY_PAUSE: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use crate::store::{MAX_RATE_CHARGES, Redis, StoreError};
 use crate::support::client_rates::BucketCharge;
 use crate::support::exchange_thread::STORE_EXCHANGE_INTERVAL;
 
-/// The most statements that the thread sends to the server in one turn.
+/// The most statements with charges that the thread sends in one turn.
 const MAX_STATEMENTS: usize = 4;
 
 /// Starts the thread if rates are shared. The thread ends when the gate closes.

@@ -99,7 +99,7 @@ impl SignUpExchanger {
         if let Err(error) = deleted {
             log::warn!("what is past its time stays in the store for another hour: {error}");
         }
-        // Without sign-ups, this thread needs no connection for an hour.
+        // Without sign-ups and shared rates, this thread needs no connection for an hour.
         if !self.state.reloadable_rules.peek().decisions.counts_sign_ups() {
             self.connection = None;
         }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::config::StoreOptions;
 use crate::store::{Store, StoreError};
 
-/// Returns the store of a thread. If `store` is `None`, first opens the store, and lets each
-/// operation take up to `timeout`. Never creates a store.
+/// Returns the store of a thread. If `store` is `None`, first opens the store with this timeout:
+/// see
+/// [`Store::open`]. Never creates a store.
 pub(super) fn open_if_none<'s>(
     store: &'s mut Option<Store>,
     options: &StoreOptions,

@@ -79,7 +79,7 @@ fn spawn_thread(name: &str, run: impl Fn() + Send + 'static) -> std::io::Result<
     Builder::new().name(name.to_owned()).spawn(run_at_low_priority).map(drop)
 }
 
-/// Calls `run` until a call ends without a panic. The process log has each panic.
+/// Calls `run` until a call ends without a panic.
 fn run_again_after_panics(run: impl Fn(), pause: Duration) {
     while catch_unwind(AssertUnwindSafe(&run)).is_err() {
         std::thread::sleep(pause);

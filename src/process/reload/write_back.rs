@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use crate::store::{AccountRow, ChangeAuthor, KeyRow, LostRows, Store};
 use crate::support::machine_name::machine_name;
 
-/// The first pause after a write that the store did not accept. Each further pause is twice as
-/// long.
+/// The pause after the first attempt. The pause doubles with each further attempt.
 const MIN_WRITE_BACK_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const MAX_WRITE_BACK_PAUSE: Duration = Duration::from_secs(60);

@@ -20,9 +20,9 @@ use crate::table::{Table, TableLocation};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The config, or a file or store that the config names, is faulty or missing. There is one
-    /// text for each fault. A fault of a file has the form `file:line: key: expected …, but found
-    /// …`. `riskgate run` ends with exit code 78.
+    /// The config, or a file or store that the config names, is faulty or missing. Each text has
+    /// one or more faults, one a line. A fault of a file has the form `file:line: key: expected …,
+    /// but found …`. `riskgate run` ends with exit code 78.
     #[error("{}", .0.join("\n"))]
     Config(Vec<String>),
     /// Anything else failed, for example because the system refused a socket. `riskgate run` ends
@@ -31,8 +31,8 @@ pub enum StartError {
     Failed(String),
 }
 
-/// How long a start waits at most for the time and the overrides of a store. If a Redis server does
-/// not answer by then, riskgate asks it again once the process serves.
+/// The longest timeout with which a start opens the store to read its time and overrides. If a
+/// Redis server does not answer by then, riskgate asks it again once the process serves.
 const MAX_OVERRIDES_WAIT: Duration = Duration::from_secs(1);
 
 /// The config and what it names, as `riskgate run` and `riskgate check` read both at their start.

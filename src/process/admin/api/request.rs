@@ -216,8 +216,8 @@ pub(in crate::process) struct ApiError {
     detail: Option<String>,
     /// The methods that a 405 names; empty for any other status.
     allowed_methods: &'static [&'static str],
-    /// What a failure of the store means for the change that the client asked for; `None` if the
-    /// store did not fail.
+    /// What the error means for the change that the client asked for, if the store failed or was
+    /// not asked; otherwise `None`.
     change_after_store_failure: Option<ChangeAfterStoreFailure>,
 }
 
@@ -253,7 +253,7 @@ impl ApiError {
         self
     }
 
-    /// A 503: the store can't be asked at this moment, so the client may send the request again.
+    /// A 503: the store can't be used at this moment, so the client may send the request again.
     pub(in crate::process) fn store_unavailable(message: &str) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
     }
@@ -328,7 +328,7 @@ impl ApiError {
             .with_detail(detail)
     }
 
-    /// Returns true if the store failed, so that its connection should be opened again.
+    /// Returns true if the store failed, or was not asked.
     pub(super) fn is_store_failure(&self) -> bool {
         self.change_after_store_failure.is_some()
     }

@@ -17,7 +17,7 @@ use crate::support::lock::lock;
 
 /// How long the admin API reuses the calls of all accounts that it read from the store.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(1);
-/// The most rows that riskgate reads for a page, if a filter leaves rows out.
+/// The most rows that riskgate asks the store for, if a request has a filter.
 const MAX_SCANNED_ROWS: usize = 20_000;
 
 impl AdminApi {

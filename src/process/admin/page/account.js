@@ -48,7 +48,7 @@ export function mountAccount(ctx, name) {
   return { refresh };
 }
 
-/** Finds an account by a search: riskgate refuses a request for a name that no account has. */
+/** Finds an account, by a search if possible: a browser prints a 404 as an error. */
 async function findAccount(name, signal) {
   if (!ownAccount()) {
     const query = { search: name, sort: "name", limit: 500 };

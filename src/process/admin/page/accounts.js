@@ -1,4 +1,4 @@
-// Lists accounts by the use of their month. This file never changes an account: account.js does.
+// Lists accounts by use or by name. This file never changes an account: account.js does.
 
 import { ownAccount } from "./api.js";
 import { mountAccount, useOf } from "./account.js";

@@ -1,5 +1,5 @@
-// This file owns the admin token, the session and all requests. Before it reads or writes, it asks
-// /session, so that it sends no request that riskgate would refuse: a browser prints each refusal
+// This file owns the admin token, the session and all requests. Before a write, and before a read
+// unless it has just asked, it asks /session whether the token works: a browser prints each refusal
 // as an error. This file never touches the page, and never stores the token outside of
 // sessionStorage.
 
@@ -49,7 +49,7 @@ export function readToken() {
   return sessionStorage.getItem(TOKEN_ITEM);
 }
 
-/** `toSession` gets each answer of /session; `toConnection` gets whether the gateway answers. */
+/** `toSession` gets each new session; `toConnection` gets whether the gateway answers. */
 export function listen(toSession, toConnection) {
   onSession = toSession;
   onConnection = toConnection;
@@ -165,7 +165,7 @@ function formatQuery(query) {
   return pairs.length > 0 ? `?${new URLSearchParams(pairs)}` : "";
 }
 
-/** Reads a list page by page, up to `maxItems` items. Returns false if there are more. */
+/** Reads pages of a list until it has `maxItems` items. Returns false if there are more. */
 export async function readPages(path, query, { maxItems, signal, onPage }) {
   let cursor = null;
   let count = 0;

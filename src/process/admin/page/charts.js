@@ -1,5 +1,4 @@
-// Draws line and bar charts as SVG, each with a summary and a table that says the same. This file
-// never asks for data.
+// Draws line and bar charts as SVG, each with a summary and a table. This file never asks for data.
 
 import { h, nextId, quiet, setChildren, svg, table } from "./dom.js";
 import { formatClock } from "./format.js";
@@ -10,7 +9,7 @@ const BOTTOM = HEIGHT - 24;
 const LEFT = 54;
 const RIGHT = 10;
 const MAX_TABLE_ROWS = 24;
-/** The chart draws points only if they are at least this number of pixels apart. */
+/** The chart draws points that have neighbours only if they are this number of pixels apart. */
 const MIN_POINT_WIDTH = 9;
 const MINUTE = 60_000;
 const TIME_STEPS = [5, 10, 15, 30, 60, 120, 180, 240, 360];
@@ -148,7 +147,7 @@ function drawLines(data, width, label, slots, legend) {
   }
   const cursor = svg("line", { class: "cursor", y1: TOP, y2: BOTTOM, visibility: "hidden" });
   frame.node.append(cursor);
-  // The legend shows the values at the pointer. The table has all values.
+  // The legend shows the values at the pointer.
   const mark = (index) => {
     cursor.setAttribute("visibility", index === null ? "hidden" : "visible");
     cursor.setAttribute("x1", x(index ?? 0));

@@ -27,7 +27,7 @@ export function formatShort(value) {
   return (value < 1 ? two : three).format(value);
 }
 
-/** "82 %". The number is rounded down, because 99.8 % is not spent. */
+/** "82 %". From 10 on, the number is rounded down, because 99.8 % is not spent. */
 export function formatPercent(value) {
   return `${value < 10 ? tenth.format(value) : Math.floor(value)} %`;
 }

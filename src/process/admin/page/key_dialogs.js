@@ -1,5 +1,5 @@
 // Creates, rotates and revokes keys, and shows a new key once. This file forgets the text of a key
-// when its dialog closes, and never writes it anywhere else.
+// when its dialog closes, and writes it only to the clipboard, if the reader asks.
 
 import { createRetry, send } from "./api.js";
 import { ACCOUNT_NAME_RULE, isAccountName, nameOf } from "./cells.js";

@@ -1,5 +1,5 @@
-// Shows which forms screening has blocked or would block, and the last refused ones. This file
-// never shows an address: riskgate keeps only the domain.
+// Shows which forms screening has blocked or would block, the last refused ones, and the last that
+// a rule decided. This file never shows an address: riskgate keeps only the domain.
 
 import { get } from "./api.js";
 import { domainLink, nameColumn, nameOf, numberColumn, wordColumn } from "./cells.js";
@@ -87,7 +87,7 @@ function groupForms(forms, names) {
   return [...groups.values()].sort((one, other) => other.count - one.count);
 }
 
-/** The API keeps a hundred forms of each kind. */
+/** The API has up to a hundred forms of each kind. */
 function latestCard(title, testId, empty, { since, items }) {
   return card(title, quiet("The latest first, at most 100 since ", timeAndAge(since),
     ", of this process."), h("div", {

@@ -44,7 +44,7 @@ export function mount(ctx) {
       numberColumn("Calls", "calls"),
     ],
   });
-  /** If all rows are on one page, their sum is that of the month. */
+  /** If all rows are on one page, their sum is the whole sum. */
   function showSum({ items, next_cursor: more }) {
     sumAll.hidden = !more && !list.hasPrevious();
     if (!sumAll.hidden) return;

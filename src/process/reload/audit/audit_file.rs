@@ -168,7 +168,7 @@ fn describe_store_error(error: StoreError) -> String {
     error.to_string()
 }
 
-/// Returns the path of the log of written records. A tool that rotates the file leaves the log
+/// Returns the path of the log of written records. A tool that rotates this one file leaves the log
 /// alone.
 pub(in crate::process) fn path_of_written_records_log(path: &Path) -> PathBuf {
     path.with_added_extension("written")

@@ -34,8 +34,8 @@ const FULL_STORE_DELAY: Duration = Duration::from_secs(10);
 /// The most events that the thread records in one transaction. During the transaction, the ledger
 /// waits for SQLite's lock.
 const MAX_EVENTS_PER_TRANSACTION: usize = 500;
-/// The store forgets an event this many seconds after the event was finished. By then the month of
-/// the event is over, so no node records the event again.
+/// The store may forget an event this many seconds after the event was finished. By then the month
+/// of the event is over, so no node records the event again.
 const FINISHED_EVENT_RETENTION_SECONDS: i64 = 62 * 86_400;
 
 /// The thread that finds reached thresholds, and what it knows.
