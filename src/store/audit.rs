@@ -1,9 +1,9 @@
 //! The audit: who made which change, and the records of changes that a store keeps.
 //!
-//! Values only. The store writes a change and its record in one step, so there is no change without
-//! its record. A server has two exceptions, for which it writes the record first: a deletion of
-//! sign-ups, and the deletion of totals when the month is repaired. No record that is shown
-//! contains the text or the digest of a key.
+//! The store writes a change and its record in one step, so there is no change without its record.
+//! A server has two exceptions, for which it writes the record first: a deletion of sign-ups, and
+//! the deletion of totals when the month is repaired. No record that is shown contains the text or
+//! the digest of a key.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,8 @@ impl ChangeSurface {
 /// Who made a change, and from where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeAuthor {
-    /// The name of a user of the machine or of an admin token, or `riskgate`.
+    /// The name of a user of the machine or of an admin token, the owner of a file, such as `owner
+    /// uid 1000`, or `riskgate`.
     pub actor: String,
     /// The surface that the actor used.
     pub via: ChangeSurface,
@@ -261,7 +262,8 @@ impl SourceState {
         SourceState { subject, shared_subject, entries }
     }
 
-    /// Renders the entries for the store. Too many entries become their number and their digest.
+    /// Renders the entries for the store. If they have more than 256 KiB, renders their number and
+    /// their digest instead.
     pub fn to_stored_text(&self) -> String {
         let text = json!(self.entries).to_string();
         if text.len() <= MAX_SOURCE_STATE_BYTES {
@@ -272,7 +274,8 @@ impl SourceState {
         json!({ "number of entries": self.entries.len().to_string(), "sha256": digest }).to_string()
     }
 
-    /// The names of the entries that differ from a text of [`SourceState::to_stored_text`].
+    /// The names of the entries that differ from a text of [`SourceState::to_stored_text`]. If more
+    /// than 200 differ, one name stands for the others.
     pub fn list_changed_entries(&self, before: &str) -> Vec<String> {
         let (before, after) = diff_source_states(before, &self.to_stored_text());
         let objects = [&before, &after].into_iter().filter_map(Value::as_object);
@@ -280,8 +283,8 @@ impl SourceState {
     }
 }
 
-/// Returns the entries that differ, with the values before and after. The inputs are texts of
-/// [`SourceState::to_stored_text`].
+/// Returns up to [`MAX_LISTED_SOURCE_ENTRIES`] entries that differ, with the values before and
+/// after, and counts the others. The inputs are texts of [`SourceState::to_stored_text`].
 pub(super) fn diff_source_states(before: &str, after: &str) -> (Value, Value) {
     let parse = |text| serde_json::from_str::<BTreeMap<String, String>>(text).unwrap_or_default();
     let (before, after) = (parse(before), parse(after));

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The subject of a fault of a server that is of another kind than the address says. Nothing else
-/// of such a server was checked.
+/// The subject of a fault of a server that is of another kind than the address says. Apart from
+/// that, only the version of such a server was checked.
 pub const MODE_SUBJECT: &str = "mode";
 
 /// One thing that was checked.

@@ -49,8 +49,8 @@ struct LostKey {
 
 impl LostRows {
     /// Compares the `known` rows of this node with the `current` rows of the store. Adds the rows
-    /// that `current` lacks, gives keys in `current` the earlier ends that were lost, and remembers
-    /// all these rows as lost.
+    /// that the store lacks, unless it has a damaged row in their place. Gives keys in `current`
+    /// the earlier ends that were lost. Remembers all these rows as lost.
     ///
     /// `store_lost_data` is true if the store is known to have lost data. If `store_lost_data` is
     /// false, a different plan or limit is an ordinary change, and a later expiry comes from an
@@ -120,9 +120,9 @@ impl LostRows {
         current.keys.extend(kept);
     }
 
-    /// Applies the lost ends of keys to later `changes` of the store, and forgets lost rows that
-    /// are in `changes`. If `changes` gives the id of a lost key to another key, adds the lost key
-    /// under a new id.
+    /// Applies the lost ends of keys to later `changes` of the store, and forgets the other lost
+    /// rows that are in `changes`. If `changes` gives the id of a lost key to another key, adds the
+    /// lost key under a new id.
     pub fn apply_losses_to_changes(&mut self, changes: &mut RingChanges) {
         if !self.missing_accounts.is_empty() {
             let in_store: HashSet<&str> =
@@ -187,9 +187,9 @@ impl LostRows {
         (keys.collect(), self.missing_accounts.values().cloned().collect())
     }
 
-    /// One line for each loss that is not repaired yet, with the command that repairs it. Lists at
-    /// most [`MAX_LISTED_LOSSES`] rows and as many lost settings. Lost revocations come first,
-    /// because a node that does not know these revocations would accept the keys.
+    /// Lines about the losses that are not repaired yet, with the commands that repair them: up to
+    /// [`MAX_LISTED_LOSSES`] rows, as many lost settings, and the numbers of the others. Lost
+    /// revocations come first, because a node that does not know them would accept the keys.
     pub fn describe_losses(&self) -> Vec<String> {
         let mut keys: Vec<&LostKey> = self.lost_keys.values().collect();
         keys.sort_by_key(|lost| {

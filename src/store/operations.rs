@@ -52,8 +52,8 @@ pub trait ConnectionBackend {
     /// The believed time that the caller has told this connection.
     fn told_time(&mut self) -> &mut ToldTime;
 
-    /// Fails if riskgate must not use the store: its file is damaged or read-only, or its server
-    /// may evict acknowledged data. A server that does not answer is no failure.
+    /// Fails if riskgate must not use the store: for example, its file is damaged or read-only, or
+    /// its server may evict acknowledged data. A server that does not answer is no failure.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError>;
 
     /// Fails if riskgate must not use an open store any more: its file was moved, deleted or
@@ -366,8 +366,9 @@ pub trait LedgerBackend {
     ) -> Result<Probe, StoreError>;
 
     /// Applies the reports of one node, each atomically, and returns the outcome of each, in the
-    /// same order. A report whose sequence is not higher than the one in the store changes nothing.
-    /// A report fails alone if the totals of its account can't be read, or if SQLite lost them.
+    /// same order. A report whose sequence is not higher than the one in the store changes no
+    /// count. A report fails alone if, for example, the totals of its account can't be read, or
+    /// SQLite lost them.
     fn report_leases(
         &mut self,
         context: ReportBatchContext<'_>,

@@ -14,7 +14,7 @@ use super::error::StoreError;
 pub const MAX_STORED_OVERRIDES: usize = 1_000_000;
 /// How many of the latest changes of overrides keep their ids.
 pub(super) const KEPT_OVERRIDE_CHANGES: u64 = 1_000;
-/// The most taken rows that the record of a take-over lists.
+/// The most rows of the file that the record of a take-over lists.
 const MAX_LISTED_ROWS: usize = 2_000;
 
 /// An override in a store.
@@ -93,7 +93,7 @@ pub struct StoredOverrides {
     pub version: OverridesVersion,
     /// The overrides, sorted by name, the exact one of a name first.
     pub rows: Vec<StoredOverride>,
-    /// The names of rows that can't be read.
+    /// The names of rows that can't be read; on a server, each with its scope.
     pub damaged: Vec<String>,
 }
 

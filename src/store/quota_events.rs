@@ -20,7 +20,7 @@ pub struct NewQuotaEvent {
     pub body: String,
     /// When the event was recorded first.
     pub created_at: i64,
-    /// The event is not claimed before this time.
+    /// When the event is due first.
     pub due_at: i64,
 }
 
@@ -73,7 +73,7 @@ pub enum QuotaEventState {
 }
 
 /// An event as a store keeps it. Once an event is finished, the store deletes its account and body,
-/// but keeps its key, so that the event is not recorded again.
+/// and keeps its key for a while, so that the event is not recorded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaEventRow {
     /// Identifies the event.

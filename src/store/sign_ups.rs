@@ -120,7 +120,8 @@ pub(super) fn change_of_deleted_sign_ups(count: usize) -> Change {
 
 /// Returns the page of entries after the cursor, and the cursor after the page. `read` gets a
 /// number and a count, and returns up to `count` entries of the store from that number on, in
-/// order. If the store was replaced or has lost entries, begins again with the first entry.
+/// order. If this shows that the store was replaced or has lost entries, begins with the first
+/// entry.
 pub(super) fn read_sign_ups_after(
     cursor: SignUpCursor,
     mut read: impl FnMut(u64, usize) -> Result<Vec<NumberedEntry>, StoreError>,
@@ -145,7 +146,7 @@ pub(super) fn read_sign_ups_after(
 }
 
 /// Returns the sign-ups of a page without those that a deletion covers which the writer of the page
-/// has not read. As `append_sign_ups.lua`.
+/// has not read. `append_sign_ups.lua` does the same.
 pub(super) fn leave_out_deleted(page: &[SignUp], not_read: &[NumberedEntry]) -> Vec<SignUp> {
     let deletions = not_read.iter().filter_map(|it| match it.entry {
         Some(SignUpEntry::Deletion(deletion)) => Some(deletion),

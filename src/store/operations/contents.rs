@@ -15,11 +15,11 @@ use crate::store::sign_ups::{
 
 impl Store {
     /// Reads what [`fill_empty_store`](super::FillBackend::fill_empty_store) writes, while others
-    /// may change the store. Keys, accounts, overrides and the audit are of one moment: the audit
-    /// has the record of each change that the rows show, and of no other. The other contents are of
-    /// the same moment with SQLite; on a server, they may be newer. Of damaged keys, accounts,
-    /// totals and overrides, only the names are read. `None` if the store is not initialized, and
-    /// has neither an inbox secret nor sign-ups.
+    /// may change the store. Keys, accounts, overrides and the audit are of one moment: no record
+    /// of the audit is of a later change than the rows show. The other contents are of the same
+    /// moment with SQLite; on a server, they may be newer. Of damaged keys, accounts, totals and
+    /// overrides, only the names are read. `None` if the store is not initialized, and has neither
+    /// an inbox secret nor sign-ups.
     ///
     /// # Errors
     /// If the store fails, or if it can't read a row of usage by day or of the top list, a quota

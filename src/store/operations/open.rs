@@ -78,9 +78,9 @@ impl DerefMut for Store {
 impl Store {
     /// Opens a store. Creates the SQLite file if there is none. A server need not answer yet.
     ///
-    /// With Redis, `timeout` limits a short exchange with the server; an exchange of many rows may
-    /// take five seconds. With SQLite, `timeout` limits how long an operation waits while another
-    /// process holds the lock.
+    /// With Redis, `timeout` limits the frequent short exchanges with the server; all others may
+    /// take five seconds or longer. With SQLite, `timeout` limits how long an operation waits while
+    /// another process holds the lock.
     pub fn open(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -98,8 +98,8 @@ impl Store {
         Store::open_file_by(Sqlite::open_existing, url, options, timeout)
     }
 
-    /// Opens a store to copy what it has, and never creates one. An SQLite file stays as it is, and
-    /// may be read-only. What is written to the opened store may be lost.
+    /// Opens a store to copy what it has, and never creates one. An SQLite file keeps its version
+    /// and permissions, and may be read-only. What is written to the opened store may be lost.
     pub fn open_to_copy(
         url: &StoreUrl,
         options: &RedisOptions,

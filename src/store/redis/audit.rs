@@ -121,8 +121,8 @@ impl AuditBackend for Redis {
     }
 }
 
-/// The start of a range beyond an id: `whole` without an id. `None` if the id is `outermost`: the
-/// server refuses the range beyond it.
+/// The start of a range beyond an id: `whole` without a valid id. `None` if the id is `outermost`:
+/// the server refuses the range beyond it.
 fn start_beyond(id: Option<&str>, outermost: (u64, u64), whole: &str) -> Option<String> {
     match id.and_then(AuditRecord::parse_id) {
         None => Some(whole.to_owned()),
@@ -228,8 +228,8 @@ pub(super) fn format_change(author: &ChangeAuthor, change: &Change) -> [String; 
     [author, operation, target.clone(), before.to_string(), after.to_string()]
 }
 
-/// Parses a record. A text that riskgate did not write becomes null, so that the other records can
-/// be read.
+/// Parses a record. A field that riskgate did not write gets a default, so that the other records
+/// can be read.
 fn parse_entry((id, fields): StreamEntry) -> AuditRecord {
     let fields = fields.iter().map(|(name, value)| (&name[..], String::from_utf8_lossy(value)));
     let fields: Vec<_> = fields.collect();

@@ -17,9 +17,10 @@
 -- the server's time if the caller has given the charges up.
 --
 -- The server's clock only measures how much time has passed: if it jumps ahead, buckets are full
--- earlier, and if it jumps back, buckets that were changed before are full. The nodes tell what they
--- know of these buckets with their next charges. Buckets that are full are deleted after two
--- seconds. If a set has no place left, the bucket that would be full soonest is forgotten.
+-- earlier, and if it jumps back, buckets that were changed before are full. The nodes tell what
+-- they know of these buckets with their next charges. If a set is read, the buckets that have been
+-- full for two seconds are deleted. If a set has no place left, the bucket that would be full
+-- soonest is forgotten.
 
 local max_buckets = tonumber(ARGV[2])
 -- For how long a full bucket is kept, in nanoseconds: another node may tell requests that came

@@ -66,7 +66,7 @@ impl ClusterLink {
     /// Asks servers of the Cluster for its primaries, one after another until one answers, and
     /// connects to all primaries. Asks the servers of the address first: the addresses of
     /// `last_primaries` may belong to another Cluster by now. Sets `last_primaries` to those of
-    /// this link. The error says what each server answered.
+    /// this link. The error says why each asked server, or a connection to a primary, failed.
     pub fn connect(
         url: &ClusterUrl,
         tls: &Option<TlsCertificates>,
@@ -158,8 +158,8 @@ impl ClusterLink {
         self.redirections
     }
 
-    /// Asks a primary for the slots, and notes their owners. Returns what has changed since this
-    /// link knew them.
+    /// Asks a primary for the slots, and notes their owners if the primaries are the same. Returns
+    /// what has changed since this link knew them.
     pub fn update_owners(&mut self, timeout: Duration) -> Result<TopologyChange, String> {
         let Primary { host, connection } = &mut self.servers[0];
         let read = read_topology(connection, host, Instant::now() + timeout);

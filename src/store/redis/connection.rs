@@ -21,12 +21,11 @@ use crate::store::operations::{ConnectionBackend, ToldTime};
 use crate::store::url::RedisUrl;
 
 /// The timeout for connecting, with TLS and authentication, unless the timeout of operations is
-/// longer.
+/// longer. A second try to connect only has the time that is left.
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many rows one command writes or asks for at most. The audit and the sign-ups are read in
-/// pages of their own sizes.
+/// How many rows of keys, accounts or a copy one command has at most. A scan asks for as many.
 pub(super) const CHUNK_ROWS: usize = 1_000;
 
 /// How often riskgate tries to run scripts that a server has forgotten: somebody may flush the
@@ -39,7 +38,7 @@ pub struct Redis {
     certificate_watch: CertificateWatch,
     /// The address without user and password, for errors.
     pub(super) location: String,
-    /// The timeout of one exchange.
+    /// The timeout of a short exchange.
     pub(super) timeout: Duration,
     /// See [`RedisOptions::wait_replicas`].
     pub(super) wait_replicas: usize,
@@ -88,8 +87,8 @@ impl ConnectionBackend for Redis {
         self.check_safe_if_reachable()
     }
 
-    /// Fails if the server may evict keys when its memory is full. A server that does not answer,
-    /// or answers with an error, passes.
+    /// Fails if the server may evict keys when its memory is full, or is of another kind than the
+    /// address says. A server that does not answer the first question passes.
     fn check_safe_if_reachable(&mut self) -> Result<(), StoreError> {
         let mut ask = redis::pipe();
         ask.cmd("INFO").arg("memory");

@@ -108,7 +108,8 @@ impl Connector {
         Ok(Connector::Sentinels { url: sentinel_url.clone(), tls, sentinels })
     }
 
-    /// Connects within this time. The error says what failed.
+    /// Connects, and limits each wait to this time. The error says what failed; to find that out
+    /// may take longer.
     pub fn connect(&mut self, timeout: Duration) -> Result<OpenLink, String> {
         match self {
             Connector::Server(client) => match client.get_connection_with_timeout(timeout) {

@@ -21,7 +21,7 @@ while at <= #ARGV do
     local name, base, second = next_argument(), tonumber(next_argument()), tonumber(next_argument())
     local known = redis.call('HGET', KEYS[1], name)
     local count, last, accounts = base, second, {}
-    -- A row that riskgate did not write counts from zero again.
+    -- A row that riskgate did not write counts as none.
     local known_count, known_last, known_accounts = string.match(known or '', '^(%S+) (%d+) ?([%d,]*)$')
     if tonumber(known_count) and tonumber(known_count) < math.huge and #known_last < 16 then
         count, last = tonumber(known_count), tonumber(known_last)

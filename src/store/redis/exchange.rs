@@ -22,8 +22,7 @@ pub(super) fn open_client(
 }
 
 /// Connects to a server of a Cluster. Does not tell the server the name of the redis crate: the
-/// crate waits for the replies, each within the timeout, so a server that hangs takes thrice as
-/// long.
+/// crate waits for each reply within the timeout, so a server that hangs would take thrice as long.
 pub(super) fn connect_to_member(
     url: &str,
     tls: &Option<TlsCertificates>,

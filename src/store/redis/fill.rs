@@ -92,7 +92,7 @@ impl Staging {
     }
 
     /// Lets the last step give a staged Redis key its final name, and returns the temporary name.
-    /// With `ttl_seconds`, the Redis key expires so long after the last step.
+    /// With `ttl_seconds`, the Redis key expires so long after it has got its final name.
     pub(super) fn add_move(
         &mut self,
         final_name: &str,
@@ -404,8 +404,8 @@ impl Redis {
         self.stage_sorted_set(staging, CHANGES, OnExistingKey::Fail, &members)
     }
 
-    /// Gives all staged Redis keys their final names, in one step. Returns the new version of the
-    /// ring, or 0 if the store is no longer empty.
+    /// Gives the remaining staged Redis keys their final names, in one step. Returns the new
+    /// version of the ring, or 0 if the store is no longer empty.
     fn finish_copy(
         &mut self,
         author: &ChangeAuthor,

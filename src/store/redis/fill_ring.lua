@@ -1,5 +1,5 @@
--- Gives everything that a copy has staged its final name: the last step of the operation
--- `fill_empty_store`.
+-- Gives what a copy has staged its final name, on a Cluster only in the slot of the keys: the last
+-- step of the operation `fill_empty_store`.
 --
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit,
 --      8 a hash: each staged Redis key with "KIND TTL NAME": what to do if the server has a key of

@@ -42,9 +42,9 @@ pub(super) const UNUSED_RING_KEY: &str = "riskgate:{ring}:audit:none";
 /// The operation in errors about reading keys and accounts.
 pub(super) const READ_RING_OPERATION: &str = "reading the keys";
 
-/// A hash: the store id, the version of keys and accounts, the ids of the latest changes, the
-/// version of the overrides, the latest month, and the believed time of a gateway. Its other fields
-/// show a probe whether the server was restarted or emptied.
+/// A hash: the store id, the versions of the ring and of the overrides, the ids of their latest
+/// changes, the number of imports, the latest month, and the believed time of a gateway. Its other
+/// fields show a probe whether the server was restarted or emptied.
 pub(super) const RING_META_KEY: &str = "riskgate:{ring}:meta";
 
 /// Written before riskgate counts the replicas that have restored rows, so that there is a write to

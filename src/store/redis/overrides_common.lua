@@ -9,7 +9,7 @@
 -- before it appends its record.
 local function prepare_change(meta, id)
     prove_rights()
-    -- Only a change by an operator initializes an empty store; a gateway may lack HSETNX.
+    -- A gateway may lack the right to HSETNX, which only an empty store needs.
     if not redis.call('HGET', meta, 'store_id') then
         redis.call('HSETNX', meta, 'store_id', id)
         redis.call('HSETNX', meta, 'version', 1)

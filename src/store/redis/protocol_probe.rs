@@ -1,8 +1,8 @@
 //! Finds out whether a server does not answer because it speaks TLS, or because it speaks none.
 //!
 //! Sends one PING without user and password. riskgate does this only if the time limit of the
-//! connection is long: then a person waits for a command. A node that connects again has no time
-//! for this question.
+//! connection is long, as that of commands: a gateway that connects again usually has no time for
+//! this question.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,8 +12,7 @@ use redis::ConnectionAddr;
 
 /// How long the probe may take for each step.
 const STEP_TIMEOUT: Duration = Duration::from_millis(300);
-/// riskgate asks only if the time limit of the connection is at least this long: then a person
-/// waits.
+/// riskgate asks only if the time limit of the connection is at least this long.
 pub(super) const MIN_TIMEOUT_FOR_PROBE: Duration = Duration::from_secs(5);
 
 /// Returns what is wrong with the scheme of the address, if the server shows it. `kind` is what the

@@ -54,7 +54,7 @@ impl QuotaEventBackend for Redis {
         let names = [EVENTS_KEY, DUE_KEY];
         let texts: Vec<Vec<u8>> =
             self.run_event_script(OPERATION, Script::ClaimQuotaEvents, &names, &arguments)?;
-        // An event that can't be read stays claimed until an operator deletes it.
+        // An event that can't be read is claimed again and again until an operator deletes it.
         let claimed = texts.as_chunks::<2>().0.iter().filter_map(|[key, text]| {
             let QuotaEventRow { key, account, body, created_at, attempts, .. } =
                 parse_event(key, text)?;
@@ -127,7 +127,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Deletes the events of months after `month`.
+    /// Deletes the readable events of months after `month`.
     pub(super) fn delete_quota_events_after(
         &mut self,
         operation: &'static str,
@@ -160,7 +160,7 @@ impl Redis {
     }
 
     /// Runs a script without waiting for replicas. If a failover then loses the change, riskgate
-    /// sends a message twice, and the receiver recognizes the repeat.
+    /// may send a message twice, and the receiver recognizes the repeat.
     fn run_event_script<T: FromRedisValue>(
         &mut self,
         operation: &'static str,

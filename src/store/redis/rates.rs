@@ -18,7 +18,7 @@ const SERVER_BUCKET_SETS: u64 = 32_768;
 const BUCKETS_PER_SET: usize = 8;
 /// How many further sets a statement cleans: it deletes their full buckets.
 const SETS_CLEANED_PER_STATEMENT: u64 = 16;
-/// The hash expires after this number of seconds without a charge: the longest time of a rate.
+/// The hash expires after this number of seconds without a write: the longest time of a rate.
 const RATES_TTL_SECONDS: u64 = 31 * 86_400;
 /// The most charges in one statement. The ledger waits for the statement: some one millisecond.
 pub const MAX_RATE_CHARGES: usize = 125;
@@ -74,7 +74,7 @@ impl Redis {
 }
 
 /// Returns the sets that a statement names, each with the indexes of its charges. Some of the sets
-/// have no charge and are only cleaned; each statement cleans other sets.
+/// have no charge and are only cleaned: other ones than in the statement before.
 fn select_sets(charges: &[RateCharge], statement: u64) -> BTreeMap<u64, Vec<usize>> {
     let cleaned_from = statement.wrapping_mul(SETS_CLEANED_PER_STATEMENT);
     let cleaned = (0..SETS_CLEANED_PER_STATEMENT).map(|set| cleaned_from.wrapping_add(set));

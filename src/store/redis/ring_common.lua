@@ -1,10 +1,11 @@
 -- Functions that all scripts of the ring share; this file is put in front of each of them.
 --
--- The last two arguments of each script are the believed time of the caller in Unix seconds, and how
--- it may be used: 'settled' if old records may be deleted by it, 'bound' if it is only the latest
--- time that the caller knows, else 'known'. They are taken off here, so that the scripts need not
--- count them. No script begins, ends or deletes anything by the server's clock, because that clock
--- may jump. The last Redis key of each script is one that nothing has: it is taken off as well.
+-- The last two arguments of each script are the believed time of the caller in Unix seconds, and
+-- how it may be used: 'settled' if old records may be deleted by it, 'bound' if it is only the
+-- latest time that the caller knows, else 'known'. They are taken off here, so that the scripts
+-- need not count them. No key, import, request or record ends by the server's clock, because that
+-- clock may jump. The last Redis key of each script is one that nothing has: it is taken off as
+-- well.
 --
 -- An import adds many keys in pages. Each row names its import, and takes effect once the import is
 -- committed. In the sorted set of changes, these rows have the negated number of the import as

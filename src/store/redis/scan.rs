@@ -9,7 +9,7 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::link::Link;
 use crate::store::error::StoreError;
 
-/// How often riskgate begins a scan again because slots have moved or the connection has failed.
+/// How often riskgate scans at most, if slots move during each scan.
 const MAX_SCANS: usize = 10;
 
 impl Redis {
@@ -63,7 +63,7 @@ impl Redis {
     }
 
     /// Finds the Redis keys whose names match a pattern, on all servers. If slots move from one
-    /// server to another meanwhile, or the connection fails once, begins again.
+    /// server to another meanwhile, or the first scan fails, begins again.
     pub(super) fn find_redis_keys(
         &mut self,
         operation: &'static str,

@@ -49,7 +49,7 @@ pub(super) struct Sentinels {
     latest: Mutex<LatestAnswer>,
 }
 
-/// The answer to the latest question that has an answer.
+/// The answer that riskgate took last.
 #[derive(Default)]
 struct LatestAnswer {
     /// The number of the question.
@@ -114,7 +114,7 @@ impl Sentinels {
             loop {
                 std::thread::sleep(ASK_INTERVAL);
                 let Some(sentinels) = weak.upgrade() else { return };
-                // If this fails, the next connection fails as well and gives the reason.
+                // The next connection asks again. If that fails, it gives the reason.
                 let _ = sentinels.ask(WATCH_TIMEOUT);
             }
         });

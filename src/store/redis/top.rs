@@ -9,7 +9,8 @@ use crate::store::rows::{MAX_TOP_ROW_ACCOUNTS, TopCredit, TopRow};
 
 /// How long the dedup hashes of a day are kept, in seconds.
 const DEDUP_SETS_TTL_SECONDS: u64 = 2 * 86_400;
-/// The most dedup hashes in one script, so that the script does not block the server for long.
+/// The most credits and dedup hashes in one script, so that the script does not block the server
+/// for long.
 const MAX_HASHES_PER_SCRIPT: usize = 2_000;
 
 const READ_OPERATION: &str = "reading the top counts";

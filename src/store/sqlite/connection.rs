@@ -172,7 +172,8 @@ impl Sqlite {
         }
     }
 
-    /// Opens an existing store. If it has an earlier version, opens a migrated copy in memory.
+    /// Opens an existing store. If it has an earlier version, opens a migrated copy in memory, or
+    /// fails if riskgate may not write the file.
     fn open_unmigrated(
         path: &Path,
         is_of_older_version: bool,

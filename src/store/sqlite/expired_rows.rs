@@ -37,9 +37,9 @@ impl ExpiredRowBackend for Sqlite {
 }
 
 impl Sqlite {
-    /// Repeats a statement until no row is left. Its parameters are the latest time or day of the
-    /// rows to delete, and the length of a page. The ledger waits for the lock, so each transaction
-    /// deletes only one page.
+    /// Repeats a statement until no row is left, or [`MAX_PAGES_OF_EXPIRED_ROWS`] times. Its
+    /// parameters are the latest time or day of the rows to delete, and the length of a page. The
+    /// ledger waits for the lock, so each transaction deletes only one page.
     fn delete_in_pages(&mut self, delete: &str, latest: i64) -> Result<(), StoreError> {
         let arguments = [latest, to_i64_saturating(EXPIRED_ROWS_PER_PAGE as u64)];
         for _ in 0..MAX_PAGES_OF_EXPIRED_ROWS {

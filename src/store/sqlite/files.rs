@@ -148,8 +148,8 @@ impl FileIdentities {
         unusable(&self.path, "the file that was opened", found)
     }
 
-    /// Makes the error for a lost log (0) or a lost shared memory (1). First saves what only a
-    /// removed log has.
+    /// Makes the error for a lost log (0) or a lost shared memory (1). First tries to save what
+    /// only a removed log has.
     fn lost_file_error(&self, at: usize, connection: &Connection) -> StoreError {
         // Otherwise SQLite would remove the files of another process when the connection closes, or
         // move the removed log into a file that has newer pages.

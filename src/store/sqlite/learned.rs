@@ -10,7 +10,7 @@ use crate::store::operations::DnsFactBackend;
 use crate::store::rows::{DNS_FACTS_PER_PAGE, DnsFactRow, EXPIRED_ROWS_PER_PAGE, MAX_DNS_FACTS};
 
 const READ_OPERATION: &str = "reading DNS facts";
-/// The row of `meta` with the newest version of a deleted fact. A version is never used again,
+/// The row of `meta` with a version that no deleted fact exceeds. A version is never used again,
 /// because nodes read only the facts of later versions.
 const NEWEST_DELETED_VERSION: &str = "newest_deleted_dns_fact_version";
 

@@ -1,7 +1,7 @@
 //! Reads and writes rows of the table `meta`, and increments the version of the ring. The rows of
 //! `meta` are the store id, the version and the change ids of the ring, the latest month, the
-//! believed time of the gateway, the version and the change ids of the overrides, the newest
-//! version of a deleted DNS fact, the inbox secret, the mark of the inbox ids and its confirmation.
+//! believed time of the gateway, the version and the change ids of the overrides, a version that no
+//! deleted DNS fact exceeds, the inbox secret, the mark of the inbox ids and its confirmation.
 
 use rusqlite::{Connection, OptionalExtension, ToSql, Transaction, params};
 
@@ -15,8 +15,7 @@ pub(super) fn read_ring_version(connection: &Connection) -> rusqlite::Result<Opt
     Ok(Some(RingVersion { store_id, version, change_id: read_change_id(connection, version)? }))
 }
 
-/// The id of the change that led to a version; `None` if it is not among the latest
-/// [`KEPT_CHANGE_IDS`].
+/// The id of the change that led to a version; `None` if the store does not know it.
 pub(super) fn read_change_id(
     connection: &Connection,
     version: u64,

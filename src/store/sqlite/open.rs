@@ -119,7 +119,7 @@ pub(super) fn connect_to_existing_file(path: &Path) -> rusqlite::Result<Connecti
 }
 
 /// Returns true if the store's file exists. Fails if the path is invalid or leads to anything but a
-/// file, or if the log beside the path belongs to another file.
+/// file, or if the log is lost, or belongs to another file or to none.
 pub(super) fn store_file_exists(path: &Path) -> Result<bool, StoreError> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
