@@ -31,9 +31,7 @@ const UPGRADE_SOCKET: &str = "successor.sock";
 /// The file that describes the store of the process that serves.
 const SERVED_STORE_FILE: &str = "store";
 
-/// The runtime directory. The directory contains the pid file and the lock files, the file that
-/// describes the served store, and the socket of a successor. A process serves only from a
-/// directory to which no other user can write.
+/// The runtime directory. A process serves only from a directory to which no other user can write.
 #[derive(Debug)]
 pub struct RuntimeDir {
     path: PathBuf,

@@ -102,7 +102,6 @@ impl fmt::Display for DifferentStore {
 
 impl ServedStore {
     /// Describes the store of a process that serves it. Looks at the file of an SQLite store.
-    /// `id` is `None` until the process has read keys from the store.
     pub fn new(store: &StoreOptions, id: Option<String>) -> ServedStore {
         ServedStore { address: store.shown_address(), id, inode: inode_of(store) }
     }

@@ -1,9 +1,7 @@
 //! The audit: who made which change, and the records of changes that a store keeps.
 //!
-//! The store writes a change and its record in one step, so there is no change without its record.
-//! A server has two exceptions, for which it writes the record first: a deletion of sign-ups, and
-//! the deletion of totals when the month is repaired. No record that is shown contains the text or
-//! the digest of a key.
+//! No record that is shown contains the text or the digest of a key. `operations` says how a record
+//! is written.
 
 use std::collections::BTreeMap;
 

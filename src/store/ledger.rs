@@ -22,10 +22,8 @@ pub struct ReportBatchContext<'r> {
     pub needs_replicas: bool,
 }
 
-/// One node's report about one account and month. The node asks for a leased total of `target`
-/// calls.
-///
-/// A report names totals and never differences, so sending it twice changes nothing.
+/// One node's report about one account and month. A report names totals and never differences, so
+/// sending it twice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseReport {
     /// The account.

@@ -109,7 +109,8 @@ pub trait RingBackend {
     /// On a server, fails if rows were lost.
     fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError>;
 
-    /// How many keys the store has. A server counts also the keys of an import that has not ended.
+    /// How many keys the store has. A server also counts foreign entries, and the keys of an import
+    /// that has not ended.
     fn count_keys(&mut self) -> Result<u64, StoreError>;
 
     /// Reads all keys, all accounts, and the version of the ring. A row may already be newer than
@@ -122,8 +123,9 @@ pub trait RingBackend {
     /// [`RingChanges::follows`].
     fn ring_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError>;
 
-    /// Reads keys, accounts and overrides, and the states of sources and the audit's last record at
-    /// that moment. `None` as for [`Store::read_contents`](crate::store::Store::read_contents).
+    /// Reads keys, accounts, overrides, the states of sources and the id of the audit's last
+    /// record, as they are at one moment. `None` as for
+    /// [`Store::read_contents`](crate::store::Store::read_contents).
     fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError>;
 
     /// Finds a key by its id. `None` if there is none, or if its row is not in effect yet or can't
@@ -422,7 +424,7 @@ pub trait DailyUsageBackend {
 
 /// What both kinds of store know of the time.
 pub trait TimeBackend {
-    /// The store's latest month; `None` if there is none. Nodes raise this month, and only
+    /// The store's latest month; `None` if there is none. Nodes and copies raise it, and only
     /// [`TimeBackend::repair_month`] lowers it.
     fn latest_month(&mut self) -> Result<Option<Month>, StoreError>;
 
@@ -431,7 +433,7 @@ pub trait TimeBackend {
         Ok(None)
     }
 
-    /// The believed time that a gateway told this store last; `None` if no gateway told one.
+    /// The believed time that a gateway told this store last; `None` if the store has none.
     fn time_anchor(&mut self) -> Result<Option<TimeAnchor>, StoreError>;
 
     /// Remembers the believed time of a gateway. The audit does not record this.

@@ -57,7 +57,7 @@ pub struct BusyFlag(Arc<AtomicBool>);
 pub struct BusyGuard<'f>(&'f BusyFlag);
 
 impl BusyFlag {
-    /// Keeps the connection from being evicted until the returned guard is dropped.
+    /// Sets the flag until the returned guard is dropped.
     pub fn mark_busy(&self) -> BusyGuard<'_> {
         self.0.store(true, Ordering::SeqCst);
         BusyGuard(self)

@@ -1,4 +1,4 @@
-//! The config, and the rows of the keys, as the reloader last read them. The admin API needs both.
+//! What the admin API needs of the reloader.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -31,8 +31,8 @@ const PROBE_KEY: &str = "riskgate:{check}:probe";
 const PROBE_SCRIPT_DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 
 /// The commands of a gateway and of commands that change keys. docs/redis.md lists them, and those
-/// of rarer uses, such as an import. `KEY` stands for [`PROBE_KEY`]. The value
-/// of that Redis key is a text, so commands for other types fail and change nothing. `SOURCE`
+/// of rarer uses, such as an import. `KEY` stands for [`PROBE_KEY`]. If the user may run SET, the
+/// value of that Redis key is a text, so commands for other types fail and change nothing. `SOURCE`
 /// stands for the script `return 1`, and `DIGEST` for its SHA-1 digest.
 const COMMANDS_BY_USE: [(&str, &str); 5] = [
     (

@@ -227,8 +227,7 @@ impl Sqlite {
     }
 
     /// Fails if the path no longer leads to the opened files, because one was moved, deleted or
-    /// replaced. Further writes would go to the old files and be lost. Another process that uses
-    /// new files would not see these writes.
+    /// replaced. Further writes would go to the old files and be lost.
     pub(in crate::store) fn check_file_not_replaced(&self) -> Result<(), StoreError> {
         self.files.check_in_place(&self.connection)
     }

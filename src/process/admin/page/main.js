@@ -1,5 +1,5 @@
 // Starts the page, shows the section that the address names, and refreshes it. This file never
-// builds the content of a section, and never sends a request while the tab is hidden.
+// builds the content of a section, and never polls while the tab is hidden.
 
 import * as accounts from "./accounts.js";
 import {
