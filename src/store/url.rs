@@ -160,7 +160,7 @@ fn expected_form(text: &str) -> &'static str {
 pub fn redact_url(text: &str) -> String {
     let (user_info, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
     // A password may contain `://`. So the text before `://` is shown only if it consists of ASCII
-    // letters and digits, as a scheme does.
+    // letters and digits, apart from `+sentinel` and `+cluster`.
     let (scheme, rest) = match (scheme_prefix(user_info), scheme_prefix(rest)) {
         (Some(scheme), _) => (scheme, rest),
         (None, Some(scheme)) if user_info.is_empty() => (scheme, &rest[scheme.len()..]),

@@ -1,7 +1,7 @@
 //! Queries the DNS for names about which the lists do not decide, on a low-priority thread.
 //!
 //! HTTP requests only queue names, and never wait for the DNS. The thread limits its concurrent
-//! queries. The thread trusts resolvers only if they know the mail hosts of large providers. It
+//! queries. The thread trusts resolvers only if they know the mail hosts of a large provider. It
 //! holds back each finding that mail can't reach a name, until a later probe has passed. Each
 //! second, the thread writes what it learned to the store, and reads what other nodes learned.
 //! Before this process serves, the thread only reads the store.

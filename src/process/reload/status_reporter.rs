@@ -74,8 +74,8 @@ impl StatusReporter {
     /// Logs a new problem, and the end of a problem. The problem of the feeds has a line for each
     /// feed: of these lines, logs only new ones and those that have ended. Counts a reload of the
     /// part if `is_counted` is true, or if the part is `keys` and its problem has changed. The
-    /// metric of failing parts has each part; that of the certificates says only whether they were
-    /// read, because a metric of its own says when they expire.
+    /// metric of failing parts has each part; that of the certificates says only whether the last
+    /// ones are in use, because a metric of its own says when they expire.
     pub(super) fn record_part(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
             Some(problem) => lock(&self.status).fault_by_part.insert(part, problem.to_owned()),

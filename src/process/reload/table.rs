@@ -129,7 +129,8 @@ struct Worker {
     are_lists_to_keep: bool,
     /// When the audit could not read a file of the table; `None` if the table is recorded.
     record_refused_at: Option<Instant>,
-    /// The requests that the next rebuild answers. They wait until no file is being written.
+    /// The requests that the next rebuild answers. They wait until no file is being written, at
+    /// most for [`MAX_SETTLE_WAIT`].
     rebuild_waiters: Vec<RebuildWaiter>,
     /// When the first of `rebuild_waiters` arrived.
     waiting_since: Instant,
