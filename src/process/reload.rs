@@ -410,9 +410,9 @@ impl ReloadState {
     }
 
     /// Reloads all parts but the table, asks the table's thread for a rebuild, and reopens the
-    /// access log. A part whose files are being written is not reloaded; its outcome is
-    /// [`UNSETTLED`]. Returns the outcomes of these parts, and a receiver for the outcome of the
-    /// table.
+    /// access log. Reads no files that are being written: the outcome of their part then has the
+    /// text [`UNSETTLED`]. Returns the outcomes of these parts, and a receiver for the outcome of
+    /// the table.
     fn reload_all_parts(&mut self) -> (ReloadOutcome, oneshot::Receiver<Option<String>>) {
         self.gate_state.access_log.request_reopen();
         let mut outcome = ReloadOutcome::new();

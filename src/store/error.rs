@@ -33,8 +33,8 @@ pub enum StoreError {
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The server did not answer, or gave an unexpected answer; or the disk has no space to open an
-    /// SQLite store.
+    /// The server did not answer, gave an unexpected answer, or has too few replicas; or the disk
+    /// of an SQLite store is full.
     #[error("{location}: {operation}: {found}")]
     Unavailable {
         /// The address of the server, or the path of the file.

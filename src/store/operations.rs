@@ -139,8 +139,8 @@ pub trait RingBackend {
     fn find_account(&mut self, name: &str) -> Result<Option<AccountRow>, StoreError>;
 
     /// Describes the entries among the keys and accounts on a server that riskgate did not write,
-    /// as the latest read found them: one line each. riskgate ignores such entries. Always empty
-    /// with SQLite.
+    /// as the latest read found them: the first ones, and how many more. riskgate ignores such
+    /// entries. Always empty with SQLite.
     fn describe_foreign_entries(&self) -> Vec<String> {
         Vec::new()
     }

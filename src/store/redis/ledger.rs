@@ -257,9 +257,9 @@ fn parse_usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
     let claimed = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
     Some(UsageRow {
         account,
-        // After a data loss, `claim` holds the totals that nodes knew before the loss. These totals
-        // count here at once, although only the next report after the recovery raises `spent` and
-        // `leased` to them.
+        // After a data loss, `claim` holds the totals that nodes knew before the loss, with the
+        // changes since. These totals count here at once, although only the next report after the
+        // recovery raises `spent` and `leased` to them.
         spent: spent.max(claimed(claim.map(|claim| claim.1))),
         leased: leased.max(claimed(claim.map(|claim| claim.0))),
         is_damaged: false,
