@@ -2,8 +2,7 @@
 //!
 //! If either limit is reached, a new connection evicts an older one, so that no client can keep
 //! other clients out by holding connections open. The owner of a connection can mark it as busy: a
-//! busy connection is not evicted. If all candidates are busy, the owner must close the new
-//! connection. This module knows no protocol and reads nothing.
+//! busy connection is not evicted. This module knows no protocol and reads nothing.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

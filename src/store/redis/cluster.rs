@@ -153,7 +153,6 @@ impl ClusterLink {
         self.owners.get(&Slot::for_key(redis_key)).copied().unwrap_or_default()
     }
 
-    /// How often a server has redirected a command.
     pub fn redirections(&self) -> u64 {
         self.redirections
     }

@@ -102,8 +102,8 @@ fn count_pending(connection: &Connection) -> rusqlite::Result<u64> {
 }
 
 /// Deletes the events that were finished before `forgotten_before`. Then inserts the events that
-/// the store does not have, while there are free places. Returns n if the store now has the first n
-/// events.
+/// the store does not have, while there are free places. Returns what `record_quota_events`
+/// returns.
 fn insert_events(
     transaction: &Transaction<'_>,
     events: &[NewQuotaEvent],

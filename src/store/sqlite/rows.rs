@@ -229,10 +229,8 @@ fn parse_key(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
     })
 }
 
-/// Adds the keys and accounts that the store lacks. If the store ends a key later than `keys` does,
-/// gives the key the earlier end. Returns how many rows changed. A digest identifies a key,
-/// whatever the key's id in the store. If the store lacks the digest of a key, and another key has
-/// the id, the key is not added.
+/// Writes the rows as the operation of this name does, without a record. Returns how many rows
+/// changed. A digest identifies a key, whatever the key's id in the store.
 pub(super) fn write_back_lost_rows(
     transaction: &Transaction<'_>,
     keys: &[KeyRow],
