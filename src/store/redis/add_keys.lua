@@ -7,11 +7,11 @@
 --      4 '1' on the first page of the import, else '0',
 --      5 for how many seconds the import reserves its names,
 --      6 the id and the value of the request ('' if it can't be repeated),
---      7 the operation, 8 the target, 9 the state before and 10 the state after in JSON, for the audit
---        (all are '' in an import, whose end brings them),
+--      7 the operation, 8 the target, 9 the state before and 10 the state after in JSON, for the
+--        audit (all are '' in an import, whose end brings them),
 --      11 the plan of an account without a plan;
---      then for each key its id, digest, row, account, plan ('' if none is given), and the plan that
---      the account has by the key file ('' if the file does not name it)
+--      then for each key its id, digest, row, account, plan ('' if none is given), and the plan
+--      that the account has by the key file ('' if the file does not name it)
 -- Returns the version (0 before the import is committed), or the reason why nothing was added:
 -- 'taken' with the id and the known id; 'other_plan' with the account, its plan and the plan of the
 -- key; 'busy'; 'abandoned' with the import; or 'repeated'.

@@ -4,8 +4,8 @@
 --
 -- KEYS 1 a stream: each sign-up with its time in the field `at`, and its `pseudonyms`
 -- ARGV 1 how many entries to keep: those written last,
---      2 and 3 the earliest and the latest Unix second that an entry may have; empty if no entry may
---      be deleted by time, 4 how many of the oldest entries may be deleted by time,
+--      2 and 3 the earliest and the latest Unix second that an entry may have; empty if no entry
+--      may be deleted by time, 4 how many of the oldest entries may be deleted by time,
 --      5 the number of the last entry that the caller has read; then the time and pseudonyms of
 --      each sign-up
 --

@@ -53,8 +53,8 @@ if (last and last[1] or '') ~= ARGV[7] then
     return redis.error_reply('CHANGED meanwhile: the store has new records; copy again')
 end
 
--- A user without one of these rights fails here, where only staged Redis keys have changed. Renaming
--- a Redis key to itself changes nothing.
+-- A user without one of these rights fails here, where only staged Redis keys have changed.
+-- Renaming a Redis key to itself changes nothing.
 redis.call('RENAME', moves, moves)
 redis.call('PERSIST', moves)
 redis.call('EXPIRE', moves, 3600)

@@ -1,5 +1,5 @@
--- Lowers the store's latest month to the given month, if it is later, and records what the operation
--- `repair_month` changes. This script is its first step.
+-- Lowers the store's latest month to the given month, if it is later, and records what the
+-- operation `repair_month` changes. This script is its first step.
 --
 -- KEYS 1 metadata of the ring, 2 the audit
 -- ARGV 1 the latest month as the caller has read it ('': none), 2 the month, 3 the author,

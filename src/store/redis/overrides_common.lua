@@ -1,9 +1,9 @@
--- Functions that the scripts about overrides share; this file is put in front of each of them, behind
--- `ring_common.lua`.
+-- Functions that the scripts about overrides share; this file is put in front of each of them,
+-- behind `ring_common.lua`.
 --
--- A hash has the overrides: each field is "NAME SCOPE", each value is "TIME JSON", where the JSON is
--- a list of the row and its author. The field `overrides` of the metadata is "NUMBER ID COUNT". The
--- fields `override_change:NUMBER` have the ids of the latest versions.
+-- A hash has the overrides: each field is "NAME SCOPE", each value is "TIME JSON", where the JSON
+-- is a list of the row and its author. The field `overrides` of the metadata is "NUMBER ID COUNT".
+-- The fields `override_change:NUMBER` have the ids of the latest versions.
 
 -- Proves the rights to a change, and makes an empty server a store. Each script calls this function
 -- before it appends its record.

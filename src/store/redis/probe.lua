@@ -7,8 +7,9 @@
 --      3 the beginning to store if the data has none,
 --      4 the latest month that the node counts in, 5 the recovery period in ms,
 --      6 the id of the store that the node's keys are from ('': not known)
--- Returns the store's id ('' without one), the beginning of its data, the ms left to recover, and why
--- the server refuses writes ('': it does not). Writes nothing to another store than that of the keys.
+-- Returns the store's id ('' without one), the beginning of its data, the ms left to recover, and
+-- why the server refuses writes ('': it does not). Writes nothing to another store than that of the
+-- keys.
 
 local read = redis.call('HMGET', KEYS[1], 'life', 'began', 'store_id', 'month')
 local life, began, store_id = read[1], read[2], read[3] or ''

@@ -3,9 +3,9 @@
 --
 -- KEYS 1 the audit, 2 a hash: the state of each source by its subject
 -- ARGV 1 the author, 2 the operation, 3 the target, 4 the state before, 5 the state after,
---      6 the subject of the source, 7 its subject without the machine, 8 its new text, 9 its text as
---        the caller has read it ('': none), 10 whether it differs from the state before (0: no, or
---        there was none; 1: yes), 11 as 9, of the subject without the machine
+--      6 the subject of the source, 7 its subject without the machine, 8 its new text, 9 its text
+--        as the caller has read it ('': none), 10 whether it differs from the state before (0: no,
+--        or there was none; 1: yes), 11 as 9, of the subject without the machine
 -- Returns 1; 0 if a text has changed since the caller read it.
 
 local subject, shared_subject, text, known = ARGV[6], ARGV[7], ARGV[8], ARGV[9]

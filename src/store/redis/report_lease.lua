@@ -95,8 +95,8 @@ if recovering and sequence > own_sequence then
     if has_claim then
         before_leased, before_spent = claim_leased - changed_leased, claim_spent - changed_spent
     end
-    -- If the store has a later report of this node, the calls that the node knows include this report
-    -- already.
+    -- If the store has a later report of this node, the calls that the node knows include this
+    -- report already.
     local knows_more = known_revision > base and own_sequence == known_sequence
     if knows_more or own_sequence < known_sequence then
         has_claim = true

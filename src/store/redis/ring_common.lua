@@ -50,8 +50,9 @@ local function next_record_id(audit)
     return id, string.format('%.0f', at)
 end
 
--- Runs the commands that a change and its record need, without effect: nothing has this name. If the
--- user lacks a right, or the server a command, the script fails here, where nothing has changed.
+-- Runs the commands that a change and its record need, without effect: nothing has this name. If
+-- the user lacks a right, or the server a command, the script fails here, where nothing has
+-- changed.
 --
 -- A script that makes a change with a record calls this function before its first write. Other
 -- commands that the script needs, it runs without effect before it appends the record.
@@ -82,8 +83,8 @@ local function record_change(audit, author, operation, target, form, before, aft
     end
 end
 
--- Splits the row of a key into its import, expiry, revocation and rest. Returns nil unless the row is in
--- effect; the second value is the status of the row.
+-- Splits the row of a key into its import, expiry, revocation and rest. Returns nil unless the row
+-- is in effect; the second value is the status of the row.
 local function read_live_key(imports, row)
     local row_import, expires, revoked, rest = string.match(row or '', '^(%S+) (%S+) (%S+) (.*)$')
     local status = row_import and import_status(imports, row_import) or 'damaged'
@@ -111,8 +112,8 @@ local function is_repeated(requests, request)
     return entry and not is_forgotten(entry)
 end
 
--- Remembers a request that can be repeated, for a day by the believed time: Redis would expire a key
--- by the server's clock. `delete_expired.lua` deletes the request.
+-- Remembers a request that can be repeated, for a day by the believed time: Redis would expire a
+-- key by the server's clock. `delete_expired.lua` deletes the request.
 local function remember_request(requests, request)
     if request == '' then return end
     local id, value = string.match(request, '^(%S+) (.*)$')

@@ -4,8 +4,8 @@
 --      8 requests that can be repeated
 -- ARGV 1 an id for the change, 2 the author, 3 'rotate' or 'undo', 4 the old key's id, 5 the new
 --      key's id, 6 when the old key ends, 7 the current second; to rotate: 8 the new key's digest,
---      9 its row, 10 the id and value of the request ('' if it can't be repeated); to undo: 8 the former
---      expiry of the old key ('-': none)
+--      9 its row, 10 the id and value of the request ('' if it can't be repeated); to undo: 8 the
+--      former expiry of the old key ('-': none)
 -- Returns the version that the change leads to; 0 if there is no such key; 'ended' if the old key
 -- has ended already; 'taken' with the new id and the known id; or 'repeated'.
 

@@ -1,8 +1,8 @@
 -- Functions that the scripts about sign-ups share; this file is put in front of each of them.
 
 -- Returns the last number that an entry of the stream has had. If somebody has deleted the newest
--- entries, their ids can't be used again. Without the right to XINFO, the number follows from the last
--- entry alone.
+-- entries, their ids can't be used again. Without the right to XINFO, the number follows from the
+-- last entry alone.
 local function find_last_number(stream)
     local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
     local number = last and tonumber(string.match(last[1], '^%d+')) or 0

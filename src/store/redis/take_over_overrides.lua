@@ -2,8 +2,8 @@
 -- operation `take_over_overrides`.
 --
 -- KEYS 1 metadata of the ring, 2 the overrides, 3 the audit, 4 the states of sources
--- ARGV 1 an id for the change, 2 the author, 3 the path of the file, 4 what the audit says, in JSON,
---      5 how many overrides there may be, 6 the subject that names the content of the file,
+-- ARGV 1 an id for the change, 2 the author, 3 the path of the file, 4 what the audit says, in
+--      JSON, 5 how many overrides there may be, 6 the subject that names the content of the file,
 --      7 a second subject, 8 the state of both, 9 the operation in the audit;
 --      10 and further: a field, a blank, and the value without the time
 -- Returns how many rows were added; -1 if there would be too many; -2 if the store remembers the

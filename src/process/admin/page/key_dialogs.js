@@ -12,8 +12,8 @@ import { timeOf } from "./format.js";
 import { fillPlans } from "./plans.js";
 
 /**
- * Builds the dialog that creates a key. The values stay until the reader cancels or the key is made,
- * so that a retry is the same request.
+ * Builds the dialog that creates a key. The values stay until the reader cancels or the key is
+ * made, so that a retry is the same request.
  */
 export function createKeyDialog(ctx, onCreated) {
   const place = errorPlace();
