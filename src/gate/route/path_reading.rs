@@ -35,7 +35,9 @@ pub struct PathReadings<'p> {
     readings: ReadingsOfText<'p>,
     /// The path with the query as its last segments: see [`continue_path_with_query`].
     readings_with_query: Vec<Reading<'p>>,
-    is_query_unreadable: bool,
+    /// Those of the paths with the query that riskgate can't read.
+    unread_query_paths: Vec<Vec<u8>>,
+    /// Whether the query may be the rest of the path to any route.
     may_query_lead_to_each_path: bool,
     /// Whether all servers read the target's path alike: see [`is_plain_path`].
     is_plain: bool,
@@ -79,9 +81,10 @@ impl<'p> PathReadings<'p> {
         }
         let with_query = continue_path_with_query(path, query);
         let may_leave_path = with_query.iter().any(|text| may_have_dot_segment(text));
+        let is_plain = with_query.is_empty() && is_plain_path(path);
         let of_query: Vec<Option<ReadingsOfText<'p>>> =
-            with_query.into_iter().map(|text| read_text(Cow::Owned(text))).collect();
-        let is_plain = of_query.is_empty() && is_plain_path(path);
+            with_query.iter().map(|text| read_text(Cow::Owned(text.clone()))).collect();
+        let is_unread = |read: &Option<ReadingsOfText<'p>>| read.is_none();
         let readings = match is_plain {
             true => {
                 let path = Cow::Borrowed(path);
@@ -92,9 +95,12 @@ impl<'p> PathReadings<'p> {
         };
         Some(PathReadings {
             readings,
-            is_query_unreadable: of_query.iter().any(Option::is_none),
-            may_query_lead_to_each_path: may_leave_path
-                || of_query.last().is_some_and(Option::is_none),
+            may_query_lead_to_each_path: may_leave_path || of_query.last().is_some_and(is_unread),
+            unread_query_paths: with_query
+                .into_iter()
+                .zip(&of_query)
+                .filter_map(|(text, read)| is_unread(read).then_some(text))
+                .collect(),
             readings_with_query: of_query.into_iter().flatten().flatten().collect(),
             is_plain,
         })
@@ -104,7 +110,7 @@ impl<'p> PathReadings<'p> {
     /// lacks some of the segments, or session ids, or that goes on in the query.
     pub fn may_hide_path(&self) -> bool {
         let may_lack_segments = |it: &Reading| it.may_have_host || !it.scripts.is_empty();
-        self.is_query_unreadable
+        self.is_query_unreadable()
             || !self.readings_with_query.is_empty()
             || self.readings.len() > 1
             || self.readings.iter().any(may_lack_segments)
@@ -113,7 +119,17 @@ impl<'p> PathReadings<'p> {
     /// Whether a server may read the query as the rest of the path, and riskgate can't tell which
     /// path the server then reads.
     pub fn is_query_unreadable(&self) -> bool {
-        self.is_query_unreadable
+        !self.unread_query_paths.is_empty()
+    }
+
+    /// Whether a part of the query that riskgate can't read may lead to `prefix`, or to a path
+    /// below it. Whatever dot segments remove, the names of the prefix stand in the query in their
+    /// order. `prefix` begins with `/`.
+    pub fn may_unread_query_lead_to(&self, prefix: &str) -> bool {
+        self.unread_query_paths.iter().any(|path| {
+            list_spellings_of(Cow::Borrowed(path))
+                .is_none_or(|all| all.iter().any(|spelling| has_names_in_order(spelling, prefix)))
+        })
     }
 
     /// Whether the query may lead to each path: riskgate can't read the query up to its first `&`,
@@ -274,6 +290,27 @@ fn may_have_dot_segment(path: &[u8]) -> bool {
         visible.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dot_segment)
     };
     list_spellings_of(Cow::Borrowed(path)).is_none_or(|all| all.iter().any(has_dot_segment))
+}
+
+/// Returns true if the path has segments with the names of the prefix, in their order, and perhaps
+/// others between them. Some servers take `\` for `/`. Control characters are ignored by some
+/// servers, and end a name for others.
+fn has_names_in_order(path: &[u8], prefix: &str) -> bool {
+    let ends_name = |byte: &u8| matches!(byte, b'/' | b'\\') || byte.is_ascii_control();
+    let visible: Vec<u8> = path.iter().copied().filter(|byte| !byte.is_ascii_control()).collect();
+    [path, visible.as_slice()].into_iter().any(|text| {
+        let mut segments = text.split(ends_name);
+        let mut names = prefix.split('/').filter(|name| !name.is_empty());
+        names.all(|name| segments.any(|segment| is_read_as(segment, name)))
+    })
+}
+
+/// Returns true if a server may read this segment as `name`.
+fn is_read_as(segment: &[u8], name: &str) -> bool {
+    segment.split_at_checked(name.len()).is_some_and(|(start, behind)| {
+        start.eq_ignore_ascii_case(name.as_bytes())
+            && behind.first().is_none_or(|byte| IGNORED_BEHIND_NAME.contains(byte))
+    })
 }
 
 /// Returns the path as it is, decoded once and twice, and each of these without session ids. `None`

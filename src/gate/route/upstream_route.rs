@@ -102,8 +102,7 @@ impl RouteMethods {
 /// Returns `None` in each of these cases:
 /// - No route has such a prefix.
 /// - Servers disagree about where the path leads: see [`PathReadings::of`].
-/// - A server may read one of riskgate's own paths in this target, as far as riskgate can read the
-///   query.
+/// - A server may read one of riskgate's own paths in this target, or the query may lead there.
 /// - The route needs no key, but a server that ignores a part of the path, or that reads the query
 ///   as a path, may read a path of a route that needs a key.
 pub(super) fn find_upstream_route_index(
@@ -116,7 +115,7 @@ pub(super) fn find_upstream_route_index(
     }
     let readings = PathReadings::of(target)?;
     let mut own = OWN_PATHS.into_iter().chain(authz_path.map(PathPrefix::as_str));
-    if own.any(|own| readings.is_at_or_below(own)) {
+    if own.any(|own| readings.is_at_or_below(own) || readings.may_unread_query_lead_to(own)) {
         return None;
     }
     let is_found = |prefix: &str| readings.is_at_or_below_without_host_and_query(prefix);

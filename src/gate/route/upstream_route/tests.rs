@@ -216,6 +216,8 @@ fn a_query_opens_no_route() {
         ("/open/i.php?/v1/usage", None),
         ("/open/i.php?/authz", None),
         ("/open?/../x", Some("/open")),
+        ("/open?/../v1/usage", None),
+        ("/open?/../authz", None),
         ("/open?/x&q=a%5Cb", Some("/open")),
     ] {
         let found = matched_prefix(&["/open", "/open/admin"], target);
@@ -223,6 +225,21 @@ fn a_query_opens_no_route() {
     }
     let site = UpstreamRoute { needs_key: false, ..upstream_route("/") };
     let routes = [site, upstream_route("/api")];
+    for (target, expected) in [
+        ("/?/x/../v1/check/a@b.c", None),
+        ("/?/v1/x/../check", None),
+        ("/?%2fx%2f%2e%2e%2fV1%2fcheck.json", None),
+        ("/?/x&/../v1/public", None),
+        ("/?/v1%5ccheck/a", None),
+        ("/?/v1/ch%0aeck/a", None),
+        ("/?/v1/check%00.css", None),
+        ("/combo?/a.js&/../b.js", Some(0)),
+        ("/?/../v1/checks", Some(0)),
+        ("/?/../check/v1", Some(0)),
+    ] {
+        let found = find_upstream_route_index(&routes[..1], None, target.as_bytes());
+        assert_eq!(found, expected, "{target}");
+    }
     for (target, expected) in [
         ("/?/api", None),
         ("/index.php?/api/x", None),
