@@ -12,9 +12,9 @@ use super::field_values::{FieldValues, UnreadCause};
 /// Reads all values of the fields, including the values of repeated members. If the value of a
 /// field is a list, each text in the list is a value. If it is an object, each address in the
 /// object is a value. An object with a name and an address, such as
-/// `{"name":"email","value":"…"}`, is a field. `name` is the name of the form field that has the
-/// JSON as its value; `None` if the JSON is a whole body. If the JSON breaks the grammar, riskgate
-/// reads the values before the break.
+/// `{"name":"email","value":"…"}`, is a field, and so is one with a list of addresses. `name` is
+/// the name of the form field that has the JSON as its value; `None` if the JSON is a whole body.
+/// If the JSON breaks the grammar, riskgate reads the values before the break.
 pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath]) -> FieldValues {
     let is_field = |name: &&str| fields.iter().any(|field| field.matches_form_name(name));
     let place =
@@ -24,7 +24,7 @@ pub(super) fn read_values(body: &[u8], name: Option<&str>, fields: &[FieldPath])
         fields,
         names,
         is_in_pair: false,
-        text_of_pair: None,
+        texts_of_pair: Vec::new(),
         found: FieldValues::default(),
     };
     let is_utf8 = std::str::from_utf8(body).is_ok();
@@ -152,11 +152,12 @@ struct JsonReaderState<'f> {
     fields: &'f [FieldPath],
     /// The names of the members that lead to the current value.
     names: Vec<MemberName>,
-    /// Whether the current value may be the name or the value of a [`PairObject`].
+    /// Whether the current value may be the name or the value of a [`PairObject`], or an item of
+    /// such a value.
     is_in_pair: bool,
-    /// The text that was read last as the name or the value of a [`PairObject`]. `None` once the
-    /// reader has left the member with this text.
-    text_of_pair: Option<String>,
+    /// The texts that were read last as the name or the value of a [`PairObject`], or as items of
+    /// such a value. Empty once the reader has left the member with these texts.
+    texts_of_pair: Vec<String>,
     found: FieldValues,
 }
 
@@ -204,12 +205,11 @@ impl PartOfPair {
 }
 
 impl PairObject {
-    fn add(&mut self, part: PartOfPair, text: String, fields: &[FieldPath]) {
+    fn add(&mut self, part: PartOfPair, mut texts: Vec<String>, fields: &[FieldPath]) {
+        let is_field = |name: &String| fields.iter().any(|field| field.matches_form_name(name));
         match part {
-            PartOfPair::Name => {
-                self.has_name_of_field |= fields.iter().any(|it| it.matches_form_name(&text));
-            }
-            PartOfPair::Value => self.values.push(text),
+            PartOfPair::Name => self.has_name_of_field |= texts.iter().any(is_field),
+            PartOfPair::Value => self.values.append(&mut texts),
         }
     }
 }
@@ -248,7 +248,7 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         if self.reader.is_in_pair {
-            self.reader.text_of_pair = Some(text.to_owned());
+            self.reader.texts_of_pair.push(text.to_owned());
         }
         match self.place {
             ValuePlace::Outside => {}
@@ -279,7 +279,6 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        self.reader.is_in_pair = false;
         while items
             .next_element_seed(ValueVisitor { reader: &mut *self.reader, place: self.place })?
             .is_some()
@@ -288,7 +287,9 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        self.reader.is_in_pair = false;
+        // This object may be an item in the value of another pair.
+        let is_in_pair = std::mem::take(&mut self.reader.is_in_pair);
+        let texts_before = std::mem::take(&mut self.reader.texts_of_pair);
         let mut pair = PairObject::default();
         while let Some(name) = members.next_key::<String>()? {
             let part_of_pair = PartOfPair::of_member(&name);
@@ -303,10 +304,12 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
             members.next_value_seed(ValueVisitor { reader: &mut *self.reader, place })?;
             self.reader.is_in_pair = false;
             self.reader.names.pop();
-            if let (Some(part), Some(text)) = (part_of_pair, self.reader.text_of_pair.take()) {
-                pair.add(part, text, self.reader.fields);
+            if let Some(part) = part_of_pair {
+                let texts = std::mem::take(&mut self.reader.texts_of_pair);
+                pair.add(part, texts, self.reader.fields);
             }
         }
+        (self.reader.is_in_pair, self.reader.texts_of_pair) = (is_in_pair, texts_before);
         for address in pair.values.iter().filter(|_| pair.has_name_of_field) {
             self.reader.found.push_if_address(address);
         }

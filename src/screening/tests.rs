@@ -351,11 +351,14 @@ fn an_object_with_the_name_and_the_value_of_a_field_is_read() {
         r#"{"UserAttributes":[{"Name":"email","Value":"a@b.com"},{"Name":"website","Value":"https://c.com/@d.e"}]}"#,
         r#"[{"value":"a@b.com","objectTypeId":"0-1","name":"user.email"}]"#,
         r#"[{"name":"email","value":"a@b.com"},{"name":"email","value":"blur"}]"#,
+        r#"{"name":"email","value":["a@b.com","blur",1]}"#,
+        r#"{"name":"email","value":[{"value":"c@d.com"},["a@b.com"]]}"#,
+        r#"{"value":["c@d.com",{"name":"email","value":"a@b.com"}]}"#,
     ] {
         assert_values(JSON, body, &["a@b.com"]);
     }
     let body =
-        r#"[{"name":{"name":"email"},"value":"a@b.com"},{"name":"email","value":["c@d.com"]}]"#;
+        r#"[{"name":{"name":"email"},"value":"a@b.com"},{"name":"text","value":["c@d.com"]}]"#;
     assert_eq!(read(JSON, body.as_bytes()), Err(UnreadCause::NoField));
 }
 
