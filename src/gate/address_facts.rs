@@ -5,7 +5,7 @@ use crate::model::domain::Domain;
 use crate::model::email::EmailAddress;
 use crate::model::sign_up::SignUp;
 use crate::model::typed_address::{OtherReadings, TypedAddress};
-use crate::model::verdict::{Reason, Rule, Score};
+use crate::model::verdict::{Reason, Score};
 use crate::table::{Table, TableAnswer};
 
 /// What is known about one address, or about a text that should be one.
@@ -122,7 +122,7 @@ impl AddressFacts {
                 table_rule: verdict.rule,
                 is_free_provider: verdict.is_free_provider,
                 is_corporate_email: verdict.is_corporate_email,
-                is_alias: verdict.rule == Rule::Alias,
+                is_alias: lookup.is_alias(),
             }),
             is_role: None,
             sign_up: None,

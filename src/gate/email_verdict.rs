@@ -116,7 +116,7 @@ impl<'t> EmailVerdict<'t> {
             did_you_mean: self.suggestion,
             is_free_provider: verdict.is_free_provider,
             is_corporate_email: verdict.is_corporate_email,
-            is_alias_email: verdict.rule == Rule::Alias,
+            is_alias_email: self.lookup.is_alias(),
             mx_provider_label: self.lookup.mail_service_label,
         };
         // A struct of plain values always serializes.

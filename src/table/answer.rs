@@ -97,10 +97,24 @@ impl<'t> TableAnswer<'t> {
         &self.table.decoded_table.answers[usize::from(self.answer_index)]
     }
 
-    /// Whether the domain is protected or belongs to a free provider: unrelated people may then
-    /// have addresses there.
+    /// The rule that decides, or that would decide without the override that does.
+    fn rule_of_lists(&self) -> Rule {
+        match self.verdict.rule {
+            Rule::Override => self.stored().rule_of_lists,
+            rule => rule,
+        }
+    }
+
+    /// Whether the domain belongs to an alias or relay service, whatever an override says about
+    /// its risk.
+    pub fn is_alias(&self) -> bool {
+        self.rule_of_lists() == Rule::Alias
+    }
+
+    /// Whether the domain is protected, whatever an override says about its risk, or belongs to a
+    /// free provider: unrelated people may then have addresses there.
     pub fn is_protected_or_free_provider(&self) -> bool {
-        self.verdict.rule == Rule::Protected || self.verdict.is_free_provider
+        self.rule_of_lists() == Rule::Protected || self.verdict.is_free_provider
     }
 
     /// The part of the public answer's JSON that follows the domain. It begins with the closing

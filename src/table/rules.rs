@@ -87,6 +87,8 @@ pub(super) struct OverrideRow<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StoredAnswer {
     pub verdict: Verdict,
+    /// The rule that would decide without an override.
+    pub rule_of_lists: Rule,
     /// The number of the label, counted from 1; 0 for none.
     pub label_number: u32,
     /// The lists behind the answer, bit 0 for the first list of the manifest.
@@ -142,10 +144,11 @@ pub(super) fn decide_answer(
     override_row: Option<&OverrideRow>,
     scores: &Scores,
 ) -> StoredAnswer {
-    let mut rule = Rule::ALL
+    let rule_of_lists = Rule::ALL
         .into_iter()
         .find(|rule| facts.fact_bits & rule_bit(*rule) != 0)
         .unwrap_or(Rule::Unknown);
+    let mut rule = rule_of_lists;
     let mut reason = reason_of_rule(rule);
     let mut score = scores.score_of(rule);
     let mut label =
@@ -177,6 +180,7 @@ pub(super) fn decide_answer(
     let verdict = Verdict { reason, score, is_free_provider, is_corporate_email, rule };
     StoredAnswer {
         verdict,
+        rule_of_lists,
         label_number: label,
         list_bits: lists,
         vote_bits: facts.vote_bits,

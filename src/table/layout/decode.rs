@@ -21,14 +21,16 @@ fn decode_answer(
     list_count: usize,
 ) -> Option<StoredAnswer> {
     let [reason, score, flags, rule, ..] = *bytes;
+    let rule = Rule::from_number(rule)?;
     let answer = StoredAnswer {
         verdict: Verdict {
             reason: Reason::ALL.into_iter().find(|known| *known as u8 == reason)?,
             score: Score::new(score)?,
             is_free_provider: flags & 1 != 0,
             is_corporate_email: flags & 2 != 0,
-            rule: Rule::from_number(rule)?,
+            rule,
         },
+        rule_of_lists: if bytes[20] == 0 { rule } else { Rule::from_number(bytes[20])? },
         label_number: u32::from_le_bytes(bytes[4..8].try_into().ok()?),
         list_bits: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
         vote_bits: u32::from_le_bytes(bytes[16..20].try_into().ok()?),

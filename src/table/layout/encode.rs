@@ -153,6 +153,8 @@ fn encode_answer(answer: &StoredAnswer) -> [u8; ANSWER_BYTES] {
     out[4..8].copy_from_slice(&answer.label_number.to_le_bytes());
     out[8..16].copy_from_slice(&answer.list_bits.to_le_bytes());
     out[16..20].copy_from_slice(&answer.vote_bits.to_le_bytes());
+    // 0 stands for the rule of the verdict.
+    out[20] = if answer.rule_of_lists == verdict.rule { 0 } else { answer.rule_of_lists as u8 };
     out
 }
 

@@ -233,6 +233,26 @@ github.net,exact,,,,true,\n";
 }
 
 #[test]
+fn an_override_of_the_verdict_hides_no_fact_of_the_lists() {
+    let lists = [("alias.txt", "alias.org\nrelay.org\n"), ("protected.txt", "real.com\nown.com\n")];
+    let rows = "alias.org,subtree,safe,0,,,\nreal.com,exact,safe,40,,,\nx.com,exact,safe,0,,,\n";
+    let table = load_lists(&[lists[0], lists[1], ("overrides.csv", rows)]);
+    for (name, rule, is_alias, is_protected) in [
+        ("alias.org", Rule::Override, true, false),
+        ("x.alias.org", Rule::Override, true, false),
+        ("relay.org", Rule::Alias, true, false),
+        ("real.com", Rule::Override, false, true),
+        ("own.com", Rule::Protected, false, true),
+        ("x.com", Rule::Override, false, false),
+        ("unlisted.com", Rule::Unknown, false, false),
+    ] {
+        let answer = look_up(&table, name);
+        let found = (answer.is_alias(), answer.is_protected_or_free_provider());
+        assert_eq!((answer.verdict.rule, found), (rule, (is_alias, is_protected)), "{name}");
+    }
+}
+
+#[test]
 fn an_override_of_a_domain_covers_private_suffixes_below_it() {
     let table = load_lists(&[
         ("overrides.csv", "amazonaws.com,subtree,disposable,77,,,\n"),

@@ -57,6 +57,22 @@ fn what_is_neither_an_address_nor_a_domain_gets_a_422() {
 }
 
 #[test]
+fn an_override_changes_no_fact_about_an_alias_service() {
+    let setup = Setup::with_bundled_table().set_text("check.answer", "table");
+    let header =
+        "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,mx_provider_label";
+    let overrides = format!("{header}\nsimplelogin.com,subtree,safe,0,,,\n");
+    std::fs::write(setup.path("overrides.csv"), overrides).unwrap();
+    let gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    let check = gateway.get("/v1/check/jane%40simplelogin.com", &key).expect(200).json();
+    assert_eq!((&check["risk_score"], &check["is_alias_email"]), (&json!(0), &json!(true)));
+    let asked = request("POST", "/v1/assess").key(&key).body(r#"{"email":"jane@simplelogin.com"}"#);
+    let assessed = gateway.send_request(&asked).expect(200).json();
+    assert_eq!(assessed["facts"]["is_alias"], true, "{assessed}");
+}
+
+#[test]
 fn a_domain_that_other_software_reads_in_an_address_is_judged() {
     let (gateway, key) = start_gateway("table");
     for (address, score) in [
