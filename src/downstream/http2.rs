@@ -426,7 +426,6 @@ where
     async fn serve(self, mut stream: Box<HttpSession>, response: Arc<UnsentResponse>) {
         let PingoraPath { proxy, context, facts, shutdown } = self;
         response.attach_to(stream.req_header_mut());
-        let _response = response;
         let mut session = ServerSession::new_http2(*stream);
         session.set_write_timeout(Some(context.options.write_timeout));
         session.set_total_drain_timeout(Some(context.options.header_timeout));
@@ -439,8 +438,8 @@ where
                     proxy.process_new_http(session, &shutdown).await;
                 };
                 let body_timeout = context.gate.body_options().timeout;
-                if let Some(dropped) = serve_watched(served, body_timeout).await {
-                    context.gate.count_and_log_dropped(dropped, &head);
+                if let Some(dropped) = serve_watched(served, &response, body_timeout).await {
+                    context.gate.count_and_log(&dropped, &head);
                 }
             }
             Ok(_) => {

@@ -231,16 +231,8 @@ impl Gate {
         self.count_and_log(ctx, head);
     }
 
-    /// Counts and logs a request that riskgate stopped serving before it sent the whole response.
-    pub(crate) fn count_and_log_dropped<'h>(&self, mut ctx: RequestContext, head: impl Head<'h>) {
-        if ctx.outcome.is_none() {
-            ctx.set_aborted_outcome();
-        }
-        self.count_and_log(&ctx, head);
-    }
-
     /// Counts and logs a finished request with this head.
-    fn count_and_log<'h>(&self, ctx: &RequestContext, head: impl Head<'h>) {
+    pub(crate) fn count_and_log<'h>(&self, ctx: &RequestContext, head: impl Head<'h>) {
         let elapsed = ctx.started_at().elapsed();
         let outcome = ctx.outcome.unwrap_or("other");
         self.state.metrics.requests.count_request(ctx.route, outcome, elapsed.as_secs_f64());

@@ -257,11 +257,17 @@ impl UnsentResponse {
         is_sent
     }
 
+    /// Returns true if all parts so far are sent, or dropped with their stream. A header without a
+    /// body is not a part in this sense.
+    pub fn is_all_sent(&self) -> bool {
+        self.bytes.load(Ordering::Acquire) == 0
+    }
+
     async fn wait_until_parts_are_dropped(&self) {
         loop {
             let mut notified = std::pin::pin!(self.all_sent.notified());
             notified.as_mut().enable();
-            if self.bytes.load(Ordering::Acquire) == 0 {
+            if self.is_all_sent() {
                 return;
             }
             notified.await;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::upstream::GuardedSocket;
-use crate::gate::RequestContext;
+use crate::gate::{RequestContext, UnsentResponse};
 use crate::support::lock::lock;
 
 /// How long a request may take to end once riskgate has shut its server's connection down.
@@ -36,12 +36,14 @@ struct Upload {
 /// for `body_timeout`, although the server has taken what has arrived or has answered completely.
 /// This function then ends the exchange. If the request does not end after that, this function
 /// drops the request, which resets the stream. Returns the state of a request that was dropped
-/// before it was logged.
+/// before it was logged. Its outcome is `aborted`, unless the client got the whole response.
 pub async fn serve_watched(
     served: impl Future<Output = ()>,
+    response: &UnsentResponse,
     body_timeout: Duration,
 ) -> Option<RequestContext> {
     let upload = Arc::new(Mutex::new(Upload::default()));
+    let mut is_response_sent = false;
     {
         let mut served = pin!(CURRENT_UPLOAD.scope(Arc::clone(&upload), served));
         tokio::select! {
@@ -49,11 +51,17 @@ pub async fn serve_watched(
             () = &mut served => {}
             () = wait_until_too_slow(&upload, body_timeout) => {
                 // If no response has begun, the client gets 408.
-                let _ = tokio::time::timeout(SLOW_UPLOAD_END_TIMEOUT, served).await;
+                let _ = tokio::time::timeout(SLOW_UPLOAD_END_TIMEOUT, &mut served).await;
+                // Once the stream is reset, nothing is unsent.
+                is_response_sent = lock(&upload).is_response_complete && response.is_all_sent();
             }
         }
     }
-    lock(&upload).unlogged_request.take()
+    let mut dropped = lock(&upload).unlogged_request.take()?;
+    if !is_response_sent {
+        dropped.set_aborted_outcome();
+    }
+    Some(dropped)
 }
 
 /// Waits until the client is too slow. Then shuts the connection to the server down.

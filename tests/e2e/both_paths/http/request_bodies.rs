@@ -448,10 +448,9 @@ fn an_upload_to_a_server_that_stops_reading_is_ended() {
     wait_until("no exchange is under way", || count_exchanges(&gateway) == 0.0);
 }
 
-/// A server may refuse an upload without reading it, and keep the connection open.
-#[test]
-fn an_upload_over_http2_that_stalls_after_its_answer_is_ended() {
-    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+/// Starts a server that answers each request at its first bytes, and keeps the connection open.
+fn start_server_that_answers_first(response: Vec<u8>) -> SocketAddr {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     std::thread::spawn(move || {
         let mut open = Vec::new();
@@ -460,11 +459,25 @@ fn an_upload_over_http2_that_stalls_after_its_answer_is_ended() {
             // Health checks connect and send nothing.
             let mut seen = [0; 4096];
             if std::io::Read::read(&mut stream, &mut seen).is_ok_and(|read| read > 0) {
-                stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno").unwrap();
+                // The gateway may close the connection before it has read everything.
+                let _ = stream.write_all(&response);
                 open.push(stream);
             }
         }
     });
+    address
+}
+
+/// Starts a gateway in front of a server that answers an upload over HTTP/2 at once, and stalls in
+/// the upload. Checks the status, then reads nothing until the exchange has ended, and waits for a
+/// line in the access log with this status and outcome.
+#[track_caller]
+fn assert_stalled_upload_is_logged(
+    response: Vec<u8>,
+    status: u16,
+    outcome: &str,
+) -> (Gateway, FrameClient) {
+    let address = start_server_that_answers_first(response);
     let setup = Setup::new().append_toml(ROUTES).with_upstreams(&[address]);
     let setup = setup.set("listen.h2c", "true").set_text("listen.body_timeout", "1s");
     let log = setup.path("access.log");
@@ -473,13 +486,36 @@ fn an_upload_over_http2_that_stalls_after_its_answer_is_ended() {
     let mut frames = FrameClient::open(gateway.http);
     let block = encode_request_fields("POST", "/v1/signup", &key, &[("content-length", "1000000")]);
     assert!(frames.try_send(&encode_frame(HEADERS, END_HEADERS, 1, &block)));
-    assert_eq!(frames.read_status(1), 404);
+    assert_eq!(frames.read_status(1), status);
     wait_until("no exchange is under way", || count_exchanges(&gateway) == 0.0);
-    assert_eq!(frames.read_status(1), 0, "the stream is reset");
+    let mut lines = Vec::new();
     wait_until("the request is logged", || {
-        let lines = std::fs::read_to_string(&log).unwrap_or_default();
-        lines.lines().filter(|line| line.contains("\"status\":404")).count() == 1
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        lines = text.lines().filter(|it| it.contains("\"POST\"")).map(str::to_owned).collect();
+        !lines.is_empty()
     });
+    let expected = format!("\"status\":{status},\"outcome\":{outcome:?}");
+    assert!(lines.len() == 1 && lines[0].contains(&expected), "{lines:?}");
+    (gateway, frames)
+}
+
+/// A server may refuse an upload without reading it, and keep the connection open.
+#[test]
+fn an_upload_over_http2_that_stalls_after_its_answer_is_ended() {
+    let response = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno".to_vec();
+    let (_gateway, mut frames) = assert_stalled_upload_is_logged(response, 404, "upstream_4xx");
+    assert_eq!(frames.read_status(1), 0, "the stream is reset");
+}
+
+/// The client reads the header alone, so most of the body stays unsent.
+#[test]
+fn a_response_that_a_stalled_upload_truncates_is_logged_as_aborted() {
+    for length in [100_000, 4_000_000] {
+        let mut response =
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes();
+        response.resize(response.len() + length, b'b');
+        assert_stalled_upload_is_logged(response, 200, "aborted");
+    }
 }
 
 #[test]
