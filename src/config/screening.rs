@@ -5,7 +5,7 @@ use super::raw_value::RawValue;
 use super::routes::{PATTERN_CHARS, guess_path, is_below};
 use super::settings::Settings;
 use crate::decide::ScorePolicy;
-use crate::gate::screen_rules::{ScreenMode, ScreenPolicy, ScreenRules};
+use crate::gate::screen_rules::{PostRate, ScreenMode, ScreenPolicy, ScreenRules};
 use crate::model::path_prefix::PathPrefix;
 use crate::model::verdict::{Reason, Score};
 use crate::screening::FieldPath;
@@ -56,7 +56,11 @@ impl Settings {
             paths: self.read_screened_paths(&key("paths"), route),
             policy: self.read_screen_policy(section, route.unwrap_or_default()),
             fields: fields.unwrap_or_default(),
-            max_per_client: self.read_rate(&key("max_per_client")),
+            max_per_client: self
+                .read_rate(&key("max_per_client"))
+                .into_iter()
+                .map(|rate| PostRate { route: route.unwrap_or_default().to_owned(), rate })
+                .collect(),
             redirect: self.parse_setting(
                 &key("redirect"),
                 "a path or an https URL, percent-encoded",

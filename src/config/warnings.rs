@@ -40,7 +40,7 @@ impl Config {
         let has_rate_of_keys = reloadable.max_per_client_of_key.is_some();
         let has_rate_of_route = |route: &UpstreamRoute| {
             route.max_per_client.is_some()
-                || route.screen.as_ref().is_some_and(|screen| screen.max_per_client.is_some())
+                || route.screen.as_ref().is_some_and(|screen| !screen.max_per_client.is_empty())
         };
         let has_rate = has_rate_of_keys || routes.iter().any(has_rate_of_route);
         let is_proxy_the_client = client.source == ClientAddressSource::Peer

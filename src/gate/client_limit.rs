@@ -4,8 +4,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
-
 use crate::keys::Key;
 use crate::message::request_head::takes_body;
 use crate::model::network::ClientPrefix;
@@ -59,14 +57,14 @@ pub(super) fn check_client_rates(
     let is_used_by_browsers =
         |key: &Arc<Key>| key.is_for_browsers() || request.origin != OriginHeader::Absent;
     let browser_key = ctx.key.as_ref().filter(|key| is_used_by_browsers(key));
-    let rates: ArrayVec<(RateScope<'_>, Rate), 3> = [
-        upstream_route.and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?))),
-        screen_rules.and_then(|s| Some((RateScope::Posts(&s.policy.route), s.max_per_client?))),
-        browser_key.and_then(|k| Some((RateScope::Key(&k.id), ctx.rules.max_per_client_of_key?))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let of_route =
+        upstream_route.and_then(|r| Some((RateScope::Route(&r.path_prefix), r.max_per_client?)));
+    let of_posts = screen_rules.into_iter().flat_map(|rules| &rules.max_per_client);
+    let of_posts = of_posts.map(|it| (RateScope::Posts(&it.route), it.rate));
+    let of_key =
+        browser_key.and_then(|k| Some((RateScope::Key(&k.id), ctx.rules.max_per_client_of_key?)));
+    let rates: Vec<(RateScope<'_>, Rate)> =
+        of_route.into_iter().chain(of_posts).chain(of_key).collect();
     if rates.is_empty() {
         return Ok(());
     }

@@ -24,12 +24,23 @@ pub struct ScreenRules {
     pub paths: Vec<String>,
     /// The fields that contain e-mail addresses.
     pub fields: Vec<FieldPath>,
-    /// How often one client may post a form.
-    pub max_per_client: Option<Rate>,
+    /// How often one client may post a form: the rate of the route, if it has one. Merged rules
+    /// have the rates of all their routes.
+    pub max_per_client: Vec<PostRate>,
     /// The location to which riskgate sends a browser whose address it refuses, instead of a 422.
     pub redirect: Option<String>,
     /// Which answers of the server say that a sign-up has succeeded, and counts.
     pub success: SignUpSuccessRule,
+}
+
+/// How often one client may post a form that riskgate screens by the rules of a route. Each route
+/// with such a rate has its own buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostRate {
+    /// The prefix of the route.
+    pub route: String,
+    /// The rate.
+    pub rate: Rate,
 }
 
 impl ScreenRules {
@@ -39,8 +50,8 @@ impl ScreenRules {
     }
 
     /// Returns the rules that judge the fields of both, and refuse what either refuses. All other
-    /// settings are those of the rules with the stricter mode. If these have no `max_per_client`,
-    /// the `max_per_client` of the other rules applies.
+    /// settings are those of the rules with the stricter mode. Rules in the mode `shadow` refuse
+    /// nothing, so their rates apply to no form that other rules screen too.
     pub fn strictest_of(&self, others: &ScreenRules) -> ScreenRules {
         let (stricter, milder) = match self.policy.mode < others.policy.mode {
             true => (others, self),
@@ -55,7 +66,13 @@ impl ScreenRules {
         scores.block_reasons.extend(further);
         scores.block_score = scores.block_score.min(other_scores.block_score);
         rules.policy.blocks_unscreened |= milder.policy.blocks_unscreened;
-        rules.max_per_client = stricter.max_per_client.or(milder.max_per_client);
+        if (stricter.policy.mode == ScreenMode::Shadow)
+            == (milder.policy.mode == ScreenMode::Shadow)
+        {
+            let rates = milder.max_per_client.iter();
+            let further = rates.filter(|rate| !stricter.max_per_client.contains(rate));
+            rules.max_per_client.extend(further.cloned());
+        }
         rules
     }
 }
@@ -63,8 +80,8 @@ impl ScreenRules {
 /// What follows from the verdict on the e-mail addresses of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScreenPolicy {
-    /// The prefix of the route, or `authz.path`: the name of these rules in metrics, in `[[rule]]`
-    /// and in the buckets of `max_per_client`.
+    /// The prefix of the route, or `authz.path`: the name of these rules in metrics and in
+    /// `[[rule]]`.
     pub route: String,
     /// Who learns of a verdict, and whether riskgate refuses forms.
     pub mode: ScreenMode,

@@ -151,11 +151,11 @@ impl ClientRates {
         now: Instant,
     ) -> Result<(), Duration> {
         let now = self.nanoseconds_since_creation(now);
-        // A bit for each bucket.
-        let mut were_full = 0_u64;
+        // For each bucket, if other nodes share it.
+        let mut were_full = Vec::new();
         for (charged, (scope, rate)) in limits.iter().enumerate() {
             match self.take_request(self.hash_owner(scope, *rate, client), *rate, now) {
-                Ok(was_full) => were_full |= u64::from(was_full) << charged,
+                Ok(was_full) => were_full.extend(self.sharing.as_ref().map(|_| was_full)),
                 Err(wait) => {
                     for (scope, rate) in &limits[..charged] {
                         self.put_back_request(self.hash_owner(scope, *rate, client), *rate);
@@ -165,10 +165,9 @@ impl ClientRates {
             }
         }
         if let Some(sharing) = &self.sharing {
-            for (charged, (scope, rate)) in limits.iter().enumerate() {
+            for ((scope, rate), was_full) in limits.iter().zip(were_full) {
                 let owner = self.hash_owner(scope, *rate, client);
                 let bucket_name = || format!("{scope} {rate} {client}");
-                let was_full = were_full >> charged & 1 == 1;
                 sharing.add_request((owner, *rate), bucket_name, was_full, now);
             }
         }

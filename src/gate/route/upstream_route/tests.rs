@@ -1,7 +1,7 @@
 use super::*;
 use crate::decide::ScorePolicy;
 use crate::gate::decisions::SignUpSuccessRule;
-use crate::gate::screen_rules::{ScreenMode, ScreenPolicy};
+use crate::gate::screen_rules::{PostRate, ScreenMode, ScreenPolicy};
 use crate::model::verdict::{Reason, Score};
 use crate::screening::FieldPath;
 
@@ -93,7 +93,7 @@ fn a_hidden_path_takes_no_form_from_the_route_that_screens_it() {
         },
         paths: vec!["/signup".to_owned()],
         fields: Vec::new(),
-        max_per_client: None,
+        max_per_client: Vec::new(),
         redirect: None,
         success: SignUpSuccessRule::default(),
     });
@@ -143,13 +143,12 @@ fn a_hidden_path_is_judged_by_the_fields_and_bounds_of_each_route() {
             message: String::new(),
             blocks_unscreened,
         };
-        let (max_per_client, redirect) = (None, None);
         let rules = ScreenRules {
             policy,
             paths: vec![],
             fields,
-            max_per_client,
-            redirect,
+            max_per_client: vec![],
+            redirect: None,
             success: SignUpSuccessRule::default(),
         };
         Some(Arc::new(rules))
@@ -177,6 +176,50 @@ fn a_hidden_path_is_judged_by_the_fields_and_bounds_of_each_route() {
             rules
         };
         assert_eq!(by_name(&found), by_name(expected.as_ref().unwrap()), "{path}");
+    }
+}
+
+#[test]
+fn a_hidden_path_has_the_rates_of_its_routes_and_no_others() {
+    let rate = |route: &str, burst| PostRate {
+        route: route.to_owned(),
+        rate: Rate::new(burst, Duration::from_secs(3_600)).unwrap(),
+    };
+    let routes_with = |mode| {
+        [("/signup", mode, 2), ("/api", ScreenMode::Block, 9)].map(|(route, mode, burst)| {
+            let policy = ScreenPolicy {
+                route: route.to_owned(),
+                mode,
+                scores: ScorePolicy::default(),
+                message: String::new(),
+                blocks_unscreened: false,
+            };
+            let rules = ScreenRules {
+                policy,
+                paths: vec![],
+                fields: vec![],
+                max_per_client: vec![rate(route, burst)],
+                redirect: None,
+                success: SignUpSuccessRule::default(),
+            };
+            UpstreamRoute { screen: Some(Arc::new(rules)), ..upstream_route(route) }
+        })
+    };
+    for (mode, expected) in [
+        // A route in this mode refuses nothing.
+        (ScreenMode::Shadow, vec![rate("/api", 9)]),
+        (ScreenMode::Annotate, vec![rate("/api", 9), rate("/signup", 2)]),
+        (ScreenMode::Block, vec![rate("/api", 9), rate("/signup", 2)]),
+    ] {
+        let routes = routes_with(mode);
+        for path in ["/api.php/signup", "/signup.php/api", "//api/signup", "/a.php/api.php/signup"]
+        {
+            let index = find_upstream_route_index(&routes, None, path.as_bytes()).unwrap();
+            let found = find_screen_rules(&routes, index, path.as_bytes()).unwrap();
+            let mut rates = found.max_per_client.clone();
+            rates.sort_by(|a, b| a.route.cmp(&b.route));
+            assert_eq!(rates, expected, "{path}");
+        }
     }
 }
 

@@ -98,7 +98,7 @@ fn screen_to_json(rules: &ScreenRules) -> Value {
     let mut screen = policy_to_json(&rules.policy);
     screen["fields"] = json!(to_texts(&rules.fields));
     screen["paths"] = json!(rules.paths);
-    screen["max_per_client"] = json!(rules.max_per_client.map(|rate| rate.to_string()));
+    screen["max_per_client"] = json!(rules.max_per_client.first().map(|it| it.rate.to_string()));
     screen["redirect"] = json!(rules.redirect);
     screen
 }

@@ -104,6 +104,33 @@ fn requests_and_posts_of_a_route_are_limited_for_each_client() {
     assert_too_many(send_from(client(1), &gateway, &post));
 }
 
+/// For some servers, `/a.php/b` is `/b`.
+#[test]
+fn another_spelling_of_a_path_has_no_buckets_of_its_own() {
+    let upstream = MockUpstream::start();
+    let setup = Setup::with_bundled_table().with_upstreams(&[upstream.address]);
+    let route = |prefix: &str, of_screen: &str| {
+        format!(
+            "[[upstream.route]]\nprefix = {prefix:?}\nmethods = [\"POST\"]\nkey = false\n\
+             [upstream.route.screen]\nfields = [\"email\"]\n{of_screen}\n"
+        )
+    };
+    let block = route("/a", "mode = \"block\"");
+    let annotate = route("/b", "mode = \"annotate\"\nmax_per_client = \"2/h\"");
+    let gateway = setup.append_toml(&format!("{block}{annotate}")).start();
+    let post = |path: &str| {
+        let post = request("POST", path)
+            .with_header("Content-Type", "application/x-www-form-urlencoded")
+            .body("email=jane@gmail.com");
+        send_from(client(1), &gateway, &post)
+    };
+    post("/b").expect(200);
+    post("/a.php/b").expect(200);
+    assert_too_many(post("/a.php/b"));
+    assert_too_many(post("/b"));
+    post("/a").expect(200);
+}
+
 #[test]
 fn a_trusted_proxy_is_no_client() {
     let setup = Setup::new().set_text("keys.max_per_client", "2/h");
