@@ -151,8 +151,7 @@ impl ConnectionTracker {
     /// Counts one more connection until the guard is dropped. `None` if all clients together have
     /// too many connections.
     pub(super) fn track_connection(self: &Arc<Self>) -> Option<CountGuard> {
-        let counted = CountGuard::start(self, |tracker| &tracker.open_connections);
-        (self.count_open_connections() <= self.max_connections).then_some(counted)
+        CountGuard::start_below(self.max_connections, self, |tracker| &tracker.open_connections)
     }
 
     /// Counts one more connection from this address until the guard is dropped. `None` if this
@@ -201,6 +200,17 @@ impl CountGuard {
     ) -> CountGuard {
         select_counter(tracker).fetch_add(1, Ordering::SeqCst);
         CountGuard { tracker: Arc::clone(tracker), select_counter }
+    }
+
+    /// Counts only if the count is below `max`.
+    fn start_below(
+        max: usize,
+        tracker: &Arc<ConnectionTracker>,
+        select_counter: fn(&ConnectionTracker) -> &AtomicUsize,
+    ) -> Option<CountGuard> {
+        let add_one = |count| Some(count + 1).filter(|after| *after <= max);
+        select_counter(tracker).fetch_update(Ordering::SeqCst, Ordering::SeqCst, add_one).ok()?;
+        Some(CountGuard { tracker: Arc::clone(tracker), select_counter })
     }
 }
 
