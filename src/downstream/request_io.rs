@@ -30,6 +30,9 @@ use crate::proxy::request_body::MAX_HELD_BODY_BYTES;
 /// The response that a client may wait for before it sends a body (RFC 9110 section 10.1.1).
 const CONTINUE_RESPONSE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// How an interim response over HTTP/1.1 begins (RFC 9110 section 15.2).
+const INTERIM_RESPONSE_START: &[u8] = b"HTTP/1.1 1";
+
 /// A connection that was returned to its owner.
 #[derive(Debug)]
 pub struct ReturnedConnection {
@@ -49,7 +52,7 @@ pub struct RequestIo {
     /// Whether the client waits for a 100 before it sends its body.
     awaits_continue: bool,
     answered_at: Instant,
-    /// Whether a part of the response was written.
+    /// Whether a part of the final response was written.
     has_response_begun: bool,
     /// Watches whether the client has left; `None` if nobody waits for that.
     close_watch: Option<ClientCloseWatch>,
@@ -239,7 +242,8 @@ impl AsyncWrite for RequestIo {
         // Pingora may still read the body. Pingora has begun to write a final response, or a 100
         // itself, so no further 100 Continue may follow.
         this.awaits_continue = false;
-        this.has_response_begun = true;
+        // Pingora writes a 100 in one piece.
+        this.has_response_begun |= !bytes.starts_with(INTERIM_RESPONSE_START);
         // The watch begins again with each pause of the response.
         this.close_watch = None;
         let written = ready!(this.pinned_client_io()?.poll_write(context, bytes));

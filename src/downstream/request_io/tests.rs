@@ -80,6 +80,7 @@ async fn continue_is_sent_once_unless_a_response_started() {
         let (mut io, returned) = RequestIo::new(client_io, body, true);
         if answers_first {
             io.write_all(expected).await.unwrap();
+            assert!(io.has_response_begun);
         }
         let reading = tokio::spawn(async move {
             let mut body = [0; 4];
@@ -94,4 +95,25 @@ async fn continue_is_sent_once_unless_a_response_started() {
         drop(returned);
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "no further bytes");
     }
+}
+
+/// A client that has closed its sending side may wait for a response that has not begun.
+#[tokio::test]
+async fn a_100_that_pingora_writes_is_no_part_of_the_response() {
+    let (mut client, client_io) = connect_client_and_server().await;
+    let (mut io, returned) = RequestIo::new(client_io, RequestBodyFraming::Length(4), true);
+    io.write_all(CONTINUE_RESPONSE).await.unwrap();
+    assert!(!io.has_response_begun);
+    client.write_all(b"body").await.unwrap();
+    io.read_exact(&mut [0; 4]).await.unwrap();
+    let response = b"HTTP/1.1 200 OK\r\n\r\n";
+    io.write_all(response).await.unwrap();
+    assert!(io.has_response_begun);
+    io.write_all(b"HTTP/1.1 1").await.unwrap();
+    assert!(io.has_response_begun, "a body may have any bytes");
+    io.flush().await.unwrap();
+    let mut received = vec![0; CONTINUE_RESPONSE.len() + response.len()];
+    client.read_exact(&mut received).await.unwrap();
+    assert_eq!(received, [CONTINUE_RESPONSE, response].concat(), "one 100");
+    drop(returned);
 }
