@@ -1,6 +1,6 @@
 //! Resolves the names of the upstream servers, and keeps the last good answer of each name.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 
 use hickory_resolver::proto::rr::{RData, RecordType};
@@ -100,11 +100,7 @@ impl NameResolver {
             _ => None,
         });
         let targets = self.last_good_services.values().flatten().map(|record| &record.host);
-        let mut hosts: Vec<String> = named.chain(targets).cloned().collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        // The records of a service must not make riskgate send any number of queries.
-        hosts.truncate(MAX_SERVERS);
+        let hosts = list_hosts_to_query(named, targets);
         self.last_good_addresses.retain(|host, _| hosts.contains(host));
         let queries: JoinSet<(String, HostQueryResult)> = hosts
             .into_iter()
@@ -158,6 +154,18 @@ impl NameResolver {
         }
         targets
     }
+}
+
+/// Returns the hosts that the config names, and those of the targets of services. The records of a
+/// service must not make riskgate send any number of queries, nor forget a host of the config.
+fn list_hosts_to_query<'h>(
+    named: impl Iterator<Item = &'h String>,
+    targets: impl Iterator<Item = &'h String>,
+) -> Vec<String> {
+    let named: BTreeSet<&String> = named.collect();
+    let targets: BTreeSet<&String> = targets.filter(|host| !named.contains(host)).collect();
+    let most_targets = MAX_SERVERS.saturating_sub(named.len());
+    named.into_iter().chain(targets.into_iter().take(most_targets)).cloned().collect()
 }
 
 /// A name, and its answer or why it got none.
@@ -216,3 +224,6 @@ fn describe_missing_answer(name: &str, why: &str, has_last_good: bool) -> String
     let name = name.trim_end_matches('.');
     format!("{name}: expected its addresses in the DNS, but found {why}{kept}")
 }
+
+#[cfg(test)]
+mod tests;
