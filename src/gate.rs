@@ -51,7 +51,7 @@ pub(crate) use pingora_filters::{FailedExchange, classify_error};
 pub use request_context::RequestContext;
 pub(crate) use request_context::{AttemptRecords, ConnectionFacts, StartTime, unix_seconds_now};
 pub use route::CheckAnswer;
-pub(crate) use session::{has_final_response_started, send_continue_if_awaited};
+pub(crate) use session::{awaits_continue, has_final_response_started, send_continue_if_awaited};
 pub use state::{Gate, GateState, ReloadableRules, StartupRules};
 pub(crate) use unsent_response::{
     FAST_PATH_RESPONSE_BYTES, ResponsePart, UnsentBytes, UnsentResponse,

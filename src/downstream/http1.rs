@@ -50,15 +50,11 @@ struct RequestFraming {
 
 impl From<RequestHead<'_>> for RequestFraming {
     fn from(head: RequestHead<'_>) -> RequestFraming {
-        let has_body = head.body != RequestBodyFraming::Length(0);
-        let awaits_continue =
-            has_body && head.request_line.is_http_11 && head.fields.expects_continue;
-        let wants_close = head.fields.wants_close;
         RequestFraming {
             header_length: head.head_length,
             body: head.body,
-            wants_close,
-            awaits_continue,
+            wants_close: head.fields.wants_close,
+            awaits_continue: head.awaits_continue(),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Functions on Pingora's session: the beginning of a request, the state of its response, the close
 //! of its connection, and 100 Continue.
 
-use http::HeaderValue;
 use http::header::EXPECT;
+use http::{HeaderValue, Version};
 use pingora::Result;
+use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 
 use crate::exchange::{StatusKind, closes_after_response};
@@ -13,10 +14,10 @@ use super::request_context::{ConnectionFacts, RequestContext};
 use super::state::Gate;
 
 /// Returns the name of a version of HTTP.
-fn protocol_name(version: http::Version) -> &'static str {
+fn protocol_name(version: Version) -> &'static str {
     match version {
-        http::Version::HTTP_2 => "HTTP/2",
-        http::Version::HTTP_11 => "HTTP/1.1",
+        Version::HTTP_2 => "HTTP/2",
+        Version::HTTP_11 => "HTTP/1.1",
         _ => "HTTP/1.0",
     }
 }
@@ -49,15 +50,22 @@ pub(super) fn close_if_process_ends(session: &mut Session) {
     }
 }
 
+/// Returns true if the client waits for a 100 before it sends its body. A client of HTTP/1.0 knows
+/// no 100 (RFC 9110 section 10.1.1). [`RequestHead::awaits_continue`] says the same of a request
+/// that Pingora has not read.
+///
+/// [`RequestHead::awaits_continue`]: crate::message::request_head::RequestHead::awaits_continue
+pub(crate) fn awaits_continue(client: &mut ServerSession) -> bool {
+    let header = client.req_header();
+    let expectations = header.headers.get_all(EXPECT).into_iter().map(HeaderValue::as_bytes);
+    header.version > Version::HTTP_10 && expects_continue(expectations) && !client.is_body_done()
+}
+
 /// Sends 100 Continue to a client of HTTP/1.1 that waits for it, because riskgate does not forward
 /// the expectation to the upstream server. On HTTP/2, Pingora can't send a 100.
 pub(crate) async fn send_continue_if_awaited(session: &mut Session) -> Result<()> {
     let client = session.as_downstream_mut();
-    let expectations = client.req_header().headers.get_all(EXPECT);
-    if expects_continue(expectations.into_iter().map(HeaderValue::as_bytes))
-        && client.req_header().version == http::Version::HTTP_11
-        && !client.is_body_done()
-    {
+    if !client.is_http2() && awaits_continue(client) {
         client.write_continue_response().await?;
     }
     // Pingora then drops the 1xx responses of the upstream server, but a 100 only without `Expect`.

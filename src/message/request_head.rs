@@ -166,6 +166,14 @@ impl RequestHead<'_> {
             && self.fields.may_take_fast_path(self.request_line.method)
     }
 
+    /// Returns true if the client waits for a 100 before it sends the body. A client of HTTP/1.0
+    /// knows no 100 (RFC 9110 section 10.1.1).
+    pub fn awaits_continue(&self) -> bool {
+        self.request_line.is_http_11
+            && self.fields.expects_continue
+            && self.body != RequestBodyFraming::Length(0)
+    }
+
     /// Returns true if the header says that a body follows, even a body without bytes.
     pub fn announces_body(&self) -> bool {
         self.body != RequestBodyFraming::Length(0) || !self.fields.has_no_content_length()

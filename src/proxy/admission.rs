@@ -128,7 +128,7 @@ pub(super) async fn admit_request(
     let is_asked_by_proxy = route.is_none();
     let client = session.as_downstream_mut();
     let announced_length = request_body::announced_length(client.req_header());
-    let announces_body = announced_length.is_some() || !client.is_body_done();
+    let announces_body = request_body::announces_body(announced_length, client);
     // If a proxy asks, riskgate reads the start of the body, however long the body is.
     let max_bytes = if is_asked_by_proxy { usize::MAX } else { gate.body_options().max_bytes };
     if announced_length.is_some_and(|length| length > max_bytes) {

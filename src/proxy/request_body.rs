@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT};
-use http::{HeaderValue, Version};
 use pingora::Error;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
@@ -17,9 +16,10 @@ use tokio::time::timeout;
 
 use crate::exchange::BodyFault;
 use crate::gate::{
-    BodyOptions, HeldBytesGuard, NO_MEMORY_REFUSAL, PINGORA_TASK_BYTES, waiting_request_bytes,
+    BodyOptions, HeldBytesGuard, NO_MEMORY_REFUSAL, PINGORA_TASK_BYTES, awaits_continue,
+    waiting_request_bytes,
 };
-use crate::message::request_head::{expects_continue, parse_content_length};
+use crate::message::request_head::parse_content_length;
 use crate::model::refusal::Refusal;
 
 /// riskgate holds a body of at most this many bytes until it is complete. Pingora keeps as many
@@ -146,17 +146,10 @@ pub fn announced_length(header: &RequestHeader) -> Option<usize> {
     parse_content_length(header.headers.get(CONTENT_LENGTH)?.as_bytes())
 }
 
-/// Returns true if the header of a request says that a body follows, even a body without bytes.
-pub fn announces_body(client: &mut ServerSession, header: &RequestHeader) -> bool {
-    announced_length(header).is_some() || !client.is_body_done()
-}
-
-/// Returns true if the client waits for a 100 before it sends its body. A client of HTTP/1.0 knows
-/// no 100 (RFC 9110 section 10.1.1).
-pub fn awaits_continue(client: &mut ServerSession) -> bool {
-    let header = client.req_header();
-    let expectations = header.headers.get_all(EXPECT).into_iter().map(HeaderValue::as_bytes);
-    header.version > Version::HTTP_10 && expects_continue(expectations) && !client.is_body_done()
+/// Returns true if a body follows the header of a request, or if the header has this length of a
+/// body, which may be 0.
+pub fn announces_body(announced_length: Option<usize>, client: &mut ServerSession) -> bool {
+    announced_length.is_some() || !client.is_body_done()
 }
 
 /// Returns true if the client waits for a 100 that riskgate can't send. Over HTTP/2, Pingora can't

@@ -163,7 +163,7 @@ async fn forward(
     let received = match route {
         None => None,
         Some(route) => {
-            let announces_body = announces_body(&mut session, head);
+            let announces_body = announces_body(announced_length(head), &mut session);
             let received = match receive_body(context, &mut session, head, &ctx).await {
                 Ok(HeldBody::Start(start)) => {
                     BegunUpload { ctx, route, start }.attach_to(&mut header);

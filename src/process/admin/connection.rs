@@ -20,8 +20,9 @@ use tokio::time::timeout;
 use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
 use super::{AdminApp, AdminRequest};
+use crate::gate::awaits_continue;
 use crate::message::request_head::iter_parsed_fields;
-use crate::proxy::request_body::{announced_length, awaits_continue};
+use crate::proxy::request_body::announced_length;
 use crate::support::test_fault::{TestFault, is_injected};
 
 /// The most open connections. Their descriptors come from the reserve of the descriptor budget.
