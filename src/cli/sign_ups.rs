@@ -78,11 +78,8 @@ fn with_owner<T, E>(
 where
     CommandFailure: From<E>,
 {
-    // A server without a key ring has no accounts, but may have sign-ups.
-    let rows = store.ring_rows()?.map_or(Vec::new(), |rows| rows.accounts);
     let declared = read_declared_keys(&config.reloadable)?;
-    let of_file = declared.iter().map(|declared| declared.key.account.as_str());
-    let accounts: Vec<&str> = rows.iter().map(|row| row.name.as_str()).chain(of_file).collect();
+    let accounts: Vec<&str> = declared.iter().map(|it| it.key.account.as_str()).collect();
     let secret_of_file = config.startup.inbox_secret.as_ref();
     Ok(operation(store, &SignUpOwner { address, secret_of_file, accounts: &accounts })?)
 }

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use super::fault::ManagementFault;
 use crate::decide::{InboxRules, InboxSecret, Pseudonymizer, SignUpScope};
 use crate::model::email::EmailAddress;
-use crate::model::sign_up::Pseudonym;
-use crate::store::{ChangeAuthor, SignUpDeletion, SignUpsOfInboxes, Store};
+use crate::model::month::Month;
+use crate::model::sign_up::{Pseudonym, times_of_kept_sign_ups};
+use crate::store::{ChangeAuthor, RingRows, SignUpDeletion, SignUpsOfInboxes, Store, StoreError};
 
 /// Whose sign-ups are meant, and what is needed to make the pseudonyms of this inbox.
 pub struct SignUpOwner<'o> {
@@ -16,8 +17,9 @@ pub struct SignUpOwner<'o> {
     pub address: &'o EmailAddress,
     /// The secret of `inbox.secret_file`; `None` if the store has the secret.
     pub secret_of_file: Option<&'o InboxSecret>,
-    /// All accounts. If `decide.scope` is or was `"account"`, the inbox has another pseudonym for
-    /// each account.
+    /// The accounts that the caller knows, among them those of the key file. The accounts of the
+    /// store need not be among them. If `decide.scope` is or was `"account"`, the inbox has another
+    /// pseudonym for each account.
     pub accounts: &'o [&'o str],
 }
 
@@ -97,8 +99,10 @@ fn derive_pseudonyms(
     let rules = InboxRules::built_in().map_err(|fault| ManagementFault::File(vec![fault]))?;
     let inbox = rules.canonical_inbox(owner.address);
     let of_deployment = pseudonymizer.inbox_id(&inbox, SignUpScope::Deployment);
-    let of_account = |account: &&str| pseudonymizer.inbox_id(&inbox, SignUpScope::Account(account));
-    let of_accounts: Vec<Pseudonym> = owner.accounts.iter().map(of_account).collect();
+    let of_account =
+        |account: &String| pseudonymizer.inbox_id(&inbox, SignUpScope::Account(account));
+    let accounts = list_accounts_with_sign_ups(store, owner.accounts)?;
+    let of_accounts: Vec<Pseudonym> = accounts.iter().map(of_account).collect();
     let all = of_accounts.iter().copied().chain([of_deployment]).collect();
     let are_by_account = mark.is_some_and(|mark| mark == pseudonymizer.inbox_id_mark(true));
     // With `decide.scope = "account"`, a request without a key still has the scope of the
@@ -106,6 +110,29 @@ fn derive_pseudonyms(
     let of_accounts = if are_by_account { of_accounts } else { Vec::new() };
     let current = std::iter::once(of_deployment).chain(of_accounts).collect();
     Ok(InboxPseudonyms { current, all })
+}
+
+/// Lists each account that may have sign-ups: the `known` ones, those of the store, damaged ones
+/// included, and those that made a call in a month of the sign-ups that a store keeps. The last
+/// ones may be accounts that somebody has removed from the key file since.
+fn list_accounts_with_sign_ups(
+    store: &mut Store,
+    known: &[&str],
+) -> Result<Vec<String>, StoreError> {
+    // A server without a key ring has no accounts, but may have sign-ups.
+    let RingRows { accounts, keys, damaged, .. } = store.ring_rows()?.unwrap_or_default();
+    let of_keys = keys.into_iter().map(|key| key.account);
+    let of_ring = accounts.into_iter().map(|row| row.name).chain(damaged.account_names);
+    let known = known.iter().map(|name| (*name).to_owned());
+    let mut names: Vec<String> = known.chain(of_ring).chain(of_keys).collect();
+    let times = times_of_kept_sign_ups(store.now().unix_now);
+    let [earliest, latest] = [times.start(), times.end()].map(|at| Month::containing(*at).number());
+    for month in (earliest..=latest).filter_map(Month::from_number) {
+        names.extend(store.read_usage(month, None)?.into_iter().map(|row| row.account));
+    }
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
 }
 
 #[cfg(test)]

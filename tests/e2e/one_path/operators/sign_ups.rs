@@ -8,6 +8,7 @@ use crate::harness::{
     BINARY, CommandOutput, Gateway, Setup, TcpForwarder, request, run_command_with_input,
     wait_until,
 };
+use crate::one_path::quota::keys::sha256_hex;
 use crate::redis_server::RedisServer;
 
 /// A rule that asks for counts, and blocks nothing.
@@ -245,4 +246,37 @@ fn accounts_with_ids_of_their_own_are_covered_and_another_secret_is_refused() {
     for key in [&first, &second] {
         wait_until("no account counts it", || counts(&gateway, key, "x@quelbrandt.com")[1] == 0);
     }
+}
+
+#[test]
+fn accounts_that_are_damaged_or_no_longer_in_the_key_file_are_covered() {
+    let (setup, tokens) = AdminTokens::add_to(setup().set_text("decide.scope", "account"));
+    let file = setup.path("keys.toml");
+    let of_file = "sv_0123456789abcdef0123456789abcdef";
+    let entry = format!(
+        "[[key]]\nid = \"filed\"\naccount = \"filed\"\nhash = \"sha256:{}\"\n",
+        sha256_hex(of_file)
+    );
+    std::fs::write(&file, entry).unwrap();
+    let gateway = start_counting(setup.set_text("keys.file", &file.display().to_string()));
+    let damaged = gateway.create_active_key("damaged", &[]);
+    let sign_up = |email: &str| {
+        assess(&gateway, of_file, email, true);
+        assess(&gateway, &damaged, email, true);
+    };
+    [JANE[0], JOHN].into_iter().for_each(sign_up);
+    let shown = |email: &str| run(&gateway, "show", email).expect(0).json()["sign_ups"].clone();
+    wait_until("the store has them", || shown(JANE[0]) == 2 && shown(JOHN) == 2);
+    std::fs::write(&file, "# no key\n").unwrap();
+    wait_until("the key is gone", || gateway.get("/v1/usage", of_file).status == 401);
+    let store = rusqlite::Connection::open(gateway.setup().path("riskgate.db")).unwrap();
+    let damage = "UPDATE account SET calls = 'x' WHERE name = 'damaged'";
+    assert_eq!(store.execute(damage, []).unwrap(), 1);
+    drop(store);
+
+    assert_eq!(shown(JANE[0]), 2);
+    assert_eq!(run(&gateway, "delete", JANE[0]).expect(0).json()["sign_ups"], 2);
+    let body = json!({ "email": JOHN });
+    let deleted = call_api(&gateway, "POST", "/sign-ups/delete", &tokens.write, &body);
+    assert_eq!(deleted.expect(200).json()["sign_ups"], 2);
 }
