@@ -41,9 +41,20 @@ impl SignUpBackend for Redis {
         from: u64,
         count: usize,
     ) -> Result<Vec<NumberedEntry>, StoreError> {
-        let range = (SIGN_UPS_KEY, format!("{from}-0"), "+", "COUNT", count);
-        let entries: Vec<StreamEntry> = self.query("reading sign-ups", "XRANGE", range)?;
-        Ok(entries.iter().filter_map(parse_entry).collect())
+        let (mut read, mut start) = (Vec::new(), format!("{from}-0"));
+        // A page without entries means the end, so a page of foreign entries is not the last one.
+        loop {
+            let wanted = count - read.len();
+            let range = (SIGN_UPS_KEY, &start, "+", "COUNT", wanted);
+            let entries: Vec<StreamEntry> = self.query("reading sign-ups", "XRANGE", range)?;
+            read.extend(entries.iter().filter_map(parse_entry));
+            match entries.last() {
+                Some((last, _)) if entries.len() == wanted && read.len() < count => {
+                    start = format!("({last}");
+                }
+                _ => return Ok(read),
+            }
+        }
     }
 
     fn delete_sign_ups(

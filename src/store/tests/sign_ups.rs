@@ -108,6 +108,21 @@ fn a_sign_up_that_cannot_be_read_is_skipped() {
 }
 
 #[test]
+fn a_page_of_foreign_entries_is_not_the_end_of_a_stream() {
+    let location = TestStore::new_redis();
+    let mut store = location.open();
+    store.append_sign_ups(&sign_ups(0..2), SignUpCursor::default()).unwrap();
+    let (_, cursor) = read_all(&mut store, SignUpCursor::default());
+    let fill = "for i = 1, 10001 do redis.call('XADD', KEYS[1], '2-' .. i, 'other', 'field') end";
+    location.server().run(&["EVAL", fill, "1", "riskgate:{sign_ups}:stream"]);
+    store.append_sign_ups(&sign_ups(2..4), cursor).unwrap();
+    assert_eq!(read_from_start(&mut store), sign_ups(0..4));
+    assert_eq!(read_all(&mut store, cursor).0, sign_ups(2..4));
+    let inboxes: Vec<Pseudonym> = sign_ups(0..4).iter().map(|it| it.inbox).collect();
+    assert_eq!(delete(&mut store, &inboxes), 4);
+}
+
+#[test]
 fn old_sign_ups_are_deleted_by_settled_time_alone() {
     let now = TEST_TIME.unix_now;
     on_each_store(|location| {
