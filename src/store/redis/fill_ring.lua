@@ -55,12 +55,11 @@ end
 
 -- A user without one of these rights fails here, where only staged Redis keys have changed.
 -- Renaming a Redis key to itself changes nothing.
-redis.call('RENAME', moves, moves)
-redis.call('PERSIST', moves)
-redis.call('EXPIRE', moves, 3600)
 redis.call('UNLINK', unused_key)
 redis.call('ZUNIONSTORE', unused_key, 1, unused_key)
 record_change(audit, ARGV[2], 'store.fill', 'the store', 'json', '', ARGV[6])
+redis.call('RENAME', audit, audit)
+redis.call('PERSIST', audit)
 redis.call('EXPIRE', audit, 3600)
 
 local version = next_version(meta, KEYS[5], ARGV[1])

@@ -25,7 +25,7 @@ fn read_records(store: &mut Store) -> Vec<(String, String, Value, Value)> {
 }
 
 /// Lets the store count in a month, and returns it to the month before.
-fn repair_a_later_month(store: &mut Store) {
+pub(super) fn repair_a_later_month(store: &mut Store) {
     let [before, later] = [300, 301].map(|number| Month::from_number(number).unwrap());
     store.probe(later, None).unwrap();
     let context = ReportBatchContext {
