@@ -320,10 +320,9 @@ pub trait OverrideBackend {
     /// Reads all overrides. `None` or an error as for [`OverrideBackend::overrides_version`].
     fn stored_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError>;
 
-    /// Reads the overrides that the store has, even if it has lost others.
-    fn remaining_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError> {
-        self.stored_overrides()
-    }
+    /// Reads the overrides that the store has, even if it has lost others, or if their version
+    /// can't be read. `None` if the store is not initialized.
+    fn remaining_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError>;
 
     /// The random id of the change that led to the version with this number. `None` if the change
     /// is not among the latest thousand, or if an earlier version of riskgate made it.

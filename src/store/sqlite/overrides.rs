@@ -27,15 +27,13 @@ impl OverrideBackend for Sqlite {
     }
 
     fn stored_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError> {
-        let failed = self.error_while(READ_OPERATION);
-        let mut read = || -> rusqlite::Result<Option<StoredOverrides>> {
-            // Unlike a transaction, a savepoint can be inside a snapshot.
-            let savepoint = self.connection.savepoint()?;
-            let Some(version) = read_version(&savepoint)? else { return Ok(None) };
-            let (rows, damaged) = select_rows(&savepoint, "ORDER BY domain, scope", [])?;
-            Ok(Some(StoredOverrides { version, rows, damaged }))
-        };
-        read().map_err(failed)
+        self.read_overrides_of_version(read_version)
+    }
+
+    fn remaining_overrides(&mut self) -> Result<Option<StoredOverrides>, StoreError> {
+        self.read_overrides_of_version(|connection| {
+            Ok(Some(read_version(connection)?.unwrap_or_default()))
+        })
     }
 
     fn override_change_id(&mut self, number: u64) -> Result<Option<String>, StoreError> {
@@ -110,6 +108,24 @@ impl OverrideBackend for Sqlite {
 
 fn check_count(count: u64) -> Result<(), StoreError> {
     if count > MAX_STORED_OVERRIDES as u64 { Err(too_many_overrides_error()) } else { Ok(()) }
+}
+
+impl Sqlite {
+    /// Reads the overrides and their version at one moment; `None` without a version.
+    fn read_overrides_of_version(
+        &mut self,
+        read_version: impl Fn(&Connection) -> rusqlite::Result<Option<OverridesVersion>>,
+    ) -> Result<Option<StoredOverrides>, StoreError> {
+        let failed = self.error_while(READ_OPERATION);
+        let mut read = || -> rusqlite::Result<Option<StoredOverrides>> {
+            // Unlike a transaction, a savepoint can be inside a snapshot.
+            let savepoint = self.connection.savepoint()?;
+            let Some(version) = read_version(&savepoint)? else { return Ok(None) };
+            let (rows, damaged) = select_rows(&savepoint, "ORDER BY domain, scope", [])?;
+            Ok(Some(StoredOverrides { version, rows, damaged }))
+        };
+        read().map_err(failed)
+    }
 }
 
 fn read_version(connection: &Connection) -> rusqlite::Result<Option<OverridesVersion>> {

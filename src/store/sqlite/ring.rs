@@ -134,7 +134,7 @@ impl RingBackend for Sqlite {
         let Some(ring) = self.ring_rows()? else { return Ok(None) };
         let last_record_id = self.read_audit_before(None, 1)?.pop().map(|record| record.id);
         let source_states = self.read_source_states()?;
-        let Some(overrides) = self.stored_overrides()? else { return Ok(None) };
+        let overrides = self.remaining_overrides()?.unwrap_or_default();
         Ok(Some(RingSnapshot { ring, last_record_id, overrides, source_states }))
     }
 }

@@ -492,6 +492,33 @@ fn a_copy_names_the_overrides_that_it_cannot_read() {
 }
 
 #[test]
+fn a_file_whose_version_of_overrides_cannot_be_read_is_copied_with_its_overrides() {
+    let file = TestStore::new_sqlite();
+    let mut store = file.open();
+    for domain in ["a.com", "b.com"] {
+        assert!(super::overrides::set(&mut store, domain, "deny").unwrap());
+    }
+    file.run_sql("UPDATE meta SET value = 'x' WHERE key = 'overrides'");
+    let contents = read_contents(&mut store);
+    assert_eq!((contents.overrides.len(), contents.damaged_overrides.len()), (2, 0));
+}
+
+#[test]
+fn a_store_that_has_only_an_audit_is_copied() {
+    let from = TestStore::new_sqlite();
+    super::audit::repair_a_later_month(&mut from.open());
+    let contents = read_contents(&mut from.open());
+    assert_eq!(contents.audit.len(), 1);
+    on_each_store(|location| {
+        let mut store = location.open();
+        store.fill_empty_store(&TESTER, &contents).unwrap();
+        let records = read_contents(&mut store).audit;
+        let operations: Vec<&str> = records.iter().map(|it| it.operation.as_str()).collect();
+        assert_eq!(operations, ["store.repair_month", "store.fill"]);
+    });
+}
+
+#[test]
 fn a_server_whose_rows_cannot_be_read_is_not_copied_without_them() {
     let month = january_2100();
     let usage = format!("riskgate:usage:{{account-1}}:{month}");
