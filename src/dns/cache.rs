@@ -1,5 +1,5 @@
-//! The cache of learned DNS facts, and the queue of names to resolve. Both are bounded, and no
-//! request waits for either.
+//! The cache of learned DNS facts, the queue of names to resolve, and the facts that no store has
+//! yet. All are bounded, and no request waits for any of them.
 //!
 //! Owns which names are evicted, and when a name is resolved again. A look-up doesn't wait for the
 //! lock of the queue.
@@ -25,6 +25,8 @@ use crate::table::{Table, TableAnswer};
 const MAX_CACHE_BYTES: usize = 32 << 20;
 /// The estimated size of an entry in addition to the texts of its name and host, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 200;
+/// The most facts that wait to be written. While the store is down, further facts are not shared.
+const MAX_UNSAVED_FACTS: usize = 10_000;
 /// The most names that may wait for resolution.
 const MAX_QUEUED_NAMES: usize = 10_000;
 /// From this time before a fact's expiry on, a look-up queues the name again. So if a flagged name
@@ -34,7 +36,7 @@ const REFRESH_AHEAD_SECONDS: i64 = 60;
 /// failure in a row, and the last one from then on.
 const RETRY_DELAYS_SECONDS: [i64; 4] = [60, 300, 1_800, 7_200];
 
-/// The cache of learned DNS facts, and the queue of names to resolve.
+/// The cache of learned DNS facts, the queue of names to resolve, and the facts to write.
 #[derive(Default)]
 pub struct DnsFactCache {
     is_enabled: AtomicBool,
@@ -47,6 +49,8 @@ pub struct DnsFactCache {
     /// first, unless they were looked up since.
     eviction_order: Mutex<VecDeque<Arc<str>>>,
     names_to_resolve: Mutex<NamesToResolve>,
+    /// The facts that this node learned and that the store does not have yet, the oldest first.
+    unsaved_facts: Mutex<Vec<DnsFactRow>>,
     shared_addresses: SharedAddresses,
     name_queued: Notify,
     /// The number of names that were not queued because the queue was full.
@@ -130,7 +134,8 @@ impl DnsFactCache {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
-    /// Switches the cache on or off. Switching the cache off clears it and its queue.
+    /// Switches the cache on or off. Switching the cache off clears it, its queue and the facts to
+    /// write.
     pub fn enable_or_clear(&self, is_enabled: bool) {
         self.is_enabled.store(is_enabled, Ordering::Relaxed);
         if !is_enabled {
@@ -141,6 +146,7 @@ impl DnsFactCache {
             self.estimated_bytes.store(0, Ordering::Relaxed);
             self.known_name_count.store(0, Ordering::Relaxed);
             *lock(&self.names_to_resolve) = NamesToResolve::default();
+            lock(&self.unsaved_facts).clear();
         }
     }
 
@@ -179,31 +185,42 @@ impl DnsFactCache {
         pending.queued_or_in_flight = pending.queue.iter().cloned().collect();
     }
 
-    /// Records the finding about a name. Returns the fact that was learned, if any. If no resolver
+    /// Records the finding about a name. A fact that was learned waits to be written. If no resolver
     /// answered reliably, the cache keeps the previous fact, and a look-up after a delay queues the
     /// name again. `table` tells whether the fact is about a real name.
-    pub fn record_finding(
-        &self,
-        name: &Arc<str>,
-        finding: DnsFinding,
-        table: &Table,
-        now: i64,
-    ) -> Option<DnsFactRow> {
+    pub fn record_finding(&self, name: &Arc<str>, finding: DnsFinding, table: &Table, now: i64) {
         let index = OUTCOME_LABELS
             .iter()
             .position(|outcome| *outcome == finding.outcome_label())
             .unwrap_or_default();
         self.outcome_counts[index].fetch_add(1, Ordering::Relaxed);
-        let learned = finding.into_fact(name, now);
-        match &learned {
+        match finding.into_fact(name, now) {
             Some(learned) => {
                 self.last_answered_at.store(now, Ordering::Relaxed);
-                self.insert_fact(learned, table, now);
+                self.insert_fact(&learned, table, now);
+                let mut unsaved = lock(&self.unsaved_facts);
+                if self.is_enabled() && unsaved.len() < MAX_UNSAVED_FACTS {
+                    unsaved.push(learned);
+                }
             }
             None => self.schedule_retry(name, now),
         }
         lock(&self.names_to_resolve).queued_or_in_flight.remove(name);
-        learned
+    }
+
+    /// Takes the facts that wait to be written.
+    pub(super) fn take_unsaved_facts(&self) -> Vec<DnsFactRow> {
+        std::mem::take(&mut lock(&self.unsaved_facts))
+    }
+
+    /// Puts facts back that could not be written, in front of those that were learned since.
+    pub(super) fn put_back_unsaved_facts(&self, mut facts: Vec<DnsFactRow>) {
+        let mut unsaved = lock(&self.unsaved_facts);
+        if self.is_enabled() {
+            facts.append(&mut unsaved);
+            facts.truncate(MAX_UNSAVED_FACTS);
+            *unsaved = facts;
+        }
     }
 
     /// Inserts a fact that this node or another node learned, unless the cache is disabled. `table`

@@ -4,47 +4,39 @@
 
 use super::cache::DnsFactCache;
 use super::fact::is_before_stale_limit;
-use crate::store::{DnsFactRow, Store, StoreError};
+use crate::store::{Store, StoreError};
 use crate::table::Table;
-
-/// The most facts that wait to be written. While the store is down, further facts are not shared.
-const MAX_UNSAVED_FACTS: usize = 10_000;
 
 /// Exchanges facts with the store: writes those of this node, and reads those of other nodes.
 pub struct DnsFactSync {
     store: Store,
     /// This node has read the store's facts up to this version.
     last_read_version: u64,
-    unsaved_facts: Vec<DnsFactRow>,
 }
 
 impl DnsFactSync {
     /// Shares facts through this store.
     pub fn new(store: Store) -> DnsFactSync {
-        DnsFactSync { store, last_read_version: 0, unsaved_facts: Vec::new() }
+        DnsFactSync { store, last_read_version: 0 }
     }
 
-    /// Queues a fact for the next sync.
-    pub fn queue_fact_to_save(&mut self, learned: DnsFactRow) {
-        if self.unsaved_facts.len() < MAX_UNSAVED_FACTS {
-            self.unsaved_facts.push(learned);
-        }
-    }
-
-    /// Writes the queued facts, and adds the facts of other nodes to the cache. `table` tells which
-    /// facts are about real names. `now` is in seconds since 1970.
+    /// Writes the facts of the cache that wait to be written, and adds the facts of other nodes to
+    /// the cache. `table` tells which facts are about real names. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// If the store fails. The next sync writes the facts that were not written.
+    /// If the store fails. The cache then keeps the facts that were not written.
     pub fn sync_with_store(
         &mut self,
         cache: &DnsFactCache,
         table: &Table,
         now: i64,
     ) -> Result<(), StoreError> {
-        if !self.unsaved_facts.is_empty() {
-            self.store.save_dns_facts(&self.unsaved_facts)?;
-            self.unsaved_facts.clear();
+        let unsaved = cache.take_unsaved_facts();
+        if !unsaved.is_empty()
+            && let Err(error) = self.store.save_dns_facts(&unsaved)
+        {
+            cache.put_back_unsaved_facts(unsaved);
+            return Err(error);
         }
         loop {
             let (rows, version) = self.store.read_dns_facts_page(self.last_read_version)?;
@@ -56,3 +48,6 @@ impl DnsFactSync {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,7 +77,8 @@ fn a_look_up_queues_a_name_once_and_later_look_ups_use_its_finding() {
     assert_eq!((&*name, pop_queued(&cache)), ("new.com", None), "a name is queued only once");
     look_up_score_and_source(&cache, &table, "new.com", NOW);
     assert_eq!(pop_queued(&cache), None, "the name is being resolved");
-    let learned = cache.record_finding(&name, mx_finding("mx.bad.host", 600), &table, NOW).unwrap();
+    cache.record_finding(&name, mx_finding("mx.bad.host", 600), &table, NOW);
+    let learned = cache.take_unsaved_facts().pop().unwrap();
     assert_eq!((learned.name.as_str(), learned.expires_at), ("new.com", NOW + 600));
     assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 1), (85, true));
     assert_eq!(pop_queued(&cache), None);
@@ -169,7 +170,8 @@ fn a_name_without_an_answer_is_queued_again_after_growing_delays() {
     for pause in [60, 300, 1_800, 7_200, 7_200] {
         look_up_score_and_source(&cache, &table, "new.com", now);
         let name = pop_queued(&cache).expect("the name is queued again");
-        assert_eq!(cache.record_finding(&name, failed_finding(), &table, now), None);
+        cache.record_finding(&name, failed_finding(), &table, now);
+        assert!(cache.take_unsaved_facts().is_empty());
         look_up_score_and_source(&cache, &table, "new.com", now + pause - 1);
         assert_eq!(pop_queued(&cache), None, "{pause}");
         now += pause;

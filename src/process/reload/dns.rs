@@ -91,8 +91,7 @@ struct Worker {
     status_reporter: StatusReporter,
     store: StoreOptions,
     pacer: Arc<Pacer>,
-    /// The open store, with the facts that the store does not have yet; `None` while no store is
-    /// open.
+    /// The open store; `None` while no store is open.
     sync: Option<DnsFactSync>,
     store_problem: Option<String>,
 }
@@ -167,12 +166,9 @@ impl Worker {
         }
     }
 
-    fn record_finding(&mut self, (name, finding): (Arc<str>, DnsFinding)) {
+    fn record_finding(&self, (name, finding): (Arc<str>, DnsFinding)) {
         let (table, now) = (self.state.table.snapshot(), self.state.ledger.believed_now());
-        let learned = self.state.dns.record_finding(&name, finding, &table, now);
-        if let (Some(learned), Some(sync)) = (learned, &mut self.sync) {
-            sync.queue_fact_to_save(learned);
-        }
+        self.state.dns.record_finding(&name, finding, &table, now);
     }
 
     /// Writes learned facts to the store, and reads what other nodes have learned.
