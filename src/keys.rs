@@ -4,6 +4,7 @@
 //! immutable. A change of the store builds a new ring, which shares the unchanged keys with the old
 //! ring where it can. A ring never holds the text of a key. This module knows no HTTP headers.
 
+mod account_name;
 mod allowed_origins;
 mod changes;
 mod fault;
@@ -14,6 +15,7 @@ mod limits;
 mod merge;
 mod token;
 
+pub use account_name::{UnfitAccountName, warn_of_unfit_accounts};
 pub use fault::{RingError, RingFault};
 pub use key::{Account, Key};
 pub use key_file::{

@@ -8,7 +8,7 @@ use super::store_access::{
     COMMAND_STORE_TIMEOUT, find_difference_from_served, is_unsafe_to_open, read_ring_rows,
 };
 use crate::config::Config;
-use crate::keys::{KeyRing, RingError, locate_plan_fault};
+use crate::keys::{KeyRing, RingError, locate_plan_fault, warn_of_unfit_accounts};
 use crate::management::read_present_time;
 use crate::process::served_store::DifferentStore;
 use crate::process::server::{
@@ -58,6 +58,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     for fault in KeyRing::find_faults(&rows, declared, plans) {
         print_warning(format!("{fault}; its calls are answered with 500"));
     }
+    warn_of_unfit_accounts(declared).into_iter().for_each(print_warning);
     let has_origins = rows.keys.iter().any(|key| !key.origins.is_empty())
         || declared.iter().any(|declared| !declared.key.origins.is_empty());
     inputs.config.warnings(has_origins).into_iter().for_each(print_warning);

@@ -282,7 +282,7 @@ impl KeyFileReader<'_> {
         let whole = self.text.get(offset..).unwrap_or_default().lines().next().unwrap_or_default();
         let is_of_plain_line = before
             .split_once('=')
-            .is_some_and(|(name, list)| name.trim() == field && list.split('"').all(can_be_shown));
+            .is_some_and(|(name, list)| name.trim() == field && list.split('"').all(is_showable));
         let name = before.split('=').next().unwrap_or_default().trim_end();
         let before = match (whole.starts_with(shown) && is_of_plain_line, name.trim() == field) {
             (true, _) => before.to_owned(),
@@ -337,7 +337,7 @@ impl KeyFileReader<'_> {
             }
             None if name == "origins"
                 && value.starts_with("https://")
-                && can_be_shown(value)
+                && is_showable(value)
                 && OriginPattern::parse(value).is_ok() =>
             {
                 Some(format!("write [\"{value}\"]"))
@@ -367,7 +367,7 @@ impl KeyFileReader<'_> {
         // An operator may have written a key into `hash` or `env` by mistake.
         let shown = match field {
             "hash" | "env" => "…".to_owned(),
-            _ if can_be_shown(value.get_ref()) => format!("{:?}", value.get_ref()),
+            _ if is_showable(value.get_ref()) => format!("{:?}", value.get_ref()),
             _ => "…".to_owned(),
         };
         self.fault_at_value(field, value.span().start, &shown, message)
@@ -435,8 +435,8 @@ impl KeyFileReader<'_> {
             }
             (None, Some(env)) => self.digest_from_env_var(env),
             _ => {
-                let id = quote_unless_key(key.id.get_ref());
-                let message = format!("key {}: expected either hash or env", id.trim_matches('"'));
+                let message =
+                    format!("{}: expected either hash or env", name_key(key.id.get_ref()));
                 Err(KeyFileError::new(self.format_location(start), message))
             }
         }
@@ -503,7 +503,8 @@ impl KeyFileReader<'_> {
             (Some(first), None) => ("this id", first, "give each key an id of its own"),
         };
         let line = self.lines.line_and_text_before(first).0;
-        let message = format!("key {id}: expected {what} once, but line {line} has it already");
+        let key = name_key(id);
+        let message = format!("{key}: expected {what} once, but line {line} has it already");
         let fault = KeyFileError::new(self.format_location(start), message);
         Err(KeyFileError { hint: Some(hint.to_owned()), ..fault })
     }
@@ -522,10 +523,12 @@ fn is_of_config(header: &str) -> bool {
     CONFIG_SECTIONS.contains(&name) && header != "[[keys]]"
 }
 
-/// Whether a text has the form in which names of variables are written. A key that riskgate
-/// generated has small letters, so it does not have this form.
+/// Whether a text has the form in which names of variables are written, and is surely no key. A key
+/// that riskgate generated has small letters, and keys of other systems have a long part without
+/// `_`.
 fn is_env_name(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    let is_allowed = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    text.bytes().all(is_allowed) && text.split('_').all(|part| part.len() < MIN_KEY_LEN)
 }
 
 /// Returns the name in a reference to a variable, such as `$NAME` or `${NAME}`.
@@ -537,12 +540,18 @@ fn name_of_reference(text: &str) -> Option<&str> {
 
 /// Quotes a text of the file, unless the text may be a key.
 fn quote_unless_key(text: &str) -> String {
-    if can_be_shown(text) { format!("{text:?}") } else { "something else".to_owned() }
+    if is_showable(text) { format!("{text:?}") } else { "something else".to_owned() }
+}
+
+/// Names a key by its id, unless the id may be the text of a key.
+pub(super) fn name_key(id: &str) -> String {
+    let is_generated_id = id.strip_prefix("key_").is_some_and(|rest| rest.len() == MIN_KEY_LEN);
+    if is_generated_id || is_showable(id) { format!("key {id}") } else { "a key".to_owned() }
 }
 
 /// Whether a text is surely no key: it is too short for a key, or is a URL of which no part may be
 /// a key.
-fn can_be_shown(text: &str) -> bool {
+fn is_showable(text: &str) -> bool {
     let is_url = text.starts_with("https://") || text.starts_with("http://");
     let part = |part: &str| part.len() < MIN_KEY_LEN || part.contains('.');
     text.len() < MIN_KEY_LEN || is_url && hide_keys(text) == text && text.split('/').all(part)
@@ -558,7 +567,7 @@ fn hint_for_origin(text: &str) -> Option<String> {
     let host = split_authority(rest).0;
     let origin = format!("{scheme}://{host}");
     let is_origin = OriginPattern::parse(&origin).is_ok() && host.contains('.');
-    (is_origin && can_be_shown(&origin)).then(|| format!("write {origin:?}"))
+    (is_origin && is_showable(&origin)).then(|| format!("write {origin:?}"))
 }
 
 /// Returns what to write in place of a day, or of a time without a `T` or a zone.

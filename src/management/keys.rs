@@ -13,8 +13,8 @@ use crate::config::{
     Config, ReloadableConfig, TextKind, find_mistyped_name, find_nearest_name, guess_text,
 };
 use crate::keys::{
-    AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, collect_accounts, has_generated_key,
-    is_valid_id_or_account, read_key_file, sha256,
+    AccountSources, DeclaredKey, ID_OR_ACCOUNT_FORMAT, Token, UnfitAccountName, collect_accounts,
+    has_generated_key, is_valid_id_or_account, read_key_file, sha256,
 };
 use crate::model::origin::OriginPattern;
 use crate::model::typed_address::first_mark_of_address;
@@ -356,11 +356,8 @@ pub fn check_account_name(field: &'static str, name: &str) -> Result<(), Managem
     }
 }
 
-/// Checks the name of an account that may be new. These names are refused for new accounts:
-/// - One that begins with `}`. The Redis keys of an account have its name between braces. With such
-///   a name, a Redis cluster would read an empty hash tag, and put these Redis keys on several
-///   servers.
-/// - One with `@`, or with a key: names stand in logs, metrics of other systems and the audit.
+/// Checks the name of an account that may be new. A new account must not have a name that is an
+/// [`UnfitAccountName`].
 ///
 /// # Errors
 /// For such a name, returns a fault if the account is new, or if the store or the key file fails.
@@ -389,14 +386,15 @@ pub(super) fn check_name_if_new(
 pub fn check_new_account_name(field: &'static str, name: &str) -> Result<(), ManagementFault> {
     check_account_name(field, name)?;
     let advice = "logs and the audit show names: write a name or number of your own, such as acme";
-    let (expected, found) = if name.starts_with('}') {
-        ("the name of a new account not to begin with }", format!("{name:?}"))
-    } else if name.contains('@') {
-        ("the name of a new account without @", format!("one with @; {advice}"))
-    } else if has_generated_key(name) {
-        ("the name of a new account", format!("a key; {advice}"))
-    } else {
-        return Ok(());
+    let (expected, found) = match UnfitAccountName::find(name) {
+        None => return Ok(()),
+        Some(UnfitAccountName::BeginsWithBrace) => {
+            ("the name of a new account not to begin with }", format!("{name:?}"))
+        }
+        Some(UnfitAccountName::HasAt) => {
+            ("the name of a new account without @", format!("one with @; {advice}"))
+        }
+        Some(UnfitAccountName::HasKey) => ("the name of a new account", format!("a key; {advice}")),
     };
     Err(ManagementFault::invalid(field, expected, found))
 }

@@ -76,6 +76,24 @@ fn a_fault_names_its_line_and_shows_no_key() {
     let fault = "keys.toml:5:1: key a: expected this id once, but line 1 has it already; give \
                  each key an id of its own";
     assert_eq!(faults, [fault]);
+    // Keys of other systems have the form of a variable's name or of an id.
+    let other = "AKIAIOSFODNN7EXAMPLE";
+    let entry = format!("[[key]]\nid = \"{other}\"\naccount = \"acme\"\nenv = \"WEB_KEY\"\n");
+    for (text, fault) in [
+        (format!("{head}env = \"{other}\"\n"), "keys.toml:4:7: env: expected the variable of this"),
+        (
+            format!("{head}env = \"${other}\"\n"),
+            "keys.toml:4:7: env: expected the variable of this",
+        ),
+        (entry.repeat(2), "keys.toml:5:1: a key: expected this key once, but line 1 has it"),
+    ] {
+        let faults = read_keys_from_text(&text).unwrap_err();
+        assert!(faults[0].starts_with(fault) && !faults[0].contains(other), "{}", faults[0]);
+    }
+    let id = "key_0123456789abcdef";
+    let entry = format!("[[key]]\nid = \"{id}\"\naccount = \"acme\"\nenv = \"WEB_KEY\"\n");
+    let faults = read_keys_from_text(&entry.repeat(2)).unwrap_err();
+    assert!(faults[0].starts_with("keys.toml:5:1: key key_0123456789abcdef: "), "{}", faults[0]);
     let never = format!("{head}env = \"WEB_KEY\"\nexpires = \"9999-12-31T23:59:59Z\"\n");
     let expires_at = read_keys_from_text(&never).unwrap()[0].key.expires_at;
     assert_eq!(expires_at, Some(253_402_207_200), "9999-12-30T22:00:00Z");

@@ -23,7 +23,10 @@ use super::watch::{FileWatch, InputWatches, UNSETTLED};
 use super::write_back::WriteBack;
 use crate::config::Config;
 use crate::gate::GateState;
-use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, locate_plan_fault, read_key_file};
+use crate::keys::{
+    DeclaredKey, KeyRing, Plans, RingError, locate_plan_fault, read_key_file,
+    warn_of_unfit_accounts,
+};
 use crate::quota::Ledger;
 use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreError};
 use crate::support::counted::CountedNoun;
@@ -87,6 +90,7 @@ impl KeyRingUpdater {
         watches: &InputWatches,
     ) -> Result<(KeyRingUpdater, Option<KeyRing>), String> {
         let config = inputs.config.snapshot();
+        warn_of_unfit_accounts(&declared).iter().for_each(|warning| log::warn!("{warning}"));
         let is_optional = store.is_server();
         let (rows, unusable_rows_error) = match read_all_rows(&mut store) {
             Ok(rows) => (Some(rows), None),
