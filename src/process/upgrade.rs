@@ -165,7 +165,7 @@ fn read_expected_message(
             Ok(read) => received += read,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => {
                 if is_cancelled() {
-                    return Err(io::Error::other("SIGTERM came first"));
+                    return Err(io::Error::other("this process ends first"));
                 }
                 if started.elapsed() > REPLY_TIMEOUT {
                     return Err(io::Error::other("the other process sent nothing for 30 s"));

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use super::exit::{ExitTasks, claim_runtime_dir_or_warn};
 use crate::downstream::ConnectionTracker;
@@ -120,7 +120,7 @@ impl ShutdownSignalWatch for SignalHandler {
         systemd::warn_if_unsupported_address();
         systemd::notify_ready();
         let (reloaded, mut reloads) = unbounded_channel();
-        loop {
+        let pending_transfer = loop {
             tokio::select! {
                 () = wait_for_signal(&mut streams.hangup) => {
                     systemd::notify_reloading();
@@ -136,16 +136,16 @@ impl ShutdownSignalWatch for SignalHandler {
                         }
                         UpgradeOutcome::Failed => {}
                         UpgradeOutcome::Interrupted => return self.stop(),
-                        UpgradeOutcome::Terminated => break,
+                        UpgradeOutcome::Terminated(transfer) => break Some(transfer),
                     }
                 }
                 () = wait_for_signal(&mut streams.interrupt) => return self.stop(),
-                () = wait_for_signal(&mut streams.terminate) => break,
+                () = wait_for_signal(&mut streams.terminate) => break None,
             }
-        }
+        };
         self.start_drain(DRAIN_KEEPALIVE, "SIGTERM: drains", self.drain_delay);
         systemd::notify_stopping();
-        match self.serve_during_drain_delay(&mut streams, reloaded).await {
+        match self.serve_during_drain_delay(&mut streams, reloaded, pending_transfer).await {
             DelayEnd::Drain => self.drain(streams).await,
             DelayEnd::Stop => self.stop(),
         }
@@ -160,14 +160,42 @@ enum UpgradeOutcome {
     Failed,
     /// SIGINT came meanwhile.
     Interrupted,
-    /// SIGTERM came meanwhile, before a successor took over.
-    Terminated,
+    /// SIGTERM came meanwhile, before a successor took over. The transfer goes on.
+    Terminated(SocketTransfer),
+}
+
+/// A transfer of the sockets to a waiting successor, in a task.
+struct SocketTransfer {
+    is_cancelled: Arc<AtomicBool>,
+    /// Returns true if the successor has taken over.
+    task: JoinHandle<bool>,
+}
+
+impl SocketTransfer {
+    /// Waits until the transfer ends. Returns true if the successor has taken over. After the end,
+    /// nobody may wait again.
+    async fn wait(&mut self) -> bool {
+        (&mut self.task).await.unwrap_or(false)
+    }
+
+    /// Cancels the transfer, unless it ends in this moment.
+    fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
 }
 
 /// How the process ends after `drain.delay`.
 enum DelayEnd {
     Drain,
     Stop,
+}
+
+/// Waits until a transfer ends; without a transfer, for ever. See [`SocketTransfer::wait`].
+async fn wait_for_transfer(transfer: &mut Option<SocketTransfer>) -> bool {
+    match transfer {
+        Some(transfer) => transfer.wait().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn wait_for_signal(signal: &mut Option<Signal>) {
@@ -214,90 +242,111 @@ impl SignalHandler {
     }
 
     /// Handles SIGQUIT: transfers the sockets to a waiting successor, and starts the drain if the
-    /// successor has taken over. SIGINT and SIGTERM cancel the transfer.
+    /// successor has taken over. SIGINT cancels the transfer.
     async fn upgrade_to_successor(&self, streams: &mut SignalStreams) -> UpgradeOutcome {
-        let is_cancelled = Arc::new(AtomicBool::new(false));
-        let transfer = self.transfer_sockets(Arc::clone(&is_cancelled));
-        tokio::pin!(transfer);
-        let (is_transferred, is_terminated) = tokio::select! {
-            is_transferred = &mut transfer => (is_transferred, false),
+        let mut transfer = self.begin_transfer();
+        tokio::select! {
+            is_transferred = transfer.wait() => match is_transferred {
+                true => {
+                    self.start_drain_after_transfer();
+                    UpgradeOutcome::Transferred
+                }
+                false => UpgradeOutcome::Failed,
+            },
             () = wait_for_signal(&mut streams.interrupt) => {
-                is_cancelled.store(true, Ordering::Relaxed);
-                return UpgradeOutcome::Interrupted;
+                transfer.cancel();
+                UpgradeOutcome::Interrupted
             }
-            () = wait_for_signal(&mut streams.terminate) => {
-                is_cancelled.store(true, Ordering::Relaxed);
-                (transfer.await, true)
-            }
-        };
-        if is_transferred {
-            self.start_drain(UPGRADE_DRAIN_KEEPALIVE, "SIGQUIT: drains", Duration::ZERO);
-            return UpgradeOutcome::Transferred;
+            () = wait_for_signal(&mut streams.terminate) => UpgradeOutcome::Terminated(transfer),
         }
-        if is_terminated {
-            // A successor may have the sockets. It then waits a second at most for the claim.
-            lock(&self.exit_tasks.upgrade_state).release_dir();
-            return UpgradeOutcome::Terminated;
-        }
-        UpgradeOutcome::Failed
     }
 
     /// Waits for `drain.delay`, in which the process still accepts connections. So SIGHUP still
-    /// reloads, and SIGQUIT still upgrades to a successor, which ends the delay.
+    /// reloads, and SIGQUIT still upgrades to a successor, which ends the delay. A transfer that
+    /// began before the delay may still end.
     async fn serve_during_drain_delay(
         &self,
         streams: &mut SignalStreams,
         reloaded: UnboundedSender<()>,
+        mut transfer: Option<SocketTransfer>,
     ) -> DelayEnd {
         let delay = tokio::time::sleep(self.drain_delay);
         tokio::pin!(delay);
         loop {
             tokio::select! {
-                () = &mut delay => return DelayEnd::Drain,
+                () = &mut delay => {
+                    if let Some(transfer) = transfer {
+                        self.end_transfer(transfer).await;
+                    }
+                    return DelayEnd::Drain;
+                }
+                is_transferred = wait_for_transfer(&mut transfer) => {
+                    transfer = None;
+                    if is_transferred {
+                        self.start_drain_after_transfer();
+                        return DelayEnd::Drain;
+                    }
+                }
                 () = wait_for_signal(&mut streams.hangup) => {
                     // The delay may end before the reload begins.
                     self.exit_tasks.reopen_access_log();
                     self.spawn_reload(reloaded.clone());
                 }
-                () = wait_for_signal(&mut streams.quit) => {
+                () = wait_for_signal(&mut streams.quit), if transfer.is_none() => {
                     match self.upgrade_to_successor(streams).await {
                         UpgradeOutcome::Transferred => return DelayEnd::Drain,
                         UpgradeOutcome::Interrupted => return DelayEnd::Stop,
-                        UpgradeOutcome::Failed | UpgradeOutcome::Terminated => {}
+                        UpgradeOutcome::Failed => {}
+                        UpgradeOutcome::Terminated(pending) => transfer = Some(pending),
                     }
                 }
-                () = wait_for_signal(&mut streams.interrupt) => return DelayEnd::Stop,
+                () = wait_for_signal(&mut streams.interrupt) => {
+                    transfer.iter().for_each(SocketTransfer::cancel);
+                    return DelayEnd::Stop;
+                }
             }
         }
     }
 
-    /// Transfers the sockets to a waiting successor. Returns false if no successor waits or the
-    /// transfer failed: this process then keeps serving.
-    async fn transfer_sockets(&self, is_cancelled: Arc<AtomicBool>) -> bool {
-        let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
-        let is_cancelled = move || is_cancelled.load(Ordering::Relaxed);
-        let consequence = match self.connection_tracker.is_draining() {
-            true => "draining on",
-            false => "serving on",
-        };
-        match spawn_blocking(move || {
-            lock(&upgrade_state).transfer_sockets_to_successor(&is_cancelled)
-        })
-        .await
-        {
-            Ok(Ok(())) => {
-                log::info!("a successor has taken over");
-                true
-            }
-            Ok(Err(error)) => {
-                log::warn!("SIGQUIT: {error}: {consequence}");
-                false
-            }
-            Err(error) => {
-                log::error!("SIGQUIT: {error}: {consequence}");
-                false
-            }
+    /// Ends a transfer because this process is about to close its listeners.
+    async fn end_transfer(&self, mut transfer: SocketTransfer) {
+        transfer.cancel();
+        match transfer.wait().await {
+            true => self.start_drain_after_transfer(),
+            // A successor may have the sockets. It then waits a second at most for the claim.
+            false => lock(&self.exit_tasks.upgrade_state).release_dir(),
         }
+    }
+
+    /// Begins to transfer the sockets to a waiting successor. If no successor waits or the transfer
+    /// fails, this process goes on as before.
+    fn begin_transfer(&self) -> SocketTransfer {
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let (upgrade_state, cancelled) =
+            (Arc::clone(&self.exit_tasks.upgrade_state), Arc::clone(&is_cancelled));
+        let connection_tracker = Arc::clone(&self.connection_tracker);
+        let task = tokio::spawn(async move {
+            let is_cancelled = move || cancelled.load(Ordering::Relaxed);
+            let transferred = spawn_blocking(move || {
+                lock(&upgrade_state).transfer_sockets_to_successor(&is_cancelled)
+            });
+            let transferred = transferred.await;
+            let consequence = match connection_tracker.is_draining() {
+                true => "draining on",
+                false => "serving on",
+            };
+            match &transferred {
+                Ok(Ok(())) => log::info!("a successor has taken over"),
+                Ok(Err(error)) => log::warn!("SIGQUIT: {error}: {consequence}"),
+                Err(error) => log::error!("SIGQUIT: {error}: {consequence}"),
+            }
+            matches!(transferred, Ok(Ok(())))
+        });
+        SocketTransfer { is_cancelled, task }
+    }
+
+    fn start_drain_after_transfer(&self) {
+        self.start_drain(UPGRADE_DRAIN_KEEPALIVE, "SIGQUIT: drains", Duration::ZERO);
     }
 
     /// Starts the drain of the connections. Logs how many requests are left, for how long the

@@ -129,6 +129,30 @@ fn a_sigterm_during_an_upgrade_leaves_the_successor_serving() {
     gateway.get_domain("first.test", &key).expect(200);
 }
 
+#[test]
+fn after_a_sigterm_and_a_failed_transfer_another_successor_takes_over() {
+    let mut gateway = Setup::new().set_text("drain.delay", "300s").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let path = gateway.path("run/successor.sock");
+    let _ = std::fs::remove_file(&path);
+    let impostor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    gateway.send_signal("QUIT");
+    // A successor that has the sockets, and dies before it serves.
+    let (stream, _) = impostor.accept().unwrap();
+    gateway.send_signal("TERM");
+    wait_until("the old process drains", || gateway.stderr().contains("SIGTERM: drains"));
+    drop((stream, impostor));
+    wait_until("the transfer failed", || {
+        gateway.stderr().contains("SIGQUIT: the other process has left: draining on")
+    });
+    let successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    gateway.send_signal("QUIT");
+    gateway.replace_process(successor);
+    wait_until("the successor took over", || gateway.stderr().contains("took over"));
+    gateway.get_domain("first.test", &key).expect(200);
+}
+
 /// A successor may bind the ports only once the old process has closed them. Connections that wait
 /// to be accepted keep a port open for longer.
 #[test]
