@@ -19,6 +19,11 @@ use crate::store::{
 /// How long the old key still works, if the operator says nothing.
 pub const DEFAULT_OVERLAP: &str = "7d";
 
+/// How many records of the audit one page has, and how many pages a rotation reads at most to find
+/// earlier rotations of the key.
+const RECORDS_PER_PAGE: usize = 1_000;
+const MAX_PAGES_OF_RECORDS: usize = 100;
+
 /// A rotation that is ready to be committed.
 pub struct PreparedRotation {
     /// The old key in the store, and the new key.
@@ -138,16 +143,19 @@ impl PreparedRotation {
 }
 
 /// Returns when the key would end if it had not been rotated, in Unix seconds. `None` if it would
-/// not end.
-/// Each record of a rotation in the audit has the end that the key had before.
+/// not end. Each record of a rotation in the audit has the end that the key had before. Looks at the
+/// records since the key was made, and at [`MAX_PAGES_OF_RECORDS`] at most, so that no rotation
+/// takes long. If a rotation is older than these, its end of the key counts.
 fn find_end_before_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>, StoreError> {
-    const ROTATION_RECORDS_PER_PAGE: usize = 1_000;
     let rotations = [AuditOperation::KeyRotate, AuditOperation::KeyRotationUndo];
     let mut end = key.expires_at;
     let mut oldest_id: Option<String> = None;
-    // A rotated key has an end, so a key without an end was not rotated.
-    while end.is_some() {
-        let page = store.read_audit_before(oldest_id.as_deref(), ROTATION_RECORDS_PER_PAGE)?;
+    for _ in 0..MAX_PAGES_OF_RECORDS {
+        // A rotated key has an end, so a key without an end was not rotated.
+        if end.is_none() {
+            break;
+        }
+        let page = store.read_audit_before(oldest_id.as_deref(), RECORDS_PER_PAGE)?;
         for record in page.iter().filter(|record| record.target == key.id) {
             if !rotations.iter().any(|rotation| rotation.as_str() == record.operation) {
                 return Ok(end);
@@ -155,7 +163,7 @@ fn find_end_before_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i
             end = record.before["expires_at"].as_str().and_then(parse_rfc3339);
         }
         match page.last() {
-            Some(oldest) if page.len() == ROTATION_RECORDS_PER_PAGE => {
+            Some(oldest) if page.len() == RECORDS_PER_PAGE && oldest.at >= key.created_at => {
                 oldest_id = Some(oldest.id.clone())
             }
             _ => break,
