@@ -6,7 +6,7 @@ use super::description::{SettingKind, toml_text};
 use super::listen::ListenAddresses;
 use super::raw_value::{RawValue, parse_duration};
 use super::settings::{Settings, find_admin_address_on_loopback};
-use crate::keys::{is_valid_id_or_account, parse_sha256_field, sha256};
+use crate::keys::{ID_OR_ACCOUNT_FORMAT, is_valid_id_or_account, parse_sha256_field, sha256};
 use crate::model::month::parse_rfc3339;
 
 /// The name in the audit of the token in the setting `admin.token`.
@@ -143,8 +143,7 @@ impl Settings {
         let parse_name = |raw: &RawValue| {
             raw.as_text().filter(|text| is_valid_id_or_account(text)).map(str::to_owned)
         };
-        let expected = "1 to 128 visible ASCII characters without quotes and backslashes";
-        let name = self.require_setting(&format!("{at}.name"), expected, parse_name);
+        let name = self.require_setting(&format!("{at}.name"), ID_OR_ACCOUNT_FORMAT, parse_name);
         let digest = self.read_token_hash(&format!("{at}.hash"));
         let parse_scope = |raw: &RawValue| TokenScope::parse(raw.as_text()?);
         let expected = "\"read\", \"write\" or \"account:NAME\"";

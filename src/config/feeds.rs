@@ -180,9 +180,9 @@ impl Settings {
         let tls_ca = self.read_further_authorities(&format!("{entry_key}.tls_ca"));
         let kind = self.read_feed_kind(entry_key, known.map_or("c", |known| known.tier));
         let interval = known.map_or(Duration::from_hours(24), |known| known.interval);
-        let interval = self.read_nonzero_duration(&format!("{entry_key}.interval"), interval);
-        let max_age =
-            self.read_duration(&format!("{entry_key}.max_age"), Duration::from_hours(30 * 24));
+        let interval = self.read_seconds_or_longer(&format!("{entry_key}.interval"), interval);
+        let max_age = Duration::from_hours(30 * 24);
+        let max_age = self.read_seconds_or_longer(&format!("{entry_key}.max_age"), max_age);
         let max_bytes = self.read_integer(
             &format!("{entry_key}.max_bytes"),
             1..=HIGHEST_FEED_MAX_BYTES,
@@ -198,7 +198,7 @@ impl Settings {
             name: name?,
             url: url?,
             kind,
-            fetch_interval: interval.max(Duration::from_secs(1)),
+            fetch_interval: interval,
             max_unchanged_age: max_age,
             max_list_bytes: max_bytes,
             max_changed_percent,

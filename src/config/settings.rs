@@ -750,6 +750,12 @@ impl Settings {
         self.parse_duration_or(key, expected, Duration::from_millis(1), default)
     }
 
+    /// Reads a duration of at least 1 s.
+    pub fn read_seconds_or_longer(&mut self, key: &str, default: Duration) -> Duration {
+        let expected = "a duration of 1s or more, such as 10m, 1h or 7d";
+        self.parse_duration_or(key, expected, Duration::from_secs(1), default)
+    }
+
     fn parse_duration_or(
         &mut self,
         key: &str,

@@ -2094,6 +2094,15 @@ fn a_hint_is_in_the_unit_of_the_default_and_on_loopback_where_it_has_to_be() {
         (plain("[top]\nhalf_life = 7\n"), "^ write \"7d\""),
         (feed("max_age = \"30\""), "^ write \"30d\""),
         (feed("interval = 6"), "^ write \"6h\""),
+        (feed("interval = \"1ms\""), "interval: expected a duration of 1s or more"),
+        (feed("max_age = \"0\""), "max_age: expected a duration of 1s or more"),
+        (
+            format!(
+                "[[admin.token]]\nname = \"..\"\nscope = \"read\"\nhash = \"sha256:{}\"\n",
+                "0".repeat(64)
+            ),
+            "backslashes, and not . or .., but found \"..\"",
+        ),
         (feed("interval = 3600"), "^ write \"1h\""),
         (
             plain(
