@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use super::sync::lock_ignoring_poison;
 use crate::model::month::Month;
 use crate::store::{Grant, LeaseReport, ReportOutcome, StoreError, check_grant};
+use crate::support::counted::CountedNoun;
 
 /// The period in which at most [`MAX_LOGGED_FAULTS`] faults are logged, in milliseconds. Without
 /// this bound, a fault that begins and ends with each report could fill the log.
@@ -67,7 +68,7 @@ impl AccountFaults {
         let texts = state.faults.values().map(|(text, _)| text.clone());
         let mut listed: Vec<String> = texts.take(MAX_LISTED_ACCOUNT_FAULTS).collect();
         if let more @ 1.. = state.faults.len() - listed.len() {
-            listed.push(format!("{more} more accounts have such a fault"));
+            listed.push(CountedNoun(more, "more such fault").to_string());
         }
         listed
     }
@@ -91,3 +92,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::counted::CountedNoun;
 use crate::model::month::SECONDS_PER_DAY;
 
 /// A certificate that expires in fewer days than these was probably not renewed.
@@ -76,11 +77,23 @@ impl CertificateValidity {
 impl fmt::Display for CertificateValidity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CertificateValidity::NotYet(days) => write!(f, "becomes valid in {days} days"),
-            CertificateValidity::Expired(days) => write!(f, "expired {days} days ago"),
+            CertificateValidity::NotYet(days) => write!(f, "becomes valid in {}", Days(*days)),
+            CertificateValidity::Expired(days) => write!(f, "expired {} ago", Days(*days)),
             CertificateValidity::Soon(days) | CertificateValidity::Later(days) => {
-                write!(f, "expires in {days} days")
+                write!(f, "expires in {}", Days(*days))
             }
+        }
+    }
+}
+
+/// A number of whole days.
+struct Days(i64);
+
+impl fmt::Display for Days {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match usize::try_from(self.0) {
+            Ok(days @ 1..) => write!(f, "{}", CountedNoun(days, "day")),
+            _ => f.write_str("less than a day"),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::model::month::parse_rfc3339;
 use crate::model::network::loopback_if_unspecified;
 use crate::store::Finding;
+use crate::support::counted::CountedNoun;
 
 /// Asks for `/readyz` and, if the gateway answers, for `/status`. `token` is a token of the admin
 /// API.
@@ -145,7 +146,9 @@ fn judge_feed(feed: &Value) -> Finding {
     let fetched_at = feed["fetched_at"].as_str().and_then(parse_rfc3339);
     let fetched = match fetched_at {
         Some(at) => {
-            format!("{rows} rows, fetched {} days ago", count_days_since(at))
+            let rows = CountedNoun(usize::try_from(rows).unwrap_or(usize::MAX), "row");
+            let days = usize::try_from(count_days_since(at)).unwrap_or_default();
+            format!("{rows}, fetched {} ago", CountedNoun(days, "day"))
         }
         None => "never fetched".to_owned(),
     };

@@ -162,11 +162,18 @@ fn verify_backup(
     let counts = |contents: &StoreContents| {
         let StoreContents { usage, top_rows, quota_events, daily_usage, source_states, .. } =
             contents;
-        [usage.len(), top_rows.len(), quota_events.len(), daily_usage.len(), source_states.len()]
+        [
+            ("numbers of accounts", usage.len()),
+            ("top counts", top_rows.len()),
+            ("quota events", quota_events.len()),
+            ("months of usage by day", daily_usage.len()),
+            ("states of sources", source_states.len()),
+        ]
     };
-    match counts(&saved) == counts(contents) {
-        true => Ok(()),
-        false => differs("numbers of accounts", saved.usage.len(), contents.usage.len()),
+    let other = counts(&saved).into_iter().zip(counts(contents)).find(|(it, other)| it != other);
+    match other {
+        Some(((what, found), (_, written))) => Err(format!("{found} of {written} {what}")),
+        None => Ok(()),
     }
 }
 

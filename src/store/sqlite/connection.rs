@@ -98,7 +98,13 @@ impl DeploymentBackend for Sqlite {
     fn check_deployment(&mut self, _deadline: Duration) -> Result<Vec<Finding>, StoreError> {
         let path = self.path.display().to_string();
         let file = match self.check_safe_if_reachable() {
-            Err(error) => Finding::fault("file", error.to_string(), "restore a backup"),
+            Err(error) => {
+                let advice = match self.connection.is_readonly("main") {
+                    Ok(true) => "let this user write to the file, its folder and its disk",
+                    _ => "restore a backup",
+                };
+                Finding::fault("file", error.to_string(), advice)
+            }
             Ok(()) => match self.check_takes_writes() {
                 Err(error) => Finding::fault("file", error.to_string(), "free space on the disk"),
                 Ok(()) => Finding::good("file", format!("{path} is whole and can be written to")),

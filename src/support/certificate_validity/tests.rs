@@ -19,3 +19,16 @@ fn a_certificate_is_not_valid_yet_or_has_expired_or_expires_soon_or_later() {
     }
     assert_eq!(judge(now, end).problem(), None);
 }
+
+#[test]
+fn days_are_written_as_people_count_them() {
+    for (validity, text) in [
+        (Expired(0), "expired less than a day ago"),
+        (Expired(1), "expired 1 day ago"),
+        (Soon(0), "expires in less than a day"),
+        (Soon(2), "expires in 2 days"),
+        (NotYet(1), "becomes valid in 1 day"),
+    ] {
+        assert_eq!(validity.to_string(), text);
+    }
+}
