@@ -296,12 +296,14 @@ impl Ledger {
         let shared = Arc::clone(&self.shared);
         let has_last_probe_failed =
             shared.node.health.has_last_probe_failed.load(Ordering::Relaxed);
-        if has_last_probe_failed
-            || shared.usage_reads_in_flight.load(Ordering::Relaxed) >= MAX_USAGE_READS_IN_FLIGHT
-        {
+        if has_last_probe_failed {
             return None;
         }
-        shared.usage_reads_in_flight.fetch_add(1, Ordering::Relaxed);
+        let in_flight = &shared.usage_reads_in_flight;
+        if in_flight.fetch_add(1, Ordering::Relaxed) >= MAX_USAGE_READS_IN_FLIGHT {
+            in_flight.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
         let account = lease.account().to_owned();
         let read = tokio::task::spawn_blocking(move || {
             let others = lock_ignoring_poison(&shared.usage_reader).read_spent_by_others(
