@@ -50,4 +50,4 @@ pub use sign_ups::{SignUpOwner, delete_sign_ups, find_sign_ups};
 pub use stored_overrides::{
     KnownOverrides, TakenOverFile, describe_file_owner, take_over_default_file,
 };
-pub use usage::{find_month_to_show, read_daily_usage_of_month};
+pub use usage::find_month_to_show;

@@ -11,8 +11,7 @@ use super::output::{format_columns, print_result, print_warning};
 use super::store_access::{COMMAND_STORE_TIMEOUT, open_store_to_read};
 use crate::config::Config;
 use crate::management::{
-    ManagementFault, find_month_to_show, read_daily_usage_of_month, read_declared_keys,
-    read_present_time,
+    ManagementFault, find_month_to_show, read_declared_keys, read_present_time,
 };
 use crate::model::month::Month;
 use crate::store::{DailyUsageRow, Store, UsageRow};
@@ -134,7 +133,7 @@ impl MonthUsage {
     ) -> Result<MonthUsage, ManagementFault> {
         // The totals come first, so that a call between the two reads does not look lost.
         let totals = store.read_usage(month, account)?;
-        let rows = read_daily_usage_of_month(store, month, account)?;
+        let rows = store.read_daily_usage(month, account, None, usize::MAX)?;
         let without_day = find_calls_without_day(&totals, &rows);
         if without_day.is_empty() {
             return Ok(MonthUsage { totals, rows, without_day });
@@ -146,7 +145,7 @@ impl MonthUsage {
             let before = without_day.iter().find(|(account, ..)| *account == total.account);
             total.spent = before.map_or(0, |(_, spent, _)| total.spent.min(*spent));
         }
-        let rows = read_daily_usage_of_month(store, month, account)?;
+        let rows = store.read_daily_usage(month, account, None, usize::MAX)?;
         let without_day = find_calls_without_day(&totals, &rows);
         Ok(MonthUsage { totals, rows, without_day })
     }

@@ -386,19 +386,20 @@ impl Redis {
         if self.script_digests.is_empty() {
             self.load_scripts(timeout)?;
         }
-        for tries_left in (0..MAX_SCRIPT_TRIES).rev() {
+        let mut tries = 1;
+        loop {
             let replies = self.send_once_and_read_replies(
                 operation,
                 &build_pipeline(&self.script_digests),
                 timeout,
             )?;
             let is_missing = |it: &Value| error_kind(it) == Some(ServerErrorKind::NoScript);
-            if tries_left == 0 || !replies.iter().any(is_missing) {
+            if tries == MAX_SCRIPT_TRIES || !replies.iter().any(is_missing) {
                 return Ok(replies);
             }
             self.load_scripts(timeout)?;
+            tries += 1;
         }
-        Err(self.unavailable_error(operation, "a server that forgets loaded scripts at once"))
     }
 
     /// Runs one script, without waiting for replicas, and parses its reply as `T`. `add_arguments`

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Pipeline, Value};
 
-use super::connection::Redis;
+use super::connection::{CHUNK_ROWS, Redis};
 use super::daily_usage::format_usage_field;
 use super::key_names::{
     ALL_RECOVERING_KEY, DAILY_USAGE_TTL_SECONDS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_META_KEY,
@@ -168,7 +168,7 @@ impl LedgerBackend for Redis {
             None => self.find_accounts_of_month(LEDGER_PREFIX, month)?,
         };
         let mut rows = Vec::new();
-        for chunk in accounts.chunks(1_000) {
+        for chunk in accounts.chunks(CHUNK_ROWS) {
             let mut read = redis::pipe();
             for account in chunk {
                 let numbers = ["spent", "leased", "claim"];
