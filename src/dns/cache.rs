@@ -185,9 +185,9 @@ impl DnsFactCache {
         pending.queued_or_in_flight = pending.queue.iter().cloned().collect();
     }
 
-    /// Records the finding about a name. A fact that was learned waits to be written. If no resolver
-    /// answered reliably, the cache keeps the previous fact, and a look-up after a delay queues the
-    /// name again. `table` tells whether the fact is about a real name.
+    /// Records the finding about a name. A fact that was learned waits to be written. If no
+    /// resolver answered reliably, the cache keeps the previous fact, and a look-up after a delay
+    /// queues the name again. `table` tells whether the fact is about a real name.
     pub fn record_finding(&self, name: &Arc<str>, finding: DnsFinding, table: &Table, now: i64) {
         let index = OUTCOME_LABELS
             .iter()

@@ -143,8 +143,8 @@ impl PreparedRotation {
 }
 
 /// Returns when the key would end if it had not been rotated, in Unix seconds. `None` if it would
-/// not end. Each record of a rotation in the audit has the end that the key had before. Looks at the
-/// records since the key was made, and at [`MAX_PAGES_OF_RECORDS`] at most, so that no rotation
+/// not end. Each record of a rotation in the audit has the end that the key had before. Looks at
+/// the records since the key was made, and at [`MAX_PAGES_OF_RECORDS`] at most, so that no rotation
 /// takes long. If a rotation is older than these, its end of the key counts.
 fn find_end_before_rotations(store: &mut Store, key: &KeyRow) -> Result<Option<i64>, StoreError> {
     let rotations = [AuditOperation::KeyRotate, AuditOperation::KeyRotationUndo];
