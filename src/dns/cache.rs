@@ -257,6 +257,9 @@ impl DnsFactCache {
 
     /// Makes a name due again after a delay, which grows with each failure in a row.
     fn schedule_retry(&self, name: &Arc<str>, now: i64) {
+        if !self.is_enabled() {
+            return;
+        }
         let retry_delay = |failures: u8| {
             RETRY_DELAYS_SECONDS[usize::from(failures).min(RETRY_DELAYS_SECONDS.len() - 1)]
         };

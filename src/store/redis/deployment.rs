@@ -302,10 +302,15 @@ fn check_cluster(primary_count: usize) -> Finding {
 /// Makes one finding of those about the same subject on several servers: the worst. What was found
 /// is told for each server, unless it is the same everywhere.
 fn merge_findings(of_servers: Vec<(String, Vec<Finding>)>) -> Vec<Finding> {
-    let subjects: Vec<Cow<'static, str>> = match of_servers.iter().max_by_key(|it| it.1.len()) {
-        Some((_, most)) => most.iter().map(|finding| finding.subject.clone()).collect(),
-        None => Vec::new(),
-    };
+    // The server with the most findings has the usual order. Another may lack some of these
+    // subjects, and have one of its own.
+    let most = of_servers.iter().max_by_key(|it| it.1.len()).into_iter();
+    let mut subjects: Vec<Cow<'static, str>> = Vec::new();
+    for finding in most.chain(&of_servers).flat_map(|(_, findings)| findings) {
+        if !subjects.contains(&finding.subject) {
+            subjects.push(finding.subject.clone());
+        }
+    }
     let about = |subject: &Cow<'static, str>| -> Option<Finding> {
         let of_subject = of_servers.iter().filter_map(|(host, findings)| {
             Some((host, findings.iter().find(|finding| finding.subject == *subject)?))

@@ -25,3 +25,15 @@ fn versions_are_compared_as_numbers() {
         assert_eq!((finding.level, finding.found.as_str()), (level, found));
     }
 }
+
+#[test]
+fn each_subject_of_a_cluster_is_told_whichever_server_has_it() {
+    let good = |subject: &'static str| Finding::good(subject, "fine");
+    let merged = merge_findings(vec![
+        ("a:1".to_owned(), vec![good("version"), Finding::warning("slots", "it has none", "wait")]),
+        ("b:1".to_owned(), vec![good("version"), good("memory"), good("replicas")]),
+    ]);
+    let subjects: Vec<&str> = merged.iter().map(|finding| &*finding.subject).collect();
+    assert_eq!(subjects, ["version", "memory", "replicas", "slots"]);
+    assert_eq!(merged[3].level, FindingLevel::Warning);
+}
