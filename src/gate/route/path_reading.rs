@@ -122,13 +122,13 @@ impl<'p> PathReadings<'p> {
         !self.unread_query_paths.is_empty()
     }
 
-    /// Whether a part of the query that riskgate can't read may lead to `prefix`, or to a path
-    /// below it. Whatever dot segments remove, the names of the prefix stand in the query in their
-    /// order. `prefix` begins with `/`.
+    /// Whether a query that riskgate can't read may lead to `prefix`, or to a path below it: with
+    /// its dot segments resolved in one of the ways of servers, or if it would take long to find
+    /// out. `prefix` begins with `/`.
     pub fn may_unread_query_lead_to(&self, prefix: &str) -> bool {
         self.unread_query_paths.iter().any(|path| {
             list_spellings_of(Cow::Borrowed(path))
-                .is_none_or(|all| all.iter().any(|spelling| has_names_in_order(spelling, prefix)))
+                .is_none_or(|all| all.iter().any(|spelling| may_resolve_to(spelling, prefix)))
         })
     }
 
@@ -285,32 +285,87 @@ fn read_text(path: Cow<'_, [u8]>) -> Option<ReadingsOfText<'_>> {
 /// dot segment, or if it would take long to find out.
 fn may_have_dot_segment(path: &[u8]) -> bool {
     let has_dot_segment = |spelling: &Cow<'_, [u8]>| {
-        let visible: Vec<u8> =
-            spelling.iter().copied().filter(|byte| !byte.is_ascii_control()).collect();
+        let visible = without_control_characters(spelling);
         visible.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dot_segment)
     };
     list_spellings_of(Cow::Borrowed(path)).is_none_or(|all| all.iter().any(has_dot_segment))
 }
 
-/// Returns true if the path has segments with the names of the prefix, in their order, and perhaps
-/// others between them. Some servers take `\` for `/`. Control characters are ignored by some
-/// servers, and end a name for others.
-fn has_names_in_order(path: &[u8], prefix: &str) -> bool {
-    let ends_name = |byte: &u8| matches!(byte, b'/' | b'\\') || byte.is_ascii_control();
-    let visible: Vec<u8> = path.iter().copied().filter(|byte| !byte.is_ascii_control()).collect();
-    [path, visible.as_slice()].into_iter().any(|text| {
-        let mut segments = text.split(ends_name);
-        let mut names = prefix.split('/').filter(|name| !name.is_empty());
-        names.all(|name| segments.any(|segment| is_read_as(segment, name)))
+/// Returns true if a server that resolves dot segments may read this path as `prefix`, or as a path
+/// below it. Some servers take `\` for `/`, and for some the first segment is a host.
+fn may_resolve_to(path: &[u8], prefix: &str) -> bool {
+    let names: Vec<&[u8]> =
+        prefix.split('/').filter(|name| !name.is_empty()).map(str::as_bytes).collect();
+    let may_have_host = matches!(path, [b'/', b'/' | b'\\', ..]);
+    [&b"/"[..], b"/\\"].into_iter().any(|separators| {
+        let segments = path.split(|byte| separators.contains(byte));
+        may_segments_lead_to(segments, &names, may_have_host)
     })
 }
 
-/// Returns true if a server may read this segment as `name`.
-fn is_read_as(segment: &[u8], name: &str) -> bool {
-    segment.split_at_checked(name.len()).is_some_and(|(start, behind)| {
-        start.eq_ignore_ascii_case(name.as_bytes())
-            && behind.first().is_none_or(|byte| IGNORED_BEHIND_NAME.contains(byte))
-    })
+/// See [`may_resolve_to`].
+fn may_segments_lead_to<'s>(
+    segments: impl Iterator<Item = &'s [u8]>,
+    names: &[&[u8]],
+    mut may_be_host: bool,
+) -> bool {
+    // At index N: what has been read may begin with the first N names, and has at least this many
+    // segments behind them. `None` if it can't begin so.
+    let mut counts_behind_names = vec![None; names.len() + 1];
+    counts_behind_names[0] = Some(0_usize);
+    for segment in segments {
+        let visible = without_control_characters(segment);
+        if is_blank(&visible) || name_without_parameters(&visible) == b"." {
+            continue;
+        }
+        if is_dot_segment(&visible) {
+            for named in 0..=names.len() {
+                match counts_behind_names[named] {
+                    Some(0) if named > 0 => counts_behind_names[named - 1] = Some(0),
+                    count => counts_behind_names[named] = count.map(|it| it.saturating_sub(1)),
+                }
+            }
+            continue;
+        }
+        // A program may read the segments behind its name only, or all others.
+        let is_script = is_script(&visible);
+        for named in (0..names.len()).rev() {
+            let Some(count) = counts_behind_names[named] else { continue };
+            if count == 0 && is_read_as(segment, names[named]) {
+                counts_behind_names[named + 1] = Some(0);
+            }
+            counts_behind_names[named] = Some(count + usize::from(!is_script));
+        }
+        if is_script || may_be_host {
+            counts_behind_names[0] = Some(0);
+        }
+        if counts_behind_names[names.len()].is_some() {
+            return true;
+        }
+        may_be_host = false;
+    }
+    false
+}
+
+/// Returns true if a server may read this segment as `name`. Some servers ignore control
+/// characters, and for some they end the name.
+fn is_read_as(segment: &[u8], name: &[u8]) -> bool {
+    let mut rest = segment;
+    for wanted in name {
+        let start = rest.iter().position(|byte| !byte.is_ascii_control()).unwrap_or(rest.len());
+        match &rest[start..] {
+            [byte, behind @ ..] if byte.eq_ignore_ascii_case(wanted) => rest = behind,
+            _ => return false,
+        }
+    }
+    rest.first().is_none_or(|byte| byte.is_ascii_control() || IGNORED_BEHIND_NAME.contains(byte))
+}
+
+fn without_control_characters(text: &[u8]) -> Cow<'_, [u8]> {
+    match text.iter().any(u8::is_ascii_control) {
+        true => text.iter().copied().filter(|byte| !byte.is_ascii_control()).collect(),
+        false => Cow::Borrowed(text),
+    }
 }
 
 /// Returns the path as it is, decoded once and twice, and each of these without session ids. `None`
