@@ -80,8 +80,7 @@ impl ScreenRules {
 /// What follows from the verdict on the e-mail addresses of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScreenPolicy {
-    /// The prefix of the route, or `authz.path`: the name of these rules in metrics and in
-    /// `[[rule]]`.
+    /// The name of these rules in metrics: the prefix of the route, or `authz.path`.
     pub route: String,
     /// Who learns of a verdict, and whether riskgate refuses forms.
     pub mode: ScreenMode,

@@ -12,7 +12,7 @@ use super::stored_overrides::{KnownOverrides, default_overrides_path, take_over_
 use crate::config::{TextKind, guess_text};
 use crate::model::domain::{DnsName, Domain, map_name_part, name_to_unicode};
 use crate::model::month::format_rfc3339;
-use crate::model::verdict::{Reason, Rule, Score};
+use crate::model::verdict::{Reason, Score};
 use crate::store::{
     ChangeAuthor, OverrideUpdate, SourceState, Store, StoreError, StoredOverride, StoredOverrides,
 };
@@ -437,17 +437,14 @@ fn describe_protected_names(
     is_exact: bool,
     now: i64,
 ) -> Option<String> {
-    let is_protected = |domain: &Domain| table.lookup(domain, now).verdict.rule == Rule::Protected;
-    if Domain::parse(name.as_str()).is_ok_and(|domain| is_protected(&domain)) {
+    if Domain::parse(name.as_str()).is_ok_and(|it| table.lookup(&it, now).is_protected()) {
         return Some(name.to_string());
     }
     if is_exact {
         return None;
     }
     let below = format!(".{name}");
-    let is_below = |row: &TableRow<'_>| {
-        row.own_answer.verdict.rule == Rule::Protected && row.name.ends_with(&below)
-    };
+    let is_below = |row: &TableRow<'_>| row.own_answer.is_protected() && row.name.ends_with(&below);
     let names: Vec<&str> = table.iter_rows().filter(is_below).map(|row| row.name).collect();
     let shortest = names.iter().min_by_key(|name| (name.len(), **name))?;
     Some(match names.len() {

@@ -111,10 +111,15 @@ impl<'t> TableAnswer<'t> {
         self.rule_of_lists() == Rule::Alias
     }
 
-    /// Whether the domain is protected, whatever an override says about its risk, or belongs to a
-    /// free provider: unrelated people may then have addresses there.
+    /// Whether the lists protect the domain, whatever an override says about its risk.
+    pub fn is_protected(&self) -> bool {
+        self.rule_of_lists() == Rule::Protected
+    }
+
+    /// Whether the domain is protected or belongs to a free provider: unrelated people may then
+    /// have addresses there.
     pub fn is_protected_or_free_provider(&self) -> bool {
-        self.rule_of_lists() == Rule::Protected || self.verdict.is_free_provider
+        self.is_protected() || self.verdict.is_free_provider
     }
 
     /// The part of the public answer's JSON that follows the domain. It begins with the closing

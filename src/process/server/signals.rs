@@ -120,7 +120,8 @@ impl ShutdownSignalWatch for SignalHandler {
         systemd::warn_if_unsupported_address();
         systemd::notify_ready();
         let (reloaded, mut reloads) = unbounded_channel();
-        let pending_transfer = loop {
+        let mut transfer = None;
+        loop {
             tokio::select! {
                 () = wait_for_signal(&mut streams.hangup) => {
                     systemd::notify_reloading();
@@ -128,40 +129,31 @@ impl ShutdownSignalWatch for SignalHandler {
                 }
                 // This task sends all states, so that none follows `STOPPING`.
                 Some(()) = reloads.recv() => systemd::notify_ready(),
-                () = wait_for_signal(&mut streams.quit) => {
-                    match self.upgrade_to_successor(&mut streams).await {
-                        UpgradeOutcome::Transferred => {
-                            systemd::notify_stopping();
-                            return self.drain(streams).await;
-                        }
-                        UpgradeOutcome::Failed => {}
-                        UpgradeOutcome::Interrupted => return self.stop(),
-                        UpgradeOutcome::Terminated(transfer) => break Some(transfer),
+                () = wait_for_signal(&mut streams.quit), if transfer.is_none() => {
+                    transfer = Some(self.begin_transfer());
+                }
+                is_transferred = wait_for_transfer(&mut transfer) => {
+                    transfer = None;
+                    if is_transferred {
+                        self.start_drain_after_transfer();
+                        systemd::notify_stopping();
+                        return self.drain(streams).await;
                     }
                 }
-                () = wait_for_signal(&mut streams.interrupt) => return self.stop(),
-                () = wait_for_signal(&mut streams.terminate) => break None,
+                () = wait_for_signal(&mut streams.interrupt) => {
+                    transfer.iter().for_each(SocketTransfer::cancel);
+                    return self.stop();
+                }
+                () = wait_for_signal(&mut streams.terminate) => break,
             }
-        };
+        }
         self.start_drain(DRAIN_KEEPALIVE, "SIGTERM: drains", self.drain_delay);
         systemd::notify_stopping();
-        match self.serve_during_drain_delay(&mut streams, reloaded, pending_transfer).await {
+        match self.serve_during_drain_delay(&mut streams, reloaded, transfer).await {
             DelayEnd::Drain => self.drain(streams).await,
             DelayEnd::Stop => self.stop(),
         }
     }
-}
-
-/// What came of a SIGQUIT.
-enum UpgradeOutcome {
-    /// The successor has the sockets and accepts connections.
-    Transferred,
-    /// No successor has taken over.
-    Failed,
-    /// SIGINT came meanwhile.
-    Interrupted,
-    /// SIGTERM came meanwhile, before a successor took over. The transfer goes on.
-    Terminated(SocketTransfer),
 }
 
 /// A transfer of the sockets to a waiting successor, in a task.
@@ -241,26 +233,6 @@ impl SignalHandler {
         }
     }
 
-    /// Handles SIGQUIT: transfers the sockets to a waiting successor, and starts the drain if the
-    /// successor has taken over. SIGINT cancels the transfer.
-    async fn upgrade_to_successor(&self, streams: &mut SignalStreams) -> UpgradeOutcome {
-        let mut transfer = self.begin_transfer();
-        tokio::select! {
-            is_transferred = transfer.wait() => match is_transferred {
-                true => {
-                    self.start_drain_after_transfer();
-                    UpgradeOutcome::Transferred
-                }
-                false => UpgradeOutcome::Failed,
-            },
-            () = wait_for_signal(&mut streams.interrupt) => {
-                transfer.cancel();
-                UpgradeOutcome::Interrupted
-            }
-            () = wait_for_signal(&mut streams.terminate) => UpgradeOutcome::Terminated(transfer),
-        }
-    }
-
     /// Waits for `drain.delay`, in which the process still accepts connections. So SIGHUP still
     /// reloads, and SIGQUIT still upgrades to a successor, which ends the delay. A transfer that
     /// began before the delay may still end.
@@ -293,12 +265,7 @@ impl SignalHandler {
                     self.spawn_reload(reloaded.clone());
                 }
                 () = wait_for_signal(&mut streams.quit), if transfer.is_none() => {
-                    match self.upgrade_to_successor(streams).await {
-                        UpgradeOutcome::Transferred => return DelayEnd::Drain,
-                        UpgradeOutcome::Interrupted => return DelayEnd::Stop,
-                        UpgradeOutcome::Failed => {}
-                        UpgradeOutcome::Terminated(pending) => transfer = Some(pending),
-                    }
+                    transfer = Some(self.begin_transfer());
                 }
                 () = wait_for_signal(&mut streams.interrupt) => {
                     transfer.iter().for_each(SocketTransfer::cancel);

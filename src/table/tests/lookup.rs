@@ -249,6 +249,7 @@ fn an_override_of_the_verdict_hides_no_fact_of_the_lists() {
         let answer = look_up(&table, name);
         let found = (answer.is_alias(), answer.is_protected_or_free_provider());
         assert_eq!((answer.verdict.rule, found), (rule, (is_alias, is_protected)), "{name}");
+        assert_eq!(answer.is_protected(), is_protected, "{name}");
     }
 }
 

@@ -151,6 +151,23 @@ fn after_a_sigterm_and_a_failed_transfer_another_successor_takes_over() {
     gateway.get_domain("first.test", &key).expect(200);
 }
 
+#[test]
+fn a_successor_that_says_nothing_makes_no_drain_longer() {
+    let mut gateway = Setup::new().set_text("drain.delay", "2s").start();
+    let path = gateway.path("run/successor.sock");
+    let _ = std::fs::remove_file(&path);
+    let impostor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    gateway.send_signal("TERM");
+    wait_until("the process drains", || gateway.stderr().contains("SIGTERM: drains"));
+    gateway.send_signal("QUIT");
+    let (stream, _) = impostor.accept().unwrap();
+    assert!(gateway.wait_for_exit().success());
+    // A transfer may take 30 s, and was not cancelled at the end of the delay.
+    let stderr = gateway.stderr();
+    assert!(!stderr.contains("sent nothing for 30 s"), "{stderr}");
+    drop(stream);
+}
+
 /// A successor may bind the ports only once the old process has closed them. Connections that wait
 /// to be accepted keep a port open for longer.
 #[test]
