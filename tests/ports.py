@@ -3,6 +3,7 @@
 `tests/support/free_ports.rs` reserves the ports of the tests in the same way.
 """
 
+import errno
 import random
 import socket
 
@@ -15,10 +16,11 @@ _reservations = []
 
 def free_port():
     """Returns a loopback port on which nothing listens, and which no other script or test gets."""
-    while True:
-        port = random.SystemRandom().randint(FIRST_PORT, LAST_PORT)
+    ports = range(FIRST_PORT, LAST_PORT + 1)
+    for port in random.SystemRandom().sample(ports, len(ports)):
         if _reserve(port):
             return port
+    raise RuntimeError(f"expected a free port from {FIRST_PORT} to {LAST_PORT}, but found none")
 
 
 def _reserve(port):
@@ -27,8 +29,10 @@ def _reserve(port):
         reservation.bind(f"\0riskgate-test-port-{port}")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
-    except OSError:
+    except OSError as error:
         reservation.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
         return False
     _reservations.append(reservation)
     return True

@@ -117,10 +117,7 @@ impl AdminApp {
             "/api/openapi.yaml" => build_response(ok, YAML_TYPE, API_OPENAPI_YAML.into()),
             // The files contain no data: the page requests its data from the admin API.
             _ if self.may_show_page(headers) => page::serve_file(path),
-            _ if self.listens_on_loopback && has_loopback_host(headers) => text_response(
-                StatusCode::UNAUTHORIZED,
-                "expected no Authorization, because no admin token is configured\n",
-            ),
+            _ if self.needs_no_token(headers) => self.refuse_access(headers, false),
             _ => text_response(StatusCode::UNAUTHORIZED, "expected a Host that names loopback\n"),
         }
     }
@@ -148,8 +145,21 @@ impl AdminApp {
         Access::from_request(&config.admin_tokens, self.listens_on_loopback, headers, now)
     }
 
+    /// Whether a request may read without a token, if it has none.
+    fn needs_no_token(&self, headers: &HeaderMap) -> bool {
+        self.api.inputs.config.peek().admin_tokens.is_empty()
+            && self.listens_on_loopback
+            && has_loopback_host(headers)
+    }
+
     /// Answers a request that lacks a token, or whose token may not do this.
     fn refuse_access(&self, headers: &HeaderMap, is_change: bool) -> Response<Vec<u8>> {
+        if self.needs_no_token(headers) {
+            return text_response(
+                StatusCode::UNAUTHORIZED,
+                "expected no Authorization, because no admin token is configured\n",
+            );
+        }
         if self.judge_access(headers).is_unauthenticated() {
             return text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n");
         }

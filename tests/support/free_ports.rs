@@ -4,6 +4,7 @@
 //! `tests/ports.py` reserves the ports of the scripts in the same way.
 #![allow(dead_code, reason = "each test program that includes this file uses only a part of it")]
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::os::linux::net::SocketAddrExt as _;
@@ -50,10 +51,19 @@ fn find_port(ports: Range<u16>, try_port: impl Fn(u16) -> bool) -> u16 {
 /// listens on it. The kernel knows the reservation by the name of a socket that no file shows.
 fn reserve(port: u16) -> bool {
     let name = UnixSocketAddr::from_abstract_name(format!("riskgate-test-port-{port}")).unwrap();
-    let Ok(reservation) = UnixListener::bind_addr(&name) else { return false };
-    let is_free = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let Some(reservation) = unless_in_use(UnixListener::bind_addr(&name)) else { return false };
+    let is_free = unless_in_use(TcpListener::bind((Ipv4Addr::LOCALHOST, port))).is_some();
     if is_free {
         std::mem::forget(reservation);
     }
     is_free
+}
+
+/// `None` if another socket has the address. Fails for any other reason, such as a lack of
+/// descriptors.
+fn unless_in_use<T>(bound: std::io::Result<T>) -> Option<T> {
+    match bound {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+        bound => Some(bound.expect("a socket for a free port")),
+    }
 }

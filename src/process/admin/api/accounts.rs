@@ -129,8 +129,11 @@ fn read_limit(limit: Value) -> Result<Option<LimitChange>, ManagementFault> {
         }
         Value::Number(number) => {
             let text = match number.as_f64().filter(|_| number.is_f64()) {
-                // JSON has one kind of numbers: one beyond 64 bits is a fraction to the parser.
-                Some(whole) if whole.fract() == 0.0 => format!("{whole:.0}"),
+                // JSON has one kind of numbers: 1e3 is a whole one. A fraction that is too small
+                // for the parser is 0.0, and does not mean 0.
+                Some(whole) if whole.fract() == 0.0 && (1.0..1e15).contains(&whole) => {
+                    format!("{whole:.0}")
+                }
                 _ => number.to_string(),
             };
             parse_limit_change(&text, text.clone()).map(Some)

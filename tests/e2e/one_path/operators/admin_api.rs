@@ -615,6 +615,17 @@ fn a_limit_that_no_client_can_read_is_refused() {
     assert!(refused.contains("up to 9,007,199,254,740,991"), "{refused}");
     assert!(refused.ends_with(", but found 9007199254740992"), "{refused}");
     set(9_007_199_254_740_991).expect(200);
+    let change = |limit: &str| {
+        let patch = api_request("PATCH", "/accounts/acme", &tokens.write);
+        let patch = patch.with_header("Content-Type", "application/json");
+        patch.body(&format!("{{\"limit\":{limit}}}")).send(gateway.admin)
+    };
+    change("1e3").expect(200);
+    // The parser reads 0.0, which would refuse all calls.
+    for limit in ["1e-400", "-0.0", "1.5", "1e300"] {
+        let refused = change(limit).expect(422).json()["detail"].as_str().unwrap().to_owned();
+        assert!(refused.contains("limit: expected"), "{limit}: {refused}");
+    }
     let body = json!({ "limit": "x".repeat(5_000) });
     let refused = call_api(&gateway, "PATCH", "/accounts/acme", &tokens.write, &body).expect(422);
     let refused = refused.json()["detail"].as_str().unwrap().to_owned();
