@@ -260,7 +260,7 @@ pub fn suggest_value(
     let each = || guess_each_item(raw, units, &is_valid);
     let guess = list_guesses(raw, units).into_iter().find(&is_valid).or_else(each)?;
     let is_plain = |text: &str| redact_urls_and_long_words(text) == text;
-    Some(match (raw, guess.as_text_list()) {
+    Some(match (raw, texts_of_list(&guess)) {
         // The value of an environment variable has no quotes.
         (RawValue::Untyped(_), Some(texts)) => {
             let all = texts.join(",");
@@ -285,6 +285,16 @@ pub fn suggest_value(
             },
         },
     })
+}
+
+/// Returns the texts or numbers of a list, each as an environment variable has it.
+fn texts_of_list(value: &RawValue) -> Option<Vec<String>> {
+    let RawValue::List(items) = value else { return None };
+    let text = |item: &RawValue| match item {
+        RawValue::Integer(number) => Some(number.to_string()),
+        item => item.as_text().map(str::to_owned),
+    };
+    items.iter().map(text).collect()
 }
 
 /// Returns what a text of this kind on the command line or in a request was meant for: the first

@@ -1103,6 +1103,8 @@ fn a_variable_that_riskgate_does_not_read_is_told() {
         ("RISKGATE__UPSTREAM__SERVERS", "[\"a:1\", \"b:2\"]", "; write a:1,b:2: "),
         ("RISKGATE__UPSTREAM__SERVERS", "a:1 b:2", "; write a:1,b:2: "),
         ("RISKGATE__UPSTREAM__SERVERS", "a:1;b:2", "; write a:1,b:2: "),
+        ("RISKGATE__WEBHOOK__THRESHOLDS", "50 90", "; write 50,90: "),
+        ("RISKGATE__WEBHOOK__THRESHOLDS", "[80%]", "; write 80"),
         ("RISKGATE__LISTEN__HTTP", "\"1.2.3.4:80\"", "; write 1.2.3.4:80"),
         ("RISKGATE__LISTEN__H2C", "yes", "; write true"),
         ("RISKGATE__STORE__DEADLINE", "50", "; write 50ms"),
