@@ -371,6 +371,11 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
             guesses.extend(items.first().filter(|_| items.len() == 1).cloned());
             guesses.extend(flat_list(items, units));
             guesses.extend(guess_items(items, units.kind));
+            if units.kind == TextKind::LogLevels {
+                let texts: Option<Vec<&str>> = items.iter().map(RawValue::as_text).collect();
+                let levels = texts.and_then(|texts| levels_with_commas(&texts.join(",")));
+                guesses.extend(levels.map(RawValue::Text));
+            }
             let share = |item: &RawValue| match item {
                 RawValue::Fraction(number) => units.find_whole_number_of(*number),
                 _ => None,
@@ -491,6 +496,9 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
     }
 }
 
+/// The levels of the log.
+const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 /// A way in which a text may have been meant. Returns the text that was meant.
 type Rewrite = fn(&str) -> Option<String>;
 
@@ -587,11 +595,7 @@ const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
     ),
     (&[TextKind::Time], &[sum_of_durations, interval_of_cron]),
     (&[TextKind::FieldName], &[plain_field_name]),
-    // The levels and the name of a module.
-    (
-        &[TextKind::Word],
-        &[levels_with_commas, |text| Some(text.replace("::", ":").replace(':', "::"))],
-    ),
+    (&[TextKind::LogLevels], &[levels_with_commas]),
     (
         &[TextKind::ListenAddress, TextKind::ServerAddress, TextKind::Network, TextKind::Host],
         &[without_path],
@@ -661,10 +665,32 @@ fn in_lower_case(text: &str) -> Option<String> {
     Some(text.to_ascii_lowercase())
 }
 
-/// Returns `info,riskgate=debug` for `info riskgate=debug` and `info; riskgate=debug`.
+/// Returns `warn,riskgate::dns=debug` for `warning; riskgate:dns = debug` and
+/// `warn:riskgate:dns=debug`.
 fn levels_with_commas(text: &str) -> Option<String> {
-    let words = text.split([' ', ',', ';']).filter(|word| !word.is_empty());
-    text.contains('=').then(|| words.collect::<Vec<_>>().join(","))
+    let around_signs: Vec<&str> = text.split('=').map(str::trim).collect();
+    let around_signs = around_signs.join("=");
+    let is_between = |c: char| matches!(c, ',' | ';' | '|') || c.is_whitespace();
+    let parts = around_signs.split(is_between).filter(|part| !part.is_empty());
+    let parts = parts.map(|part| match part.split_once('=') {
+        Some((module, level)) => {
+            let level = find_level(level).unwrap_or(level);
+            let module = module.replace("::", ":").replace(':', "::");
+            match module.split_once("::") {
+                Some((own, module)) if LOG_LEVELS.contains(&own) => {
+                    format!("{own},{module}={level}")
+                }
+                _ => format!("{module}={level}"),
+            }
+        }
+        None => find_level(part).unwrap_or(part).to_owned(),
+    });
+    Some(parts.collect::<Vec<_>>().join(","))
+}
+
+/// Returns the level of the log that a word is probably meant for.
+fn find_level(word: &str) -> Option<&'static str> {
+    find_nearest_name(word, LOG_LEVELS.into_iter())
 }
 
 fn is_name_char(c: char) -> bool {

@@ -2224,6 +2224,7 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         let origins = "origins = [\"https://a.test\"]";
         format!("{origins}\n[upstream.route.cors]\nallow_headers = [\"{name}\"]\n")
     };
+    let levels = |value: &str| format!("[log]\nlevel = {value}\n");
     let thresholds = |value: &str| {
         let secret = "whsec_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHH";
         format!(
@@ -2253,10 +2254,17 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         (upstream("tls = true\ntls_name = \"a.test:443\""), Some("write \"a.test\"")),
         ("[listen]\nmax_body_bytes = \"7 rabbits\"\n".to_owned(), None),
         ("[plans]\npro = \"1 million\"\n".to_owned(), None),
-        (
-            "[log]\nlevel = \"info riskgate=debug\"\n".to_owned(),
-            Some("write \"info,riskgate=debug\""),
-        ),
+        (levels("\"info riskgate=debug\""), Some("write \"info,riskgate=debug\"")),
+        (levels("\"info:riskgate=debug\""), Some("write \"info,riskgate=debug\"")),
+        (levels("\"info, riskgate = debug\""), Some("write \"info,riskgate=debug\"")),
+        (levels("\"info riskgate:dns=debug\""), Some("write \"info,riskgate::dns=debug\"")),
+        (levels("\"warn|riskgate=debug\""), Some("write \"warn,riskgate=debug\"")),
+        (levels("\"warning riskgate=debug\""), Some("write \"warn,riskgate=debug\"")),
+        (levels("\"riskgate=warning\""), Some("write \"riskgate=warn\"")),
+        (levels("[\"info\", \"riskgate=debug\"]"), Some("write \"info,riskgate=debug\"")),
+        (levels("\"info, riskgate-gate=debug\""), None),
+        (levels("\"notice riskgate=debug\""), None),
+        (levels("\"debug,info\""), None),
         (keyless("origins = [\"null\"]\n"), None),
         (keyless("origins = [\"null\", \"https://a.test\"]\n"), None),
         (keyless(&headers("X-A X-B")), Some("write [\"X-A\", \"X-B\"]")),

@@ -31,6 +31,8 @@ pub enum TextKind {
     Name,
     /// A word that riskgate or HTTP defines.
     Word,
+    /// A level of the log, and levels of modules.
+    LogLevels,
     /// A duration, a day, a month or a time.
     Time,
     /// A number of requests in a time.
@@ -61,6 +63,7 @@ impl TextKind {
                 return TextKind::ListenAddress;
             }
             "log.fields" => return TextKind::Word,
+            "log.level" => return TextKind::LogLevels,
             "keys.prefix" => return TextKind::Name,
             "authz.email" => return TextKind::EmailSource,
             _ => (),
@@ -93,6 +96,7 @@ impl TextKind {
                 | TextKind::FieldName
                 | TextKind::EmailSource
                 | TextKind::Name
+                | TextKind::LogLevels
                 | TextKind::Free
         )
     }
