@@ -496,6 +496,34 @@ fn time_of_number(number: i64, units: Units) -> Option<String> {
     }
 }
 
+/// Header fields whose names have no hyphen.
+const FIELDS_OF_ONE_WORD: [&str; 24] = [
+    "accept",
+    "age",
+    "allow",
+    "authorization",
+    "baggage",
+    "cookie",
+    "date",
+    "etag",
+    "expect",
+    "expires",
+    "forwarded",
+    "from",
+    "host",
+    "link",
+    "location",
+    "origin",
+    "pragma",
+    "priority",
+    "range",
+    "referer",
+    "server",
+    "traceparent",
+    "tracestate",
+    "vary",
+];
+
 /// The levels of the log.
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
@@ -600,7 +628,7 @@ const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
         &[TextKind::ListenAddress, TextKind::ServerAddress, TextKind::Network, TextKind::Host],
         &[without_path],
     ),
-    (&[TextKind::HeaderName], &[|text| Some(header_name(text))]),
+    (&[TextKind::HeaderName], &[header_name]),
     (&[TextKind::EmailSource], &[place_of_email, source_of_bare_name]),
     (
         &[TextKind::Name, TextKind::Word],
@@ -744,9 +772,22 @@ fn without_path(text: &str) -> Option<String> {
     server.contains(':').then(|| server.to_owned())
 }
 
-/// Returns `X-Api-Key` for `X Api Key:`.
-fn header_name(text: &str) -> String {
-    text.trim_end_matches(':').trim().replace([' ', '_'], "-")
+/// Returns `X-Api-Key` for `X Api Key:` and `X_Api_Key`. `None` for other words, which may be
+/// several names.
+fn header_name(text: &str) -> Option<String> {
+    let name = text.trim_end_matches(':').trim();
+    let words: Vec<&str> = name.split_whitespace().collect();
+    let is_one = match words[..] {
+        [_] => true,
+        ["X" | "x", ..] => !words.iter().any(|word| is_whole_field(word)),
+        _ => false,
+    };
+    is_one.then(|| words.join("-").replace('_', "-"))
+}
+
+/// Whether a word is surely the whole name of a header field.
+fn is_whole_field(word: &str) -> bool {
+    word.contains(['-', '_']) || FIELDS_OF_ONE_WORD.contains(&word.to_ascii_lowercase().as_str())
 }
 
 /// Returns `user.email` for `user[email]` and `$.user.email`. A name with a blank stays as it is.
@@ -771,7 +812,7 @@ fn place_of_email(text: &str) -> Option<String> {
         _ => return None,
     };
     let name = match own {
-        "header" => header_name(name),
+        "header" => header_name(name)?,
         _ => plain_field_name(name).unwrap_or_else(|| name.to_owned()),
     };
     Some(format!("{own}:{name}"))
@@ -951,17 +992,19 @@ pub fn parse_switch_word(text: &str) -> Option<bool> {
 fn parse_loose_list(text: &str, kind: TextKind) -> Option<RawValue> {
     let inner = text.trim().strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let list = inner.unwrap_or(text);
+    let is_separator = |c: char| matches!(c, ',' | ';' | '|');
     // A path and the name of a header field have no blank, but ones that were mistyped may have.
     let are_whole = |is_whole: fn(&str) -> bool| {
-        list.split_whitespace().map(|word| word.trim_matches(is_quote)).all(is_whole)
+        let words = list.split(|c: char| is_separator(c) || c.is_whitespace());
+        let words = words.map(|word| word.trim_matches(is_quote));
+        words.filter(|word| !word.is_empty()).all(is_whole)
     };
     let are_blanks_between = match kind {
         TextKind::Path => are_whole(|word| word.starts_with('/')),
-        TextKind::HeaderName => are_whole(|word| word.contains('-')),
+        TextKind::HeaderName => are_whole(is_whole_field),
         _ => !kind.keeps_blanks(),
     };
-    let is_between =
-        |c: char| matches!(c, ',' | ';' | '|') || c.is_whitespace() && are_blanks_between;
+    let is_between = |c: char| is_separator(c) || c.is_whitespace() && are_blanks_between;
     let parts = list.split(is_between);
     let parts = parts.map(|it| it.trim().trim_matches(is_quote)).filter(|part| !part.is_empty());
     let parts: Vec<RawValue> = parts.map(|part| RawValue::Text(part.to_owned())).collect();

@@ -2269,6 +2269,23 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         (keyless("origins = [\"null\", \"https://a.test\"]\n"), None),
         (keyless(&headers("X-A X-B")), Some("write [\"X-A\", \"X-B\"]")),
         (keyless(&headers("X Api Key")), Some("write [\"X-Api-Key\"]")),
+        (
+            keyless(&headers("Authorization Content-Type")),
+            Some("write [\"Authorization\", \"Content-Type\"]"),
+        ),
+        (
+            keyless(&headers("Content-Type authorization, cookie")),
+            Some("write [\"Content-Type\", \"authorization\", \"cookie\"]"),
+        ),
+        (keyless(&headers("X_A X_B")), Some("write [\"X_A\", \"X_B\"]")),
+        (keyless(&headers("X-Api Key")), None),
+        (keyless(&headers("Total Count")), None),
+        (
+            keyless(&headers("ETag Link").replace("allow_headers", "expose_headers")),
+            Some("write [\"ETag\", \"Link\"]"),
+        ),
+        ("[keys]\nheader = \"X-Api-Key X-Other\"\n".to_owned(), None),
+        ("[keys]\nheader = \"X Api Key:\"\n".to_owned(), Some("write \"X-Api-Key\"")),
         (thresholds("\"80\""), Some("write [80]")),
         (thresholds("\"50 90\""), Some("write [50, 90]")),
         (thresholds("\"80%, 90%\""), Some("write [80, 90]")),
