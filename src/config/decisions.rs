@@ -263,17 +263,22 @@ impl Settings {
     ) -> Option<Vec<String>> {
         let deciding = list_deciding_routes(routes, authz);
         let shown = deciding.join(", ");
+        let own: Vec<String> = self.texts_of(key).collect();
+        let is_told_below = |name: &String| own.contains(name) && !has_several_names(name);
         let names =
             self.parse_list(key, &format!("a list of routes that decide: {shown}"), |names| {
-                (!names.is_empty()).then(|| names.to_vec())
+                let is_taken = |it: &String| deciding.contains(&it.as_str()) || is_told_below(it);
+                (!names.is_empty() && names.iter().all(is_taken)).then(|| names.to_vec())
             });
-        let first = self.texts_of(key).next();
-        if let (None, Some(name)) = (&names, first)
-            && routes.iter().any(|route| route.path_prefix == name && route.screen.is_none())
+        if let (None, Some(name)) = (&names, own.first())
+            && routes.iter().any(|route| route.path_prefix == *name && route.screen.is_none())
         {
             self.add_to_last_hint(&format!("and give {name} a section [upstream.route.screen]"));
         }
-        let names = names?;
+        let Some(names) = names else {
+            // A rule with faulty routes is not one for all routes.
+            return Some(own).filter(|own| !own.is_empty());
+        };
         let unknown = |(_, name): &(usize, &String)| !deciding.contains(&name.as_str());
         for (index, name) in names.iter().enumerate().filter(unknown) {
             let found = toml_text(name);
@@ -285,8 +290,6 @@ impl Settings {
             };
             let hint = if is_route {
                 Some(format!("give the route {name} a section [upstream.route.screen]"))
-            } else if let Some(names) = split_route_names(name, &deciding) {
-                Some(format!("write {names} in place of {found}"))
             } else if name == AUTHZ_ROUTE_NAME {
                 Some("set authz.path, with \"screen\" in authz.check".to_owned())
             } else if let Some(prefix) = enclosing_prefix(name, &deciding) {
@@ -307,12 +310,12 @@ impl Settings {
     }
 }
 
-/// Returns several deciding routes in one text, each with quotes. `None` for another text.
-fn split_route_names(text: &str, deciding: &[&str]) -> Option<String> {
-    let names = text.split([' ', ',', ';']).filter(|name| !name.is_empty());
-    let names: Vec<&str> = names.collect();
-    let are_known = names.len() > 1 && names.iter().all(|name| deciding.contains(name));
-    are_known.then(|| names.iter().map(|name| toml_text(name)).collect::<Vec<_>>().join(", "))
+/// Whether a text can't be the name of one route, or a method and a path.
+fn has_several_names(text: &str) -> bool {
+    let is_method = |word: &str| word.bytes().all(|byte| byte.is_ascii_uppercase());
+    let has_blank_in_name =
+        text.split_once(char::is_whitespace).is_some_and(|(word, _)| !is_method(word));
+    text.contains([',', ';', '|']) || has_blank_in_name
 }
 
 /// Returns what to write for a path that is no deciding route. `None` if the text is no path, or

@@ -423,18 +423,16 @@ fn list_of_numbers(texts: &[RawValue]) -> Option<RawValue> {
 }
 
 /// Returns a list in which each faulty text is replaced by the first guess that the setting takes
-/// as a list of one. `None` if a text has none.
+/// as a list of one. If a text has none, does so with the parts of all texts. `None` if a part has
+/// none.
 fn guess_each_item(
     raw: &RawValue,
     units: Units,
     is_valid: impl Fn(&RawValue) -> bool,
 ) -> Option<RawValue> {
-    let items = match raw {
-        RawValue::List(items) => items.clone(),
-        raw => match parse_loose_list(raw.as_text()?, units.kind)? {
-            RawValue::List(items) => items,
-            _ => return None,
-        },
+    let lists = match raw {
+        RawValue::List(items) => [Some(raw.clone()), flat_list(items, units)],
+        raw => [parse_loose_list(raw.as_text()?, units.kind), None],
     };
     let is_valid_text =
         |text: &String| is_valid(&RawValue::List(vec![RawValue::Text(text.clone())]));
@@ -443,20 +441,28 @@ fn guess_each_item(
         let mut guesses = std::iter::once(text.to_owned()).chain(text_guesses(text, units));
         guesses.find(is_valid_text).map(RawValue::Text)
     };
-    let guesses: Vec<RawValue> = items.iter().map(guess).collect::<Option<_>>()?;
-    Some(RawValue::List(guesses)).filter(is_valid)
+    let guess_all = |list: RawValue| {
+        let RawValue::List(items) = list else { return None };
+        let guesses: Vec<RawValue> = items.iter().map(guess).collect::<Option<_>>()?;
+        Some(RawValue::List(guesses)).filter(&is_valid)
+    };
+    lists.into_iter().flatten().find_map(guess_all)
 }
 
 /// Returns the parts of all texts as one list, if a text has several.
 pub(super) fn flat_list(items: &[RawValue], units: Units) -> Option<RawValue> {
     let mut parts = Vec::new();
+    let mut is_split = false;
     for item in items {
         match parse_loose_list(item.as_text()?, units.kind) {
-            Some(RawValue::List(inner)) => parts.extend(inner),
+            Some(RawValue::List(inner)) => {
+                is_split = true;
+                parts.extend(inner);
+            }
             _ => parts.push(item.clone()),
         }
     }
-    (parts.len() > items.len()).then_some(RawValue::List(parts))
+    is_split.then_some(RawValue::List(parts))
 }
 
 /// Returns one list for each rewrite of this kind of text, in which each text is rewritten to which
@@ -598,7 +604,7 @@ const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
         ],
     ),
     (
-        &[TextKind::Path],
+        &[TextKind::Path, TextKind::RuleRoute],
         &[
             // Of a URL, the path is the end.
             |text| (!text.contains("://")).then(|| format!("/{}", text.trim_matches('/'))),
@@ -987,8 +993,8 @@ pub fn parse_switch_word(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns a text with commas, blanks or semicolons, perhaps between brackets, as a list. Blanks
-/// separate nothing in a kind of text that keeps its blanks.
+/// Returns a text with commas, blanks or semicolons, perhaps between brackets, as a list without
+/// repeated parts. Blanks separate nothing in a kind of text that keeps its blanks.
 fn parse_loose_list(text: &str, kind: TextKind) -> Option<RawValue> {
     let inner = text.trim().strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let list = inner.unwrap_or(text);
@@ -1007,8 +1013,11 @@ fn parse_loose_list(text: &str, kind: TextKind) -> Option<RawValue> {
     let is_between = |c: char| is_separator(c) || c.is_whitespace() && are_blanks_between;
     let parts = list.split(is_between);
     let parts = parts.map(|it| it.trim().trim_matches(is_quote)).filter(|part| !part.is_empty());
-    let parts: Vec<RawValue> = parts.map(|part| RawValue::Text(part.to_owned())).collect();
-    (parts.len() > 1 || inner.is_some()).then_some(RawValue::List(parts))
+    let parts: Vec<&str> = parts.collect();
+    let is_first = |(at, part): &(usize, &&str)| !parts[..*at].contains(*part);
+    let once = parts.iter().enumerate().filter(is_first);
+    let once = once.map(|(_, part)| RawValue::Text((*part).to_owned())).collect();
+    (parts.len() > 1 || inner.is_some()).then_some(RawValue::List(once))
 }
 
 #[cfg(test)]

@@ -1679,6 +1679,11 @@ fn a_rule_may_name_only_routes_that_decide() {
         format!("[authz]\npath = \"/authz\"\nemail = \"header:X-Email\"\ncheck = [{check}]\n")
     };
     let screening = authz("\"screen\"");
+    let of_two = "a list of routes that decide: /su, /reg, assess, but";
+    let several = |routes: &str| {
+        let rules = rule("").replace("[]", routes) + "[[rule]]\nname = \"b\"\nthen = \"block\"\n";
+        [route("/su", screen), route("/reg", screen), rules].concat()
+    };
     for (text, expected, hint) in [
         (
             rule("\"/sign-up\""),
@@ -1716,6 +1721,17 @@ fn a_rule_may_name_only_routes_that_decide() {
             "did you mean \"/signup\"?",
         ),
         (rule(""), "a list of routes that decide: assess, but", "write a value, or remove this"),
+        (several("\"/su, /reg\""), of_two, "write [\"/su\", \"/reg\"]"),
+        (several("[\"/su /reg\"]"), of_two, "write [\"/su\", \"/reg\"]"),
+        (several("[\"/su/ /reg\"]"), of_two, "write [\"/su\", \"/reg\"]"),
+        (several("[\"/su | /reg\"]"), of_two, "write [\"/su\", \"/reg\"]"),
+        (several("[\"[/su, /reg]\"]"), of_two, "write [\"/su\", \"/reg\"]"),
+        (several("[\"/su;/reg\", \"assess\"]"), of_two, "write [\"/su\", \"/reg\", \"assess\"]"),
+        (several("[\"assess /su\"]"), of_two, "write [\"assess\", \"/su\"]"),
+        (several("[\"/su /su\"]"), of_two, "^ write [\"/su\"]"),
+        (several("[\"/su/x /reg\"]"), of_two, ""),
+        (several("[\"/su /nope\"]"), of_two, ""),
+        (several("[\"POST /su\"]"), "that decides: /su, /reg, assess, but", "write \"/su\""),
     ] {
         let faults = read_config_text(&text).unwrap_err();
         assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
@@ -2231,10 +2247,6 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
             "[webhook]\nurl = \"https://a.test\"\nsecret = \"{secret}\"\nthresholds = {value}\n"
         )
     };
-    let rule_routes = |name: &str| {
-        let rule = "[[rule]]\nname = \"a\"\nthen = \"review\"\n";
-        format!("{}{rule}routes = [\"{name}\"]\n", screened_route(""))
-    };
     for (text, hint) in [
         (fields("\"$.user.email\""), Some("write [\"user.email\"]")),
         (fields("\"$.email\""), Some("write [\"email\"]")),
@@ -2290,7 +2302,6 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         (thresholds("\"50 90\""), Some("write [50, 90]")),
         (thresholds("\"80%, 90%\""), Some("write [80, 90]")),
         (thresholds("[0, 50]"), None),
-        (rule_routes("assess, /"), Some("write \"assess\", \"/\" in place of \"assess, /\"")),
     ] {
         let faults = read_config_text(&text).unwrap_err();
         assert_eq!(faults.len(), 1, "{text}: {faults:#?}");

@@ -21,6 +21,8 @@ pub enum TextKind {
     Url,
     /// The path of a request.
     Path,
+    /// A route in a rule: the prefix of a route, or a word for a request of riskgate's own.
+    RuleRoute,
     /// The name of a header field.
     HeaderName,
     /// The name of a field in a form.
@@ -75,6 +77,7 @@ impl TextKind {
             "origins" | "allow_origins" => TextKind::Origin,
             "url" | "sha256_url" | "redirect" | "endpoint" => TextKind::Url,
             "prefix" | "path" | "paths" | "health_path" => TextKind::Path,
+            "routes" => TextKind::RuleRoute,
             "header" | "allow_headers" | "expose_headers" => TextKind::HeaderName,
             "fields" => TextKind::FieldName,
             "name" => TextKind::Name,
