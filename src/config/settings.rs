@@ -772,11 +772,30 @@ impl Settings {
             self.replace_last_hint(hint);
         }
         if value.is_none() && !shortest.is_zero() {
-            let hint = "write a long time, such as \"1h\": this time can't be endless";
-            self.hint_fault_of(key, Some(hint.to_owned()).filter(|_| self.is_endless(key)));
+            let hint = self.hint_for_short_time(key, shortest, default);
+            self.hint_fault_of(key, hint);
         }
         self.note_default(toml_duration(default));
         value.unwrap_or(default)
+    }
+
+    /// Returns what to write for a time that is too short, and for no time. A time that can't be
+    /// endless may be much longer than its default.
+    fn hint_for_short_time(
+        &self,
+        key: &str,
+        shortest: Duration,
+        default: Duration,
+    ) -> Option<String> {
+        if self.is_endless(key) {
+            let long = toml_duration(default * 10);
+            return Some(format!("write a long time, such as {long}: this time can't be endless"));
+        }
+        let raw = self.values.get(key).map(|setting| &setting.raw)?;
+        let time = toml_duration(shortest);
+        let is_untyped = matches!(raw, RawValue::Untyped(_));
+        let shown = if is_untyped { time.trim_matches('"') } else { &time };
+        parse_duration(raw.as_text()?).map(|_| format!("write {shown}"))
     }
 
     /// Returns what to write for a number without a unit. The default tells the unit. If it is a

@@ -856,7 +856,7 @@ fn values_of_other_servers_get_the_right_hint() {
                 + "[[rule]]\nname = \"a\"\nif = \"risk_score > 80 && !is_role\"\nthen = \"pass\"\n",
             "write [\"risk_score > 80\", \"is_role == false\"]",
         ),
-        (plain("[listen]\nkeepalive_timeout = \"0\"\n"), "write a long time, such as \"1h\""),
+        (plain("[listen]\nkeepalive_timeout = \"0\"\n"), "write a long time, such as \"10m\""),
         (plain("[listen]\nhsts = \"max-age=31536000; preload\"\n"), "write \"365d\""),
         (plain("[upstream]\nhealth_interval = \"off\"\n"), "write \"0s\""),
     ]);
@@ -2114,6 +2114,9 @@ fn a_hint_is_in_the_unit_of_the_default_and_on_loopback_where_it_has_to_be() {
         (feed("interval = 6"), "^ write \"6h\""),
         (feed("interval = \"1ms\""), "interval: expected a duration of 1s or more"),
         (feed("max_age = \"0\""), "max_age: expected a duration of 1s or more"),
+        (feed("interval = \"500ms\""), "^ write \"1s\""),
+        (feed("max_age = \"0\""), "^ write a long time, such as \"300d\": this time can't be"),
+        (feed("max_age = \"never\""), "^ write a long time, such as \"300d\": this time can't be"),
         (
             format!(
                 "[[admin.token]]\nname = \"..\"\nscope = \"read\"\nhash = \"sha256:{}\"\n",
