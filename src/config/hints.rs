@@ -621,7 +621,10 @@ const REWRITES: &[(&[TextKind], &[Rewrite])] = &[
     // `null` is what a browser writes for a page that has no origin.
     (
         &[TextKind::Origin],
-        &[|text| (text != "null").then(|| format!("https://{}", text.trim_end_matches('/')))],
+        &[|text| {
+            let host = text.trim_end_matches('/');
+            (!host.eq_ignore_ascii_case("null")).then(|| format!("https://{host}"))
+        }],
     ),
     (
         &[TextKind::Time, TextKind::Rate],

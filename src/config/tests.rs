@@ -2281,6 +2281,7 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         (levels("\"notice riskgate=debug\""), None),
         (levels("\"debug,info\""), None),
         (keyless("origins = [\"null\"]\n"), None),
+        (keyless("origins = [\"NULL\"]\n"), None),
         (keyless("origins = [\"null\", \"https://a.test\"]\n"), None),
         (keyless(&headers("X-A X-B")), Some("write [\"X-A\", \"X-B\"]")),
         (keyless(&headers("X Api Key")), Some("write [\"X-Api-Key\"]")),
