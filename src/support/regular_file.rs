@@ -192,21 +192,31 @@ pub fn file_identity(path: &Path) -> Option<(u64, u64)> {
     Some((meta.dev(), meta.ino()))
 }
 
+/// The file to which a path leads. Paths with equal targets lead to the same file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PathTarget {
+    /// The device and inode of a file.
+    File(u64, u64),
+    /// The place in an existing folder where opening the path would create a file.
+    Missing(PathBuf),
+}
+
+impl PathTarget {
+    /// Returns the target of a path; `None` if neither its file nor the folder of its file exists.
+    pub fn of(path: &Path) -> Option<PathTarget> {
+        if let Some((device, inode)) = file_identity(path) {
+            return Some(PathTarget::File(device, inode));
+        }
+        let end = follow_symlinks(path);
+        let folder = parent_dir(&end).canonicalize().ok()?;
+        Some(PathTarget::Missing(folder.join(end.file_name().unwrap_or_default())))
+    }
+}
+
 /// Whether two paths lead to the same file. The file need not exist, but its folder must.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
-    match (file_identity(one), file_identity(other)) {
-        (Some(one), Some(other)) => one == other,
-        (None, None) => {
-            let end = |path: &Path| {
-                let end = follow_symlinks(path);
-                parent_dir(&end)
-                    .canonicalize()
-                    .map(|folder| folder.join(end.file_name().unwrap_or_default()))
-            };
-            matches!((end(one), end(other)), (Ok(one), Ok(other)) if one == other)
-        }
-        _ => false,
-    }
+    let target = PathTarget::of(one);
+    target.is_some() && target == PathTarget::of(other)
 }
 
 /// Copies mode and owner of the file at `path`, if there is one, to the new file that will replace

@@ -1,5 +1,6 @@
 //! Reads config, overrides, table, key file and certificates before the process serves.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::store::StoreUrl;
 use crate::support::certificates::{
     CertificateDescription, CertificateFault, CertificateSet, read_authorities,
 };
-use crate::support::regular_file::is_same_file;
+use crate::support::regular_file::PathTarget;
 use crate::table::{Table, TableLocation};
 
 /// Why riskgate did not start. If a start fails, riskgate has served no request.
@@ -177,16 +178,19 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
     if let Some(path) = &config.startup.audit_path {
         check_audit_file(path).map_err(|error| append_error(config, "audit.path", path, &error))?;
     }
-    let mut others = list_files_closed_to_logs(config);
-    let find_fault = |setting: &str, path: &Path, file: &Path, others: &[(String, PathBuf)]| {
-        let (whose, _) = others.iter().find(|(_, other)| is_same_file(file, other))?;
+    let mut others = FilesClosedToLogs::new();
+    for (whose, file) in list_files_closed_to_logs(config) {
+        close_to_logs(&mut others, whose, &file);
+    }
+    let find_fault = |setting: &str, path: &Path, file: &Path, others: &FilesClosedToLogs| {
+        let whose = others.get(&PathTarget::of(file)?)?;
         let problem = format!("expected another file than {whose}, but found {}", file.display());
         let fault = config.file_setting_places.fault_at_setting(path, setting, &problem);
         // Whether the file exists says nothing.
         Some(fault.with_hint(None))
     };
     let check =
-        |setting: &str, path: &Path, file: &Path, others: &[(String, PathBuf)]| match find_fault(
+        |setting: &str, path: &Path, file: &Path, others: &FilesClosedToLogs| match find_fault(
             setting, path, file, others,
         ) {
             Some(fault) => Err(StartError::Config(vec![fault.to_text()])),
@@ -196,8 +200,8 @@ pub(in crate::process) fn check_log_paths(config: &Config) -> Result<(), StartEr
         let written = path_of_written_records_log(audit);
         check("audit.path", audit, audit, &others)?;
         check("audit.path", audit, &written, &others)?;
-        others.push(("audit.path".to_owned(), audit.clone()));
-        others.push(("that of audit.path with .written".to_owned(), written));
+        close_to_logs(&mut others, "audit.path".to_owned(), audit);
+        close_to_logs(&mut others, "that of audit.path with .written".to_owned(), &written);
     }
     let Some(log) = &config.startup.log_target.path else { return Ok(()) };
     check("log.path", log, log, &others)?;
@@ -227,6 +231,17 @@ fn find_authorities_fault(tls: &UpstreamTls) -> Option<String> {
              name the authorities of the servers in upstream.tls_ca"
         ),
     })
+}
+
+/// The files of riskgate to which no log may be written, each with the words for an error. Each is
+/// resolved once, because a log may have very many old files.
+type FilesClosedToLogs = HashMap<PathTarget, String>;
+
+/// Adds a file. If the file has another name already, its first words stay.
+fn close_to_logs(others: &mut FilesClosedToLogs, whose: String, file: &Path) {
+    if let Some(target) = PathTarget::of(file) {
+        others.entry(target).or_insert(whose);
+    }
 }
 
 /// Lists the files of riskgate to which no log may be written, each with the words for an error.

@@ -60,3 +60,26 @@ fn unreadable_files_are_errors_without_blocking() {
         assert!(!is_transient(lasting), "{lasting}");
     }
 }
+
+#[test]
+fn paths_lead_to_one_file_even_if_it_does_not_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("file"), "").unwrap();
+    std::fs::hard_link(path("file"), path("second")).unwrap();
+    for (target, link) in [("file", "link"), ("missing", "broken"), (".", "folder")] {
+        std::os::unix::fs::symlink(target, path(link)).unwrap();
+    }
+    for (one, other, expected) in [
+        ("file", "link", true),
+        ("file", "second", true),
+        ("file", "folder/file", true),
+        ("missing", "broken", true),
+        ("missing", "folder/missing", true),
+        ("missing", "file", false),
+        ("missing", "other", false),
+        ("none/a", "none/a", false),
+    ] {
+        assert_eq!(is_same_file(&path(one), &path(other)), expected, "{one} {other}");
+    }
+}
