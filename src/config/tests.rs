@@ -1664,27 +1664,36 @@ fn a_hint_at_a_condition_has_whole_conditions() {
     ]);
 }
 
+const SCREEN: &str = "[upstream.route.screen]\nfields = [\"email\"]\n";
+
+fn post_route(prefix: &str, more: &str) -> String {
+    format!("[[upstream.route]]\nprefix = \"{prefix}\"\nmethods = [\"POST\"]\nkey = false\n{more}")
+}
+
+fn rule_of_routes(routes: &str) -> String {
+    format!("[[rule]]\nname = \"a\"\nthen = \"review\"\nroutes = {routes}\n")
+}
+
+/// An empty text: without a hint.
+fn assert_route_faults<const COUNT: usize>(rows: [(String, &str, &str); COUNT]) {
+    for (text, expected, hint) in rows {
+        let faults = read_config_text(&text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
+        assert!(faults[0].contains(expected) && faults[0].contains(hint), "{text}: {faults:#?}");
+        let has_hint = !faults[0].ends_with('^');
+        assert_eq!(has_hint, !hint.is_empty(), "{text}: {faults:#?}");
+    }
+}
+
 #[test]
 fn a_rule_may_name_only_routes_that_decide() {
-    let rule =
-        |routes: &str| format!("[[rule]]\nname = \"a\"\nthen = \"review\"\nroutes = [{routes}]\n");
-    let route = |prefix: &str, more: &str| {
-        format!(
-            "[[upstream.route]]\nprefix = \"{prefix}\"\nmethods = [\"POST\"]\nkey = false\n{more}"
-        )
-    };
-    let screen = "[upstream.route.screen]\nfields = [\"email\"]\n";
-    let routes = [route("/signup", screen), route("/api", "")].concat();
+    let rule = |routes: &str| rule_of_routes(&format!("[{routes}]"));
+    let routes = [post_route("/signup", SCREEN), post_route("/api", "")].concat();
     let authz = |check: &str| {
         format!("[authz]\npath = \"/authz\"\nemail = \"header:X-Email\"\ncheck = [{check}]\n")
     };
     let screening = authz("\"screen\"");
-    let of_two = "a list of routes that decide: /su, /reg, assess, but";
-    let several = |routes: &str| {
-        let rules = rule("").replace("[]", routes) + "[[rule]]\nname = \"b\"\nthen = \"block\"\n";
-        [route("/su", screen), route("/reg", screen), rules].concat()
-    };
-    for (text, expected, hint) in [
+    assert_route_faults([
         (
             rule("\"/sign-up\""),
             "that decides: assess, but",
@@ -1721,6 +1730,23 @@ fn a_rule_may_name_only_routes_that_decide() {
             "did you mean \"/signup\"?",
         ),
         (rule(""), "a list of routes that decide: assess, but", "write a value, or remove this"),
+    ]);
+    let config = read_config_text(
+        &[&screening, &routes, &rule("\"/signup\", \"authz\", \"assess\"")[..]].concat(),
+    );
+    let config = config.unwrap();
+    let routes = config.reloadable.decisions.rules()[0].routes.as_deref();
+    assert_eq!(routes, Some(&["/signup", "/authz", "assess"].map(str::to_owned)[..]));
+}
+
+#[test]
+fn several_routes_of_a_rule_in_one_text_are_split() {
+    let of_two = "a list of routes that decide: /su, /reg, assess, but";
+    let several = |routes: &str| {
+        let rules = rule_of_routes(routes) + "[[rule]]\nname = \"b\"\nthen = \"block\"\n";
+        [post_route("/su", SCREEN), post_route("/reg", SCREEN), rules].concat()
+    };
+    assert_route_faults([
         (several("\"/su, /reg\""), of_two, "write [\"/su\", \"/reg\"]"),
         (several("[\"/su /reg\"]"), of_two, "write [\"/su\", \"/reg\"]"),
         (several("[\"/su/ /reg\"]"), of_two, "write [\"/su\", \"/reg\"]"),
@@ -1732,19 +1758,7 @@ fn a_rule_may_name_only_routes_that_decide() {
         (several("[\"/su/x /reg\"]"), of_two, ""),
         (several("[\"/su /nope\"]"), of_two, ""),
         (several("[\"POST /su\"]"), "that decides: /su, /reg, assess, but", "write \"/su\""),
-    ] {
-        let faults = read_config_text(&text).unwrap_err();
-        assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
-        assert!(faults[0].contains(expected) && faults[0].contains(hint), "{text}: {faults:#?}");
-        let has_hint = !faults[0].ends_with('^');
-        assert_eq!(has_hint, !hint.is_empty(), "{text}: {faults:#?}");
-    }
-    let config = read_config_text(
-        &[&screening, &routes, &rule("\"/signup\", \"authz\", \"assess\"")[..]].concat(),
-    );
-    let config = config.unwrap();
-    let routes = config.reloadable.decisions.rules()[0].routes.as_deref();
-    assert_eq!(routes, Some(&["/signup", "/authz", "assess"].map(str::to_owned)[..]));
+    ]);
 }
 
 /// The excerpt has the line of the file, with the mark at the place that the fault names.
@@ -2243,14 +2257,7 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         let origins = "origins = [\"https://a.test\"]";
         format!("{origins}\n[upstream.route.cors]\nallow_headers = [\"{name}\"]\n")
     };
-    let levels = |value: &str| format!("[log]\nlevel = {value}\n");
-    let thresholds = |value: &str| {
-        let secret = "whsec_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHH";
-        format!(
-            "[webhook]\nurl = \"https://a.test\"\nsecret = \"{secret}\"\nthresholds = {value}\n"
-        )
-    };
-    for (text, hint) in [
+    assert_advice([
         (fields("\"$.user.email\""), Some("write [\"user.email\"]")),
         (fields("\"$.email\""), Some("write [\"email\"]")),
         (fields("\".email\""), Some("write [\"email\"]")),
@@ -2269,17 +2276,6 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         (upstream("tls = true\ntls_name = \"a.test:443\""), Some("write \"a.test\"")),
         ("[listen]\nmax_body_bytes = \"7 rabbits\"\n".to_owned(), None),
         ("[plans]\npro = \"1 million\"\n".to_owned(), None),
-        (levels("\"info riskgate=debug\""), Some("write \"info,riskgate=debug\"")),
-        (levels("\"info:riskgate=debug\""), Some("write \"info,riskgate=debug\"")),
-        (levels("\"info, riskgate = debug\""), Some("write \"info,riskgate=debug\"")),
-        (levels("\"info riskgate:dns=debug\""), Some("write \"info,riskgate::dns=debug\"")),
-        (levels("\"warn|riskgate=debug\""), Some("write \"warn,riskgate=debug\"")),
-        (levels("\"warning riskgate=debug\""), Some("write \"warn,riskgate=debug\"")),
-        (levels("\"riskgate=warning\""), Some("write \"riskgate=warn\"")),
-        (levels("[\"info\", \"riskgate=debug\"]"), Some("write \"info,riskgate=debug\"")),
-        (levels("\"info, riskgate-gate=debug\""), None),
-        (levels("\"notice riskgate=debug\""), None),
-        (levels("\"debug,info\""), None),
         (keyless("origins = [\"null\"]\n"), None),
         (keyless("origins = [\"NULL\"]\n"), None),
         (keyless("origins = [\"null\", \"https://a.test\"]\n"), None),
@@ -2302,16 +2298,45 @@ fn a_text_is_guessed_by_the_kind_of_its_setting() {
         ),
         ("[keys]\nheader = \"X-Api-Key X-Other\"\n".to_owned(), None),
         ("[keys]\nheader = \"X Api Key:\"\n".to_owned(), Some("write \"X-Api-Key\"")),
-        (thresholds("\"80\""), Some("write [80]")),
-        (thresholds("\"50 90\""), Some("write [50, 90]")),
-        (thresholds("\"80%, 90%\""), Some("write [80, 90]")),
-        (thresholds("[0, 50]"), None),
-    ] {
+    ]);
+}
+
+/// `None`: without a hint that says what to write.
+fn assert_advice<const COUNT: usize>(rows: [(String, Option<&str>); COUNT]) {
+    for (text, hint) in rows {
         let faults = read_config_text(&text).unwrap_err();
         assert_eq!(faults.len(), 1, "{text}: {faults:#?}");
         let told = faults[0].rsplit_once("^ ").map(|(_, told)| told);
         assert_eq!(told, hint, "{text}: {faults:#?}");
     }
+}
+
+#[test]
+fn levels_and_thresholds_in_one_text_are_told_apart() {
+    let levels = |value: &str| format!("[log]\nlevel = {value}\n");
+    let thresholds = |value: &str| {
+        let secret = "whsec_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHH";
+        format!(
+            "[webhook]\nurl = \"https://a.test\"\nsecret = \"{secret}\"\nthresholds = {value}\n"
+        )
+    };
+    assert_advice([
+        (levels("\"info riskgate=debug\""), Some("write \"info,riskgate=debug\"")),
+        (levels("\"info:riskgate=debug\""), Some("write \"info,riskgate=debug\"")),
+        (levels("\"info, riskgate = debug\""), Some("write \"info,riskgate=debug\"")),
+        (levels("\"info riskgate:dns=debug\""), Some("write \"info,riskgate::dns=debug\"")),
+        (levels("\"warn|riskgate=debug\""), Some("write \"warn,riskgate=debug\"")),
+        (levels("\"warning riskgate=debug\""), Some("write \"warn,riskgate=debug\"")),
+        (levels("\"riskgate=warning\""), Some("write \"riskgate=warn\"")),
+        (levels("[\"info\", \"riskgate=debug\"]"), Some("write \"info,riskgate=debug\"")),
+        (levels("\"info, riskgate-gate=debug\""), None),
+        (levels("\"notice riskgate=debug\""), None),
+        (levels("\"debug,info\""), None),
+        (thresholds("\"80\""), Some("write [80]")),
+        (thresholds("\"50 90\""), Some("write [50, 90]")),
+        (thresholds("\"80%, 90%\""), Some("write [80, 90]")),
+        (thresholds("[0, 50]"), None),
+    ]);
 }
 
 #[test]
