@@ -1,5 +1,6 @@
 //! Allows and denies domains, and clears and lists the overrides.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::model::verdict::{Reason, Score};
 use crate::store::{
     ChangeAuthor, OverrideUpdate, SourceState, Store, StoreError, StoredOverride, StoredOverrides,
 };
-use crate::table::{NewOverride, OverrideAction, OverrideListRow, Table, TableInputs, TableRow};
+use crate::table::{NewOverride, OverrideAction, OverrideListRow, Table, TableInputs};
 
 /// How often a change is tried at most while others change the overrides of the same domain.
 const MAX_UPDATE_TRIES: usize = 16;
@@ -53,13 +54,10 @@ impl OverrideRequest<'_> {
 
     /// Parses the domains, each once.
     fn parse_names(&self) -> Result<Vec<DnsName>, ManagementFault> {
-        let mut names: Vec<DnsName> = Vec::with_capacity(self.domains.len());
-        for domain in self.domains {
-            let name = parse_name(domain)?;
-            if names.iter().all(|known| known.as_str() != name.as_str()) {
-                names.push(name);
-            }
-        }
+        let mut names =
+            self.domains.iter().map(|it| parse_name(it)).collect::<Result<Vec<_>, _>>()?;
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         Ok(names)
     }
 
@@ -186,8 +184,15 @@ fn check_lists_do_not_protect(
             all.join(", ")
         ))
     })?;
+    let below = if is_exact { HashMap::new() } else { find_protected_names_below(&table, names) };
+    let is_protected = |name: &DnsName| {
+        Domain::parse(name.as_str()).is_ok_and(|it| table.lookup(&it, now).is_protected())
+    };
     let describe = |name: &DnsName| {
-        let protected = describe_protected_names(&table, name, is_exact, now)?;
+        let protected = match is_protected(name) {
+            true => name.to_string(),
+            false => below.get(name.as_str())?.describe(),
+        };
         Some(format!("{name}: the lists protect {protected}"))
     };
     let protected: Vec<String> = names.iter().filter_map(describe).collect();
@@ -429,28 +434,46 @@ pub fn read_override_file_state(path: &Path) -> Result<SourceState, ManagementFa
     Ok(SourceState::on_this_machine(shared_subject, rows.iter().map(entry).collect()))
 }
 
-/// Says which names the lists protect and a denial of `name` would flag: `name` itself or, unless
-/// the denial is exact, the names below it. `None` if the lists protect none of them.
-fn describe_protected_names(
-    table: &Table,
-    name: &DnsName,
-    is_exact: bool,
-    now: i64,
-) -> Option<String> {
-    if Domain::parse(name.as_str()).is_ok_and(|it| table.lookup(&it, now).is_protected()) {
-        return Some(name.to_string());
+/// The names below a domain that the lists protect; at least one.
+struct ProtectedNamesBelow<'t> {
+    count: usize,
+    /// The shortest of the names, and of several such names the first one.
+    shortest: &'t str,
+}
+
+impl ProtectedNamesBelow<'_> {
+    fn describe(&self) -> String {
+        let shortest = self.shortest;
+        match self.count {
+            1 => format!("{shortest}, which is below it"),
+            count => format!("{count} names below it, such as {shortest}"),
+        }
     }
-    if is_exact {
-        return None;
+}
+
+/// Finds the names that the lists protect below each of these domains. Passes over the table once,
+/// however many domains there are.
+fn find_protected_names_below<'n, 't>(
+    table: &'t Table,
+    domains: &'n [DnsName],
+) -> HashMap<&'n str, ProtectedNamesBelow<'t>> {
+    fn parent<'a>(name: &&'a str) -> Option<&'a str> {
+        name.split_once('.').map(|(_, parent)| parent)
     }
-    let below = format!(".{name}");
-    let is_below = |row: &TableRow<'_>| row.own_answer.is_protected() && row.name.ends_with(&below);
-    let names: Vec<&str> = table.iter_rows().filter(is_below).map(|row| row.name).collect();
-    let shortest = names.iter().min_by_key(|name| (name.len(), **name))?;
-    Some(match names.len() {
-        1 => format!("{shortest}, which is below it"),
-        count => format!("{count} names below it, such as {shortest}"),
-    })
+    let domains: HashSet<&str> = domains.iter().map(DnsName::as_str).collect();
+    let mut found: HashMap<&str, ProtectedNamesBelow<'_>> = HashMap::new();
+    for row in table.iter_rows().filter(|row| row.own_answer.is_protected()) {
+        let parents = std::iter::successors(parent(&row.name), parent);
+        for domain in parents.filter_map(|it| domains.get(it)).copied() {
+            let first = ProtectedNamesBelow { count: 0, shortest: row.name };
+            let below = found.entry(domain).or_insert(first);
+            below.count += 1;
+            if (row.name.len(), row.name) < (below.shortest.len(), below.shortest) {
+                below.shortest = row.name;
+            }
+        }
+    }
+    found
 }
 
 fn parse_name(text: &str) -> Result<DnsName, ManagementFault> {
@@ -466,3 +489,6 @@ pub fn fault_of_domain(text: &str, error: &impl std::fmt::Display) -> Management
     let meant = guess_text(text, TextKind::Domain, is_domain);
     ManagementFault::of_parse_error("domain", error, text).with_meant(meant)
 }
+
+#[cfg(test)]
+mod tests;
