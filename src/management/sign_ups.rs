@@ -128,7 +128,7 @@ fn list_accounts_with_sign_ups(
     let times = times_of_kept_sign_ups(store.now().unix_now);
     let [earliest, latest] = [times.start(), times.end()].map(|at| Month::containing(*at).number());
     for month in (earliest..=latest).filter_map(Month::from_number) {
-        names.extend(store.read_usage(month, None)?.into_iter().map(|row| row.account));
+        names.extend(store.list_accounts_with_calls(month)?);
     }
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(name.clone()));

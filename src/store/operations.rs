@@ -402,6 +402,10 @@ pub trait LedgerBackend {
         month: Month,
         only_account: Option<&str>,
     ) -> Result<Vec<UsageRow>, StoreError>;
+
+    /// Lists the accounts that have totals or usage by day in the month, without reading these. A
+    /// copy of a store has the totals of one month, and usage by day of others as well.
+    fn list_accounts_with_calls(&mut self, month: Month) -> Result<Vec<String>, StoreError>;
 }
 
 /// What both kinds of store do with usage by day. The lease reports write it.

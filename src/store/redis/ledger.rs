@@ -8,8 +8,8 @@ use redis::{Pipeline, Value};
 use super::connection::{CHUNK_ROWS, Redis};
 use super::daily_usage::format_usage_field;
 use super::key_names::{
-    ALL_RECOVERING_KEY, DAILY_USAGE_TTL_SECONDS, LEDGER_PREFIX, LEDGER_TTL_SECONDS, RING_META_KEY,
-    account_recovering_key, daily_usage_key, ledger_key,
+    ALL_RECOVERING_KEY, DAILY_USAGE_PREFIX, DAILY_USAGE_TTL_SECONDS, LEDGER_PREFIX,
+    LEDGER_TTL_SECONDS, RING_META_KEY, account_recovering_key, daily_usage_key, ledger_key,
 };
 use super::reply::{error_reply_text, reply_number_or_zero, strip_line_of_script};
 use super::scripts::Script;
@@ -191,6 +191,13 @@ impl LedgerBackend for Redis {
         rows.sort_by(|a, b| a.account.cmp(&b.account));
         Ok(rows)
     }
+
+    fn list_accounts_with_calls(&mut self, month: Month) -> Result<Vec<String>, StoreError> {
+        let prefixes = [LEDGER_PREFIX, DAILY_USAGE_PREFIX];
+        let names = self.find_accounts_by_pattern("riskgate:*{*", &prefixes, month)?;
+        // No account of riskgate has a name that is not UTF-8.
+        Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
+    }
 }
 
 impl Redis {
@@ -223,10 +230,22 @@ impl Redis {
         prefix: &str,
         month: Month,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
+        self.find_accounts_by_pattern(&format!("{prefix}*"), &[prefix], month)
+    }
+
+    /// Finds the accounts that have a Redis key of the month with one of these prefixes, in one
+    /// scan. `pattern` matches the prefixes with any name behind them.
+    fn find_accounts_by_pattern(
+        &mut self,
+        pattern: &str,
+        prefixes: &[&str],
+        month: Month,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
         let tail = format!("}}:{month}");
-        let keys = self.find_redis_keys("reading usage", &format!("{prefix}*{tail}"))?;
+        let keys = self.find_redis_keys("reading usage", &format!("{pattern}{tail}"))?;
         let name = |key: &Vec<u8>| {
-            Some(key.strip_prefix(prefix.as_bytes())?.strip_suffix(tail.as_bytes())?.to_owned())
+            let rest = prefixes.iter().find_map(|prefix| key.strip_prefix(prefix.as_bytes()))?;
+            Some(rest.strip_suffix(tail.as_bytes())?.to_owned())
         };
         let accounts: BTreeSet<Vec<u8>> = keys.iter().filter_map(name).collect();
         Ok(accounts.into_iter().collect())

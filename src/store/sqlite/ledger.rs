@@ -94,6 +94,16 @@ impl LedgerBackend for Sqlite {
             Ok(usage)
         })
     }
+
+    fn list_accounts_with_calls(&mut self, month: Month) -> Result<Vec<String>, StoreError> {
+        let select = "SELECT DISTINCT account FROM ledger WHERE month = ?1
+                      UNION SELECT DISTINCT account FROM daily_usage WHERE month = ?1";
+        self.read(READ_OPERATION, |connection| {
+            let mut statement = connection.prepare(select)?;
+            let names = statement.query_map([month.number()], |row| Ok(column_text(row, 0)))?;
+            names.collect()
+        })
+    }
 }
 
 /// Returns true if a value of a row is none that riskgate writes.

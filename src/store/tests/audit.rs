@@ -334,7 +334,17 @@ fn usage_by_day_is_written_with_the_report_and_counts_once() {
         assert_eq!(read(months[1], None, None, 2), all[..2]);
         assert_eq!(read(months[1], None, Some(&all[1]), 2), all[2..]);
         assert_eq!(read(months[1], Some("acme {x}"), Some(&all[0]), 1), all[1..2]);
+        assert_accounts_with_calls_are_listed(&mut store, months);
     });
+}
+
+/// The first month has usage by day and no totals.
+fn assert_accounts_with_calls_are_listed(store: &mut Store, months: [Month; 2]) {
+    for month in months {
+        assert_eq!(store.list_accounts_with_calls(month).unwrap(), ["acme {x}"], "{month}");
+    }
+    let next = Month::from_number(1_202).unwrap();
+    assert_eq!(store.list_accounts_with_calls(next).unwrap(), [""; 0]);
 }
 
 #[test]
