@@ -582,7 +582,9 @@ pub trait SignUpBackend {
         read_up_to: SignUpCursor,
     ) -> Result<(), StoreError>;
 
-    /// Returns up to `count` entries from the number `from` on, in the order of their numbers.
+    /// Returns up to `count` entries from the number `from` on, in the order of their numbers. If
+    /// there are two or more, and `count` allows it, returns at least two. Fewer than `count` don't
+    /// mean that the store has no later entry.
     fn read_sign_up_entries(
         &mut self,
         from: u64,

@@ -42,19 +42,22 @@ impl SignUpBackend for Redis {
         count: usize,
     ) -> Result<Vec<NumberedEntry>, StoreError> {
         let (mut read, mut start) = (Vec::new(), format!("{from}-0"));
-        // A page without entries means the end, so a page of foreign entries is not the last one.
+        // Each query asks for `count` entries, so that many foreign entries take few queries. For a
+        // reader, a page with the entry of its cursor alone means the end, as an empty one does.
+        let enough = count.min(2);
         loop {
-            let wanted = count - read.len();
-            let range = (SIGN_UPS_KEY, &start, "+", "COUNT", wanted);
+            let range = (SIGN_UPS_KEY, &start, "+", "COUNT", count);
             let entries: Vec<StreamEntry> = self.query("reading sign-ups", "XRANGE", range)?;
             read.extend(entries.iter().filter_map(parse_entry));
             match entries.last() {
-                Some((last, _)) if entries.len() == wanted && read.len() < count => {
+                Some((last, _)) if entries.len() == count && read.len() < enough => {
                     start = format!("({last}");
                 }
-                _ => return Ok(read),
+                _ => break,
             }
         }
+        read.truncate(count);
+        Ok(read)
     }
 
     fn delete_sign_ups(

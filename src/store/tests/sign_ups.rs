@@ -123,6 +123,20 @@ fn a_page_of_foreign_entries_is_not_the_end_of_a_stream() {
 }
 
 #[test]
+fn sign_ups_among_many_foreign_entries_are_found_in_few_queries() {
+    let location = TestStore::new_redis();
+    let mut store = location.open();
+    store.append_sign_ups(&sign_ups(0..4_999), SignUpCursor::default()).unwrap();
+    let fill = "for i = 1, 20000 do redis.call('XADD', KEYS[1], '6000-' .. i, 'other', 'x') end";
+    location.server().run(&["EVAL", fill, "1", "riskgate:{sign_ups}:stream"]);
+    location.server().run(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(store.find_sign_ups(&[sign_up(7, 0).inbox].into()).unwrap().count, 1);
+    let stats = location.server().run(&["INFO", "commandstats"]);
+    // One query finds the sign-ups. Four find foreign entries, and the last one nothing.
+    assert!(stats.contains("cmdstat_xrange:calls=6,"), "{stats}");
+}
+
+#[test]
 fn old_sign_ups_are_deleted_by_settled_time_alone() {
     let now = TEST_TIME.unix_now;
     on_each_store(|location| {
