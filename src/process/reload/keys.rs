@@ -57,6 +57,8 @@ pub struct KeyRingUpdater {
     write_back: WriteBack,
     /// The keys of the key file that are in the ring.
     declared_keys: Arc<Vec<DeclaredKey>>,
+    /// The warnings of accounts of the key file that were told last.
+    told_account_warnings: Vec<String>,
     /// Where the admin API finds the rows and the declared keys.
     inputs: Arc<CurrentInputs>,
     key_file_watch: FileWatch,
@@ -90,7 +92,6 @@ impl KeyRingUpdater {
         watches: &InputWatches,
     ) -> Result<(KeyRingUpdater, Option<KeyRing>), String> {
         let config = inputs.config.snapshot();
-        warn_of_unfit_accounts(&declared).iter().for_each(|warning| log::warn!("{warning}"));
         let is_optional = store.is_server();
         let (rows, unusable_rows_error) = match read_all_rows(&mut store) {
             Ok(rows) => (Some(rows), None),
@@ -111,6 +112,7 @@ impl KeyRingUpdater {
             lost_rows: LostRows::default(),
             write_back: WriteBack::default(),
             declared_keys: Arc::new(declared),
+            told_account_warnings: Vec::new(),
             inputs,
             key_file_watch: watches.key_file.clone(),
             store_usability_checked_at: Instant::now(),
@@ -120,6 +122,7 @@ impl KeyRingUpdater {
             store_error: None,
             store_usability_error: None,
         };
+        keys.warn_of_unfit_accounts_once();
         keys.publish_inputs();
         Ok((keys, ring))
     }
@@ -242,6 +245,7 @@ impl KeyRingUpdater {
         self.key_file_error = match built {
             Ok((declared, ring)) => {
                 self.declared_keys = Arc::new(declared);
+                self.warn_of_unfit_accounts_once();
                 if let Some(ring) = ring {
                     self.publish_ring(state, ring);
                 }
@@ -249,6 +253,15 @@ impl KeyRingUpdater {
             }
             Err(problem) => Some(problem),
         };
+    }
+
+    /// Warns of accounts of the key file that no command would make. Tells no warning again that
+    /// it told of the file as it was before.
+    fn warn_of_unfit_accounts_once(&mut self) {
+        let warnings = warn_of_unfit_accounts(&self.declared_keys);
+        let is_new = |warning: &&String| !self.told_account_warnings.contains(warning);
+        warnings.iter().filter(is_new).for_each(|warning| log::warn!("{warning}"));
+        self.told_account_warnings = warnings;
     }
 
     /// Updates the ring from the store, and records what failed. If this process serves, writes

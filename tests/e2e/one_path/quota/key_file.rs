@@ -232,6 +232,25 @@ fn a_changed_key_file_takes_effect_and_a_broken_one_keeps_the_last_keys() {
 }
 
 #[test]
+fn the_log_warns_once_of_an_account_that_a_changed_key_file_has() {
+    let gateway = start_with_key_file(&key_file_with_three_keys());
+    let token = |id: &str| format!("sv_of_the_account_{id}");
+    let key = |id: &str, account: &str| {
+        let hash = sha256_hex(&token(id));
+        format!("[[key]]\nid = \"{id}\"\naccount = \"{account}\"\nhash = \"sha256:{hash}\"\n")
+    };
+    let mut text = key_file_with_three_keys();
+    let keys = [("one", "acme", 0), ("two", "}x", 1), ("three", "acme", 1), ("four", "acme", 1)];
+    for (id, account, warnings) in keys {
+        text += &key(id, account);
+        std::fs::write(gateway.path("keys.toml"), &text).unwrap();
+        wait_until("the new key is accepted", || is_key_accepted(&gateway, &token(id)));
+        let log = gateway.stderr();
+        assert_eq!(log.matches("names of accounts not to begin with }").count(), warnings, "{log}");
+    }
+}
+
+#[test]
 fn a_key_file_with_an_unknown_plan_delays_no_other_key_change() {
     let gateway = start_with_key_file(&key_file_with_three_keys());
     let (env, gold) = ("sv_from_the_environment", "sv_of_an_unknown_plan");
