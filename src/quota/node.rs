@@ -314,9 +314,9 @@ impl Node {
         }
     }
 
-    /// Records that a probe has read the file of the store. That ends no outage, because the probe
-    /// proves nothing about writes.
-    pub(super) fn record_read_of_file(&self) {
+    /// Records that the store was read since the last probe failed. That ends no outage, because a
+    /// read proves nothing about writes.
+    pub(super) fn record_read(&self) {
         self.health.has_last_probe_failed.store(false, Ordering::Relaxed);
     }
 

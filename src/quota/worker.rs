@@ -359,6 +359,7 @@ impl Worker {
         if self.is_time_unread {
             let known = self.run_store_operation(read_known_time)?;
             let boottime = self.shared.boot_clock.seconds();
+            self.shared.node.record_read();
             self.shared.node.calendar.learn_known_time(known, machine_unix_now(), boottime);
             self.is_time_unread = false;
         }
@@ -397,7 +398,6 @@ impl Worker {
                         shared.boot_clock.seconds(),
                     );
                 } else {
-                    node.record_read_of_file();
                     node.calendar
                         .observe_machine_clock(machine_unix_now(), shared.boot_clock.seconds());
                 }
