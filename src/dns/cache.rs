@@ -4,7 +4,7 @@
 //! Owns which names are evicted, and when a name is resolved again. A look-up doesn't wait for the
 //! lock of the queue.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,8 @@ use crate::table::{Table, TableAnswer};
 const MAX_CACHE_BYTES: usize = 32 << 20;
 /// The estimated size of an entry in addition to the texts of its name and host, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 200;
-/// The most facts that wait to be written. While the store is down, further facts are not shared.
+/// The most names whose facts wait to be written. While the store is down, facts of further names
+/// are not shared.
 const MAX_UNSAVED_FACTS: usize = 10_000;
 /// The most names that may wait for resolution.
 const MAX_QUEUED_NAMES: usize = 10_000;
@@ -49,8 +50,8 @@ pub struct DnsFactCache {
     /// first, unless they were looked up since.
     eviction_order: Mutex<VecDeque<Arc<str>>>,
     names_to_resolve: Mutex<NamesToResolve>,
-    /// The facts that this node learned and that the store does not have yet, the oldest first.
-    unsaved_facts: Mutex<Vec<DnsFactRow>>,
+    /// The latest fact of each name that this node learned and that the store does not have yet.
+    unsaved_facts: Mutex<BTreeMap<String, DnsFactRow>>,
     shared_addresses: SharedAddresses,
     name_queued: Notify,
     /// The number of names that were not queued because the queue was full.
@@ -199,8 +200,10 @@ impl DnsFactCache {
                 self.last_answered_at.store(now, Ordering::Relaxed);
                 self.insert_fact(&learned, table, now);
                 let mut unsaved = lock(&self.unsaved_facts);
-                if self.is_enabled() && unsaved.len() < MAX_UNSAVED_FACTS {
-                    unsaved.push(learned);
+                let has_place =
+                    unsaved.len() < MAX_UNSAVED_FACTS || unsaved.contains_key(&learned.name);
+                if self.is_enabled() && has_place {
+                    unsaved.insert(learned.name.clone(), learned);
                 }
             }
             None => self.schedule_retry(name, now),
@@ -208,18 +211,22 @@ impl DnsFactCache {
         lock(&self.names_to_resolve).queued_or_in_flight.remove(name);
     }
 
-    /// Takes the facts that wait to be written.
-    pub(super) fn take_unsaved_facts(&self) -> Vec<DnsFactRow> {
-        std::mem::take(&mut lock(&self.unsaved_facts))
+    /// Takes the facts that wait to be written. Drops those that have expired at `now`, because
+    /// another node may have written a newer fact of the name meanwhile.
+    pub(super) fn take_unsaved_facts(&self, now: i64) -> Vec<DnsFactRow> {
+        let unsaved = std::mem::take(&mut *lock(&self.unsaved_facts));
+        unsaved.into_values().filter(|fact| now < fact.expires_at).collect()
     }
 
-    /// Puts facts back that could not be written, in front of those that were learned since.
-    pub(super) fn put_back_unsaved_facts(&self, mut facts: Vec<DnsFactRow>) {
+    /// Puts facts back that could not be written. A fact of the same name that was learned since
+    /// stays.
+    pub(super) fn put_back_unsaved_facts(&self, facts: Vec<DnsFactRow>) {
         let mut unsaved = lock(&self.unsaved_facts);
         if self.is_enabled() {
-            facts.append(&mut unsaved);
-            facts.truncate(MAX_UNSAVED_FACTS);
-            *unsaved = facts;
+            let free = MAX_UNSAVED_FACTS.saturating_sub(unsaved.len());
+            for fact in facts.into_iter().take(free) {
+                unsaved.entry(fact.name.clone()).or_insert(fact);
+            }
         }
     }
 

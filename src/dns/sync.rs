@@ -31,7 +31,7 @@ impl DnsFactSync {
         table: &Table,
         now: i64,
     ) -> Result<(), StoreError> {
-        let unsaved = cache.take_unsaved_facts();
+        let unsaved = cache.take_unsaved_facts(now);
         if !unsaved.is_empty()
             && let Err(error) = self.store.save_dns_facts(&unsaved)
         {

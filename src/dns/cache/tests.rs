@@ -78,7 +78,7 @@ fn a_look_up_queues_a_name_once_and_later_look_ups_use_its_finding() {
     look_up_score_and_source(&cache, &table, "new.com", NOW);
     assert_eq!(pop_queued(&cache), None, "the name is being resolved");
     cache.record_finding(&name, mx_finding("mx.bad.host", 600), &table, NOW);
-    let learned = cache.take_unsaved_facts().pop().unwrap();
+    let learned = cache.take_unsaved_facts(NOW).pop().unwrap();
     assert_eq!((learned.name.as_str(), learned.expires_at), ("new.com", NOW + 600));
     assert_eq!(look_up_score_and_source(&cache, &table, "new.com", NOW + 1), (85, true));
     assert_eq!(pop_queued(&cache), None);
@@ -171,7 +171,7 @@ fn a_name_without_an_answer_is_queued_again_after_growing_delays() {
         look_up_score_and_source(&cache, &table, "new.com", now);
         let name = pop_queued(&cache).expect("the name is queued again");
         cache.record_finding(&name, failed_finding(), &table, now);
-        assert!(cache.take_unsaved_facts().is_empty());
+        assert!(cache.take_unsaved_facts(now).is_empty());
         look_up_score_and_source(&cache, &table, "new.com", now + pause - 1);
         assert_eq!(pop_queued(&cache), None, "{pause}");
         now += pause;
@@ -283,4 +283,31 @@ fn only_names_with_a_fact_are_counted_as_known() {
         cache.record_finding(&name, finding, &table, NOW);
         assert_eq!((cache.known_name_count(), cache.entries.len()), (1, 1));
     }
+}
+
+#[test]
+fn the_latest_fact_of_a_name_alone_waits_until_it_expires() {
+    let (cache, table) = (enabled_cache(), table_with_mx_labels());
+    let learn = |name: &str, host: &str, now| {
+        cache.record_finding(&name.into(), mx_finding(host, 600), &table, now);
+    };
+    let take = |now| -> Vec<(String, String)> {
+        let facts = cache.take_unsaved_facts(now).into_iter();
+        facts.map(|fact| (fact.name, fact.mx)).collect()
+    };
+    let fact = |name: &str, host: &str| (name.to_owned(), host.to_owned());
+    learn("a.com", "mx.good.host", NOW);
+    learn("b.com", "mx.good.host", NOW);
+    let not_written = cache.take_unsaved_facts(NOW);
+    learn("a.com", "mx.bad.host", NOW + 1);
+    cache.put_back_unsaved_facts(not_written);
+    // A store that was down has the facts of other nodes since the fact of b.com expired.
+    assert_eq!(take(NOW + 600), [fact("a.com", "mx.bad.host")]);
+    for number in 0..MAX_UNSAVED_FACTS + 5 {
+        learn(&format!("name-{number}.com"), "mx.good.host", NOW);
+        learn("name-0.com", "mx.bad.host", NOW);
+    }
+    let waiting = take(NOW);
+    assert_eq!(waiting.len(), MAX_UNSAVED_FACTS);
+    assert_eq!(waiting[0], fact("name-0.com", "mx.bad.host"));
 }

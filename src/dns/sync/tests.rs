@@ -44,9 +44,9 @@ fn facts_that_were_learned_without_a_store_or_while_it_failed_are_written_later(
     let mut sync = DnsFactSync::new(open_store(folder.path()));
     sync.sync_with_store(&cache, &table, NOW).unwrap();
     assert_eq!(saved_names(&mut reader), ["first.com", "second.com"]);
-    assert!(cache.take_unsaved_facts().is_empty());
+    assert!(cache.take_unsaved_facts(NOW).is_empty());
 
     learn(&cache, &table, "third.com");
     cache.enable_or_clear(false);
-    assert!(cache.take_unsaved_facts().is_empty(), "learning was switched off");
+    assert!(cache.take_unsaved_facts(NOW).is_empty(), "learning was switched off");
 }
