@@ -32,8 +32,8 @@ enum KnownSecret {
     /// This node has found no secret in the store yet. If the store still has none, it gets these
     /// bytes.
     NotRead { random_bytes: [u8; 32] },
-    /// A node drew this secret a moment ago. This node has known the secret since this instant, and
-    /// does not use it yet: see [`NEW_SECRET_DELAY`].
+    /// A node drew this secret a moment ago. This node does not use it yet: see
+    /// [`NEW_SECRET_DELAY`]. The instant is when this node learned the secret.
     JustDrawn(StoredInboxSecret, Instant),
     /// This node uses this secret to the end of the process.
     OfStore(StoredInboxSecret),

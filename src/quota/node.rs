@@ -60,7 +60,7 @@ pub(super) struct StoreHealth {
     last_error: Mutex<Option<String>>,
     /// The last batch of reports failed. Probes may succeed even so: a server may be full.
     have_last_reports_failed: AtomicBool,
-    /// The last probe failed, so the store can't be read either.
+    /// A probe failed, and riskgate has read nothing from the store since.
     pub has_last_probe_failed: AtomicBool,
     /// How many replicas lack the latest report.
     pub missing_replicas: AtomicU64,

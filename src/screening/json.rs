@@ -77,8 +77,8 @@ fn to_strict_json(body: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Replaces each number beyond the range of a double by 0. Node, PHP and Python read it as
-/// infinity.
+/// Replaces each number beyond the range of a double by 0. Servers accept such a number: Node and
+/// PHP read infinity, Python infinity or a long integer.
 fn replace_large_numbers(body: &mut [u8]) {
     let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
     let (mut at, mut is_in_text) = (0, false);

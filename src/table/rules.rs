@@ -69,7 +69,8 @@ impl Facts {
     }
 }
 
-/// An override of a name. A field that is `None` keeps the value that the rules give it.
+/// An override of a name. The rules give each field that is `None`, and look at the fields that the
+/// override sets.
 pub(super) struct OverrideRow<'a> {
     pub name: Cow<'a, str>,
     pub covers_subtree: bool,

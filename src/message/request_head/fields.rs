@@ -64,8 +64,8 @@ impl<'b> RequestFields<'b> {
         (self.host_count == 1).then_some(self.host)
     }
 
-    /// Returns true if the fast path can serve a request of this method with these fields. These
-    /// conditions must hold:
+    /// Returns false if the method or a field needs the Pingora path. The callers check the target
+    /// and the length of the body. These conditions must hold:
     /// - The method takes a body, or it is GET, HEAD or OPTIONS without `Content-Length`.
     /// - `Host` occurs once.
     /// - No field needs the Pingora path.

@@ -9,9 +9,8 @@ use crate::support::lock::lock;
 
 /// Once the queue has this many bytes, further lines are dropped.
 const MAX_QUEUED_LINE_BYTES: usize = 4 << 20;
-/// The writer wakes as soon as this many bytes are queued. While the target takes no bytes, the
-/// queue keeps about this many bytes, the writer keeps as many again, and further lines are
-/// dropped.
+/// The writer wakes as soon as this many bytes are queued. While each write fails, the queue keeps
+/// about this many bytes, the writer keeps as many again, and further lines are dropped.
 pub const BATCH_BYTES: usize = 64 << 10;
 
 /// What the access log shares with the thread that writes.

@@ -156,8 +156,9 @@ impl NameResolver {
     }
 }
 
-/// Returns the hosts that the config names, and those of the targets of services. The records of a
-/// service must not make riskgate send any number of queries, nor forget a host of the config.
+/// Returns all hosts that the config names, and then targets of services, up to [`MAX_SERVERS`]
+/// hosts in all. So the records of a service can't cause unlimited queries, and can't displace a
+/// host of the config.
 fn list_hosts_to_query<'h>(
     named: impl Iterator<Item = &'h String>,
     targets: impl Iterator<Item = &'h String>,
