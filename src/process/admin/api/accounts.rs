@@ -131,7 +131,7 @@ fn read_limit(limit: Value) -> Result<Option<LimitChange>, ManagementFault> {
             let text = match number.as_f64().filter(|_| number.is_f64()) {
                 // JSON has one kind of numbers: 1e3 is a whole one. A fraction that is too small
                 // for the parser is 0.0, and does not mean 0.
-                Some(whole) if whole.fract() == 0.0 && (1.0..1e15).contains(&whole) => {
+                Some(whole) if whole.fract() == 0.0 && (1.0..1e20).contains(&whole) => {
                     format!("{whole:.0}")
                 }
                 _ => number.to_string(),
