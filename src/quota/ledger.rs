@@ -294,9 +294,8 @@ impl Ledger {
     /// reports may still be read.
     async fn read_others_spent(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
         let shared = Arc::clone(&self.shared);
-        let has_last_probe_failed =
-            shared.node.health.has_last_probe_failed.load(Ordering::Relaxed);
-        if has_last_probe_failed {
+        let is_unreadable = shared.node.health.is_unreadable.load(Ordering::Relaxed);
+        if is_unreadable {
             return None;
         }
         let in_flight = &shared.usage_reads_in_flight;

@@ -61,7 +61,7 @@ pub(super) struct StoreHealth {
     /// The last batch of reports failed. Probes may succeed even so: a server may be full.
     have_last_reports_failed: AtomicBool,
     /// A probe failed, and riskgate has read nothing from the store since.
-    pub has_last_probe_failed: AtomicBool,
+    pub is_unreadable: AtomicBool,
     /// How many replicas lack the latest report.
     pub missing_replicas: AtomicU64,
     /// Uptime in ms at which the running store operation began; 0 if none is running.
@@ -308,7 +308,7 @@ impl Node {
     /// outage.
     pub(super) fn record_probe_outcome(&self, error: Option<&StoreError>) {
         let error = error.map(|error| error as &dyn Display);
-        self.health.has_last_probe_failed.store(error.is_some(), Ordering::Relaxed);
+        self.health.is_unreadable.store(error.is_some(), Ordering::Relaxed);
         if error.is_some() || !self.health.have_last_reports_failed.load(Ordering::Relaxed) {
             self.record_operation_outcome(error);
         }
@@ -317,12 +317,12 @@ impl Node {
     /// Records that the store was read since the last probe failed. That ends no outage, because a
     /// read proves nothing about writes.
     pub(super) fn record_read(&self) {
-        self.health.has_last_probe_failed.store(false, Ordering::Relaxed);
+        self.health.is_unreadable.store(false, Ordering::Relaxed);
     }
 
     /// Records that the store can be read, and refuses writes.
     pub(super) fn record_write_refusal(&self, refusal: &str) {
-        self.health.has_last_probe_failed.store(false, Ordering::Relaxed);
+        self.health.is_unreadable.store(false, Ordering::Relaxed);
         self.record_operation_outcome(Some(&refusal));
     }
 

@@ -157,7 +157,7 @@ fn the_last_reports_carry_all_counts() {
 fn only_a_read_of_the_file_shows_that_sqlite_can_be_read_again() {
     let (mut worker, _folder) = open_worker();
     let node = &Arc::clone(&worker.shared).node;
-    let has_failed = || node.health.has_last_probe_failed.load(Ordering::Relaxed);
+    let has_failed = || node.health.is_unreadable.load(Ordering::Relaxed);
     node.record_probe_outcome(Some(&StoreError::Conflict("a test".to_owned())));
     assert!(worker.probe_store() && has_failed(), "a probe reads nothing");
     worker.is_time_unread = true;

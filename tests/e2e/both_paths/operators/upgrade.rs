@@ -2,11 +2,12 @@
 //! twice. The old process serves until the new process is ready.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::harness::{
-    BINARY, Connection, MockUpstream, SetOnDrop, Setup, Successor, free_address, get, run_command,
-    wait_until,
+    BINARY, Connection, Gateway, MockUpstream, SetOnDrop, Setup, Successor, free_address, get,
+    run_command, wait_until,
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -85,9 +86,7 @@ fn if_the_successor_fails_the_old_process_keeps_serving() {
     gateway.get_domain("first.test", &key).expect(200);
 
     // A successor that starts but never takes over.
-    let path = gateway.path("run/successor.sock");
-    let _ = std::fs::remove_file(&path);
-    let impostor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let impostor = listen_as_successor(&gateway);
     gateway.send_signal("QUIT");
     let (stream, _) = impostor.accept().unwrap();
     gateway.get_domain("first.test", &key).expect(200);
@@ -97,12 +96,17 @@ fn if_the_successor_fails_the_old_process_keeps_serving() {
     assert_eq!(gateway.readyz().status, 200);
 }
 
+/// Listens where a process looks for its successor.
+fn listen_as_successor(gateway: &Gateway) -> UnixListener {
+    let path = gateway.path("run/successor.sock");
+    let _ = std::fs::remove_file(&path);
+    UnixListener::bind(&path).unwrap()
+}
+
 #[test]
 fn an_interrupt_ends_a_process_that_waits_for_its_successor() {
     let mut gateway = Setup::new().start();
-    let path = gateway.path("run/successor.sock");
-    let _ = std::fs::remove_file(&path);
-    let impostor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let impostor = listen_as_successor(&gateway);
     gateway.send_signal("QUIT");
     // A successor that says nothing.
     let (stream, _) = impostor.accept().unwrap();
@@ -133,9 +137,7 @@ fn a_sigterm_during_an_upgrade_leaves_the_successor_serving() {
 fn after_a_sigterm_and_a_failed_transfer_another_successor_takes_over() {
     let mut gateway = Setup::new().set_text("drain.delay", "300s").start();
     let key = gateway.create_active_key("acme", &[]);
-    let path = gateway.path("run/successor.sock");
-    let _ = std::fs::remove_file(&path);
-    let impostor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let impostor = listen_as_successor(&gateway);
     gateway.send_signal("QUIT");
     // A successor that has the sockets, and dies before it serves.
     let (stream, _) = impostor.accept().unwrap();
@@ -154,9 +156,7 @@ fn after_a_sigterm_and_a_failed_transfer_another_successor_takes_over() {
 #[test]
 fn a_successor_that_says_nothing_makes_no_drain_longer() {
     let mut gateway = Setup::new().set_text("drain.delay", "2s").start();
-    let path = gateway.path("run/successor.sock");
-    let _ = std::fs::remove_file(&path);
-    let impostor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let impostor = listen_as_successor(&gateway);
     gateway.send_signal("TERM");
     wait_until("the process drains", || gateway.stderr().contains("SIGTERM: drains"));
     gateway.send_signal("QUIT");

@@ -153,10 +153,9 @@ fn a_server_that_hangs_leaves_each_node_with_its_own_rates() {
 fn a_user_that_may_not_write_the_secret_is_told_why_rates_are_not_shared() {
     let (server, upstream) = (RedisServer::start(), MockUpstream::start());
     let patterns = ["resetkeys", "~riskgate:{[^i]*"];
-    server
-        .run(&[&["ACL", "SETUSER", "some", "on", ">pass-phrase", "+@all"][..], &patterns].concat());
+    server.run(&[&["ACL", "SETUSER", "some", "on", ">pass-pw", "+@all"][..], &patterns].concat());
     let setup = setup(&server, &upstream, "5/h");
-    let gateway = setup.set_text("store.url", &server.url_as("some", "pass-phrase")).start();
+    let gateway = setup.set_text("store.url", &server.url_as("some", "pass-pw")).start();
     wait_until("the reason is told", || {
         let degraded = gateway.readyz().json()["degraded"].to_string();
         degraded.contains("\"rates: ") && degraded.contains("permissions")

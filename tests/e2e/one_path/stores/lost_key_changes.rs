@@ -274,10 +274,10 @@ fn a_node_without_write_rights_keeps_a_lost_revocation_and_reports_the_command()
     let store = RestorableStore::Server(server);
     let RestorableStore::Server(server) = &store else { unreachable!() };
     store.new_gateway_setup().cli(&["store", "init"]).expect(0);
-    let rights = "on >pass-phrase ~riskgate:* +@all -zadd -hincrby -hsetnx";
+    let rights = "on >pass-pw ~riskgate:* +@all -zadd -hincrby -hsetnx";
     let user: Vec<&str> = ["ACL", "SETUSER", "node"].into_iter().chain(rights.split(' ')).collect();
     server.run(&user);
-    let gateway = Setup::new().set_text("store.url", &server.url_as("node", "pass-phrase"));
+    let gateway = Setup::new().set_text("store.url", &server.url_as("node", "pass-pw"));
     let gateway = gateway.set_text("store.deadline", "5s").start();
     let setup = store.new_gateway_setup();
     let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();

@@ -159,20 +159,11 @@ fn store_check_checks_each_primary() {
     assert!(problems[0].starts_with("warning  persistence: "), "{problems:?}");
     cluster.primaries[1].run(&["CONFIG", "SET", "appendonly", "yes"]);
     let acl = |server: &RedisServer, further: &str| {
-        server.run(&[
-            "ACL",
-            "SETUSER",
-            "me",
-            "on",
-            ">pass-phrase",
-            "~riskgate:*",
-            "+@all",
-            further,
-        ]);
+        server.run(&["ACL", "SETUSER", "me", "on", ">pass-pw", "~riskgate:*", "+@all", further]);
     };
     cluster.primaries.iter().for_each(|primary| acl(primary, "+@all"));
     acl(&cluster.primaries[2], "-asking");
-    let problems = find_problems(&with(&cluster.url().replace("://", "://me:pass-phrase@")));
+    let problems = find_problems(&with(&cluster.url().replace("://", "://me:pass-pw@")));
     let expected = "fault    rights on a Cluster: ";
     assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
     let told = format!("127.0.0.1:{}: the server does not run asking", cluster.primaries[2].port());

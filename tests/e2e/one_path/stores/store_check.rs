@@ -68,7 +68,7 @@ fn store_check_names_what_is_wrong_with_a_deployment() {
 fn store_check_names_the_rights_that_a_user_lacks() {
     let server = RedisServer::start_on_disk();
     let with_user = |name: &str| {
-        let setup = Setup::new().set_text("store.url", &server.url_as(name, "pass-phrase"));
+        let setup = Setup::new().set_text("store.url", &server.url_as(name, "pass-pw"));
         setup.set_text("store.deadline", "5s")
     };
     let expect = |setup: &Setup, expected: &str| {
@@ -80,7 +80,7 @@ fn store_check_names_the_rights_that_a_user_lacks() {
         "SETUSER",
         "me",
         "on",
-        ">pass-phrase",
+        ">pass-pw",
         "~riskgate:*",
         "+@all",
         "-xadd",
@@ -94,16 +94,14 @@ fn store_check_names_the_rights_that_a_user_lacks() {
     assert!(problems[1].starts_with("warning  rights to change keys: "), "{problems:?}");
     // Only the Redis keys whose names begin with other letters.
     let patterns = ["~riskgate:{ring}:*", "~riskgate:{[^ir]*", "~riskgate:[^{]*"];
-    server.run(
-        &[&["ACL", "SETUSER", "narrow", "on", ">pass-phrase", "+@all"][..], &patterns].concat(),
-    );
+    server.run(&[&["ACL", "SETUSER", "narrow", "on", ">pass-pw", "+@all"][..], &patterns].concat());
     expect(
         &with_user("narrow"),
         "warning  rights to Redis keys: the user may not write riskgate:{inbox}:*, \
          riskgate:{rates}:*; ACL SETUSER",
     );
     // Nor those of counts, which every gateway needs.
-    server.run(&["ACL", "SETUSER", "ring", "on", ">pass-phrase", "+@all", "~riskgate:{*"]);
+    server.run(&["ACL", "SETUSER", "ring", "on", ">pass-pw", "+@all", "~riskgate:{*"]);
     let narrow = with_user("ring");
     expect(
         &narrow,
@@ -115,9 +113,7 @@ fn store_check_names_the_rights_that_a_user_lacks() {
     assert!(!checked.contains(": good"), "{checked}");
     // A user who may not access the Redis key of the check lacks no command.
     let patterns = ["~riskgate:{[^c]*", "~riskgate:[^{]*"];
-    server.run(
-        &[&["ACL", "SETUSER", "others", "on", ">pass-phrase", "+@all"][..], &patterns].concat(),
-    );
+    server.run(&[&["ACL", "SETUSER", "others", "on", ">pass-pw", "+@all"][..], &patterns].concat());
     let others = with_user("others");
     expect(&others, "warning  rights to Redis keys: the user may not write riskgate:{check}:*");
     others.cli(&["check"]).expect(0);
@@ -148,8 +144,8 @@ fn store_check_tells_what_it_can_not_reach_or_read() {
     assert!(problems.iter().any(|it| it.starts_with("fault    memory: ")), "{problems:?}");
     // As at a service that does not offer INFO.
     let server = RedisServer::start_on_disk();
-    server.run(&["ACL", "SETUSER", "me", "on", ">pass-phrase", "~riskgate:*", "+@all", "-info"]);
-    let setup = Setup::new().set_text("store.url", &server.url_as("me", "pass-phrase"));
+    server.run(&["ACL", "SETUSER", "me", "on", ">pass-pw", "~riskgate:*", "+@all", "-info"]);
+    let setup = Setup::new().set_text("store.url", &server.url_as("me", "pass-pw"));
     let problems = find_problems(&setup.set_text("store.deadline", "5s"));
     for subject in ["version", "memory", "persistence", "replicas"] {
         let warning = format!("warning  {subject}: the server does not tell");
@@ -217,23 +213,14 @@ fn a_server_with_tls_at_an_address_of_another_kind_is_told() {
 fn check_finds_a_server_on_which_a_gateway_can_not_count() {
     let server = RedisServer::start_on_disk();
     // As at a service that does not offer INFO.
-    server.run(&[
-        "ACL",
-        "SETUSER",
-        "limited",
-        "on",
-        ">pass-phrase",
-        "~riskgate:*",
-        "+@all",
-        "-info",
-    ]);
-    let setup = Setup::new().set_text("store.url", &server.url_as("limited", "pass-phrase"));
+    server.run(&["ACL", "SETUSER", "limited", "on", ">pass-pw", "~riskgate:*", "+@all", "-info"]);
+    let setup = Setup::new().set_text("store.url", &server.url_as("limited", "pass-pw"));
     setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let checked = setup.cli(&["check"]).expect(78).stderr;
     let expected = "rights of a gateway: the server does not run info; ACL SETUSER";
     assert!(checked.contains(expected) && !checked.contains(": good"), "{checked}");
-    server.run(&["ACL", "SETUSER", "me", "on", ">pass-phrase", "~riskgate:*", "+@all", "-zadd"]);
-    let refused = Setup::new().set_text("store.url", &server.url_as("me", "pass-phrase"));
+    server.run(&["ACL", "SETUSER", "me", "on", ">pass-pw", "~riskgate:*", "+@all", "-zadd"]);
+    let refused = Setup::new().set_text("store.url", &server.url_as("me", "pass-pw"));
     let refused = refused.cli(&["keys", "create", "--account", "acme"]).expect(1).stderr;
     assert!(refused.contains("`riskgate store check` names what"), "{refused}");
 }
