@@ -81,6 +81,24 @@ impl SignUpCounts {
         if sign_ups.len() > 1 && self.latest_forms.find_or_add(sign_ups) {
             return Vec::new();
         }
+        // All are chosen before the first is added.
+        let mut added = match sign_ups {
+            [_] => sign_ups.to_vec(),
+            _ => self.choose_raising(sign_ups),
+        };
+        added.retain(|sign_up| {
+            let is_new = !self.is_repeated(sign_up);
+            if is_new {
+                self.add(sign_up);
+            }
+            is_new
+        });
+        added
+    }
+
+    /// Of the sign-ups of a form, returns those that raise a count. Leaves out the owners of the
+    /// sets that another sign-up of the form raises.
+    fn choose_raising(&self, sign_ups: &[SignUp]) -> Vec<SignUp> {
         let is_of_set = |it: &SignUp| {
             let of_inbox = sign_ups.iter().filter(|other| other.inbox == it.inbox);
             let addresses = of_inbox.map(|other| other.address);
@@ -99,16 +117,7 @@ impl SignUpCounts {
             client: owner_to_raise(&self.inboxes_by_client, it, |it| it.client),
             ..*it
         });
-        // All are chosen before the first is added.
-        let mut added: Vec<SignUp> = raising.collect();
-        added.retain(|sign_up| {
-            let is_new = !self.is_repeated(sign_up);
-            if is_new {
-                self.add(sign_up);
-            }
-            is_new
-        });
-        added
+        raising.collect()
     }
 
     /// Whether all sets of a sign-up have seen its member within [`REPEAT_SECONDS`].
@@ -140,15 +149,18 @@ impl SignUpCounts {
     /// The counts of sign-ups other than this one, at the time of this one.
     pub fn count_others(&self, sign_up: &SignUp) -> CountFacts {
         let SignUp { at, inbox, address, domain, client } = *sign_up;
-        let inboxes = |sets: &Sets, owner: Option<Pseudonym>, seconds| {
-            owner.map(|owner| sets.count(owner, inbox, at, seconds))
-        };
-        let addresses = self.addresses_by_inbox.count(inbox, address, at, SIGN_UP_LIFETIME_SECONDS);
+        let lifetime = [SIGN_UP_LIFETIME_SECONDS];
+        let [addresses] = self.addresses_by_inbox.count(inbox, address, at, lifetime);
+        let of_domain = domain.map(|owner| {
+            self.inboxes_by_domain.count(owner, inbox, at, [HOUR_SECONDS, DAY_SECONDS])
+        });
+        let of_client =
+            client.map(|owner| self.inboxes_by_client.count(owner, inbox, at, [HOUR_SECONDS]));
         CountFacts {
             inbox_accounts_30d: Some(addresses),
-            domain_accounts_1h: inboxes(&self.inboxes_by_domain, domain, HOUR_SECONDS),
-            domain_accounts_1d: inboxes(&self.inboxes_by_domain, domain, DAY_SECONDS),
-            client_accounts_1h: inboxes(&self.inboxes_by_client, client, HOUR_SECONDS),
+            domain_accounts_1h: of_domain.map(|[hour, _]| hour),
+            domain_accounts_1d: of_domain.map(|[_, day]| day),
+            client_accounts_1h: of_client.map(|[hour]| hour),
         }
     }
 }
@@ -231,13 +243,23 @@ impl Sets {
         }
     }
 
-    /// Counts the members that were seen in the last `seconds` up to `at`, other than `except`. A
-    /// member may be ahead of `at` by [`MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS`]. A member that is
-    /// further ahead is of a wrong clock, and does not count.
-    fn count(&self, owner: Pseudonym, except: Pseudonym, at: i64, seconds: i64) -> u32 {
+    /// For each number of seconds, counts the members that were seen within this time up to `at`,
+    /// other than `except`. A member may be ahead of `at` by
+    /// [`MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS`]. A member that is further ahead is of a wrong clock,
+    /// and does not count.
+    fn count<const N: usize>(
+        &self,
+        owner: Pseudonym,
+        except: Pseudonym,
+        at: i64,
+        seconds: [i64; N],
+    ) -> [u32; N] {
         let second = |at| u32::try_from(at).unwrap_or(0);
-        let times = second(at - seconds + 1)..=second(at + MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS);
-        self.lock_shard_of(owner).count(owner, kept_bits_of(except), &times)
+        let latest = second(at + MAX_SKEW_OF_AGREEING_CLOCKS_SECONDS);
+        let shard = self.lock_shard_of(owner);
+        let Some(set) = shard.set_of(owner) else { return [0; N] };
+        let except = kept_bits_of(except);
+        seconds.map(|seconds| shard.count(&set, except, &(second(at - seconds + 1)..=latest)))
     }
 }
 
@@ -329,11 +351,10 @@ impl Shard {
         }
     }
 
-    fn count(&self, owner: Pseudonym, except: u64, times: &RangeInclusive<u32>) -> u32 {
-        let Some(set) = self.set_of(owner) else { return 0 };
+    fn count(&self, set: &Set, except: u64, times: &RangeInclusive<u32>) -> u32 {
         let seen_at = |index: u32| self.entries[index as usize].seen_at;
         if times.contains(&seen_at(set.oldest)) && times.contains(&seen_at(set.newest)) {
-            let has_except = self.find(owner, except).is_some();
+            let has_except = self.find(set.owner, except).is_some();
             return (set.members - u32::from(has_except)).min(MAX_COUNT);
         }
         let (mut count, mut index) = (0, set.newest);

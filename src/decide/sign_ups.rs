@@ -1,5 +1,6 @@
 //! The counter of sign-ups, which all requests share: inbox ids, counts, and unwritten sign-ups.
 
+use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ pub struct SignUpCounter {
     /// Whether the sign-ups in the store have been read.
     is_loaded: AtomicBool,
     /// The sign-ups that are not in the store yet.
-    unsaved: Mutex<Vec<SignUp>>,
+    unsaved: Mutex<VecDeque<SignUp>>,
     exchange_thread: StoreExchangeThread,
 }
 
@@ -59,7 +60,7 @@ impl SignUpCounter {
             pseudonymizer: SnapshotCell::new(secret.map(Pseudonymizer::new)),
             counts: SignUpCounts::new(),
             is_loaded: AtomicBool::new(false),
-            unsaved: Mutex::new(Vec::new()),
+            unsaved: Mutex::new(VecDeque::new()),
             exchange_thread: StoreExchangeThread::default(),
         })
     }
@@ -165,13 +166,15 @@ impl SignUpCounter {
     }
 
     /// Forgets the sign-ups of deleted inboxes: all in the counts, and the unwritten ones up to the
-    /// time of the deletion. Later unwritten sign-ups count again once they are written and read.
+    /// time of the deletion. Later unwritten sign-ups count again.
     fn forget_deleted(&self, deletions: &[InboxDeletion]) {
         let is_deleted = |sign_up: &SignUp| deletions.iter().any(|it| it.covers_unwritten(sign_up));
-        let mut unsaved = lock(&self.unsaved);
-        unsaved.retain(|sign_up| !is_deleted(sign_up));
-        drop(unsaved);
-        self.counts.forget_inboxes(&deletions.iter().map(|it| it.inbox).collect());
+        let inboxes: HashSet<Pseudonym> = deletions.iter().map(|it| it.inbox).collect();
+        lock(&self.unsaved).retain(|sign_up| !is_deleted(sign_up));
+        self.counts.forget_inboxes(&inboxes);
+        let unsaved = lock(&self.unsaved);
+        let later = unsaved.iter().filter(|sign_up| inboxes.contains(&sign_up.inbox));
+        later.for_each(|sign_up| self.counts.add(sign_up));
     }
 
     /// The thread that exchanges sign-ups with the store.

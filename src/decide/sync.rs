@@ -82,7 +82,8 @@ impl SignUpSync {
             self.read_entries(store, sign_ups, now)?;
             sign_ups.set_loaded();
             let page = sign_ups.list_unsaved(SIGN_UPS_PER_WRITE);
-            store.append_sign_ups(&page, self.cursor)?;
+            // This node's own entries are counted already, and are not read back.
+            self.cursor = store.append_sign_ups(&page, self.cursor)?;
             sign_ups.remove_unsaved(page.len());
             if page.len() < SIGN_UPS_PER_WRITE {
                 break;
@@ -215,7 +216,7 @@ pub fn delete_expired_sign_ups(store: &mut Store, now: i64) -> Result<(), StoreE
             break;
         }
         (0..DELETING_CALLS_PER_ROUND)
-            .try_for_each(|_| store.append_sign_ups(&[], SignUpCursor::default()))?;
+            .try_for_each(|_| store.append_sign_ups(&[], SignUpCursor::default()).map(drop))?;
     }
     store.checkpoint_wal().map(drop)
 }

@@ -576,11 +576,14 @@ pub trait SignUpBackend {
     /// delete. The store leaves out what later deletions cover, see
     /// `InboxDeletion::covers_unwritten`. So a write that arrives late brings no deleted sign-up
     /// back.
+    ///
+    /// Returns up to where the caller has now read: up to the last appended sign-up, unless the
+    /// store has an entry before it that the caller has not read.
     fn append_sign_ups(
         &mut self,
         sign_ups: &[SignUp],
         read_up_to: SignUpCursor,
-    ) -> Result<(), StoreError>;
+    ) -> Result<SignUpCursor, StoreError>;
 
     /// Returns up to `count` entries from the number `from` on, in the order of their numbers. If
     /// there are two or more, and `count` allows it, returns at least two. Fewer than `count` don't

@@ -44,6 +44,19 @@ pub struct SignUpCursor {
     pub(super) entry: Option<SignUpEntry>,
 }
 
+impl SignUpCursor {
+    /// The cursor behind a page that was appended to the entries before the cursor. The last
+    /// sign-up of the page has this number; `None` if the store had entries that were not read.
+    pub(super) fn after_appended(self, page: &[SignUp], last_number: Option<u64>) -> SignUpCursor {
+        match (last_number, page.last()) {
+            (Some(number), Some(sign_up)) => {
+                SignUpCursor { number, entry: Some(SignUpEntry::SignUp(*sign_up)) }
+            }
+            _ => self,
+        }
+    }
+}
+
 /// A sign-up or a deletion as a store has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberedEntry {

@@ -35,7 +35,9 @@ fn old_sign_ups_are_deleted_but_for_the_last_one() {
     store.set_time(BelievedTime::UNKNOWN);
     let old: Vec<SignUp> =
         (0..250).map(|n| sign_up(n, NOW - SIGN_UP_LIFETIME_SECONDS - 60)).collect();
-    (0..20).for_each(|_| store.append_sign_ups(&old, SignUpCursor::default()).unwrap());
+    for _ in 0..20 {
+        store.append_sign_ups(&old, SignUpCursor::default()).unwrap();
+    }
     store.set_time(BelievedTime { unix_now: NOW, trust: TimeTrust::Settled });
     delete_expired_sign_ups(&mut store, NOW).unwrap();
     assert_eq!(read_all(&mut store), [old[249]]);

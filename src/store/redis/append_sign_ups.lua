@@ -10,6 +10,9 @@
 --      each sign-up
 --
 -- The last entry stays, because readers go on from it.
+--
+-- Returns the number of the last appended sign-up; nil if the stream has entries that the caller
+-- had not read.
 
 -- A user without the right to XDEL fails here, before anything is written. There is no entry 0-1.
 redis.call('XDEL', KEYS[1], '0-1')
@@ -17,9 +20,10 @@ local stream, earliest, latest = KEYS[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local number = find_last_number(stream)
 -- The first byte of a deletion's pseudonyms. The inbox follows.
 local deletion_byte = '\4'
-local deleted_at = {}
+local deleted_at, has_unread = {}, false
 if #ARGV > 5 then
     for _, entry in ipairs(read_entries_after(stream, tonumber(ARGV[5]))) do
+        has_unread = true
         local time, pseudonyms = tonumber(entry[2][2]), entry[2][4]
         if time and pseudonyms and string.sub(pseudonyms, 1, 1) == deletion_byte then
             local inbox = inbox_of(pseudonyms)
@@ -43,4 +47,4 @@ if earliest and latest then
         end
     end
 end
-return redis.status_reply('OK')
+return not has_unread and number or false

@@ -26,14 +26,15 @@ impl SignUpBackend for Redis {
     fn append_sign_ups(
         &mut self,
         sign_ups: &[SignUp],
-        read_up_to: SignUpCursor,
-    ) -> Result<(), StoreError> {
+        mut read_up_to: SignUpCursor,
+    ) -> Result<SignUpCursor, StoreError> {
         if sign_ups.is_empty() && self.told_time.now().allows_deletion() {
             return self.append_page_and_delete_old(&[], read_up_to);
         }
-        sign_ups
-            .chunks(SIGN_UPS_PER_WRITE)
-            .try_for_each(|page| self.append_page_and_delete_old(page, read_up_to))
+        for page in sign_ups.chunks(SIGN_UPS_PER_WRITE) {
+            read_up_to = self.append_page_and_delete_old(page, read_up_to)?;
+        }
+        Ok(read_up_to)
     }
 
     fn read_sign_up_entries(
@@ -94,12 +95,13 @@ impl SignUpBackend for Redis {
 }
 
 impl Redis {
-    /// Appends a page of sign-ups. If the time is settled, deletes some old entries.
+    /// Appends a page of sign-ups. If the time is settled, deletes some old entries. Returns up to
+    /// where the caller has now read.
     fn append_page_and_delete_old(
         &mut self,
         page: &[SignUp],
         read_up_to: SignUpCursor,
-    ) -> Result<(), StoreError> {
+    ) -> Result<SignUpCursor, StoreError> {
         const OPERATION: &str = "saving sign-ups";
         let (now, max_deleted) = (self.told_time.now(), page.len() + OLDEST_SIGN_UPS_PER_WRITE);
         let kept_times = now.allows_deletion().then(|| times_of_kept_sign_ups(now.unix_now));
@@ -108,13 +110,14 @@ impl Redis {
             None => [String::new(), String::new()],
         };
         let script = (Script::AppendSignUps, &[SIGN_UPS_KEY][..]);
-        self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
+        let last_number = self.run_script(OPERATION, BULK_TIMEOUT, script, |pipeline| {
             pipeline.arg(MAX_SIGN_UPS).arg(&earliest).arg(&latest).arg(max_deleted);
             pipeline.arg(read_up_to.number);
             for sign_up in page {
                 pipeline.arg(sign_up.at).arg(&encode_sign_up(sign_up)[..]);
             }
-        })
+        })?;
+        Ok(read_up_to.after_appended(page, last_number))
     }
 
     pub(super) fn has_sign_ups(&mut self, operation: &'static str) -> Result<bool, StoreError> {

@@ -30,27 +30,30 @@ impl SignUpBackend for Sqlite {
     fn append_sign_ups(
         &mut self,
         sign_ups: &[SignUp],
-        read_up_to: SignUpCursor,
-    ) -> Result<(), StoreError> {
+        mut read_up_to: SignUpCursor,
+    ) -> Result<SignUpCursor, StoreError> {
         const OPERATION: &str = "saving sign-ups";
         let now = self.told_time.now();
         if sign_ups.is_empty() && now.allows_deletion() {
-            return self.write(OPERATION, |transaction| match sign_up_table_exists(transaction)? {
+            self.write(OPERATION, |transaction| match sign_up_table_exists(transaction)? {
                 true => Ok(delete_old_sign_ups(transaction, now, OLDEST_SIGN_UPS_PER_WRITE)?),
                 false => Ok(()),
-            });
+            })?;
         }
         // The ledger waits for the lock, so each transaction writes only one page.
         for page in sign_ups.chunks(SIGN_UPS_PER_WRITE) {
-            self.write(OPERATION, |transaction| {
+            read_up_to = self.write(OPERATION, |transaction| {
                 let not_read = read_entries_from(transaction, read_up_to.number + 1, usize::MAX)?;
                 let page = leave_out_deleted(page, &not_read);
                 write_sign_ups(transaction, &page)?;
                 let max_deleted = page.len() + OLDEST_SIGN_UPS_PER_WRITE;
-                Ok(delete_old_sign_ups(transaction, now, max_deleted)?)
+                delete_old_sign_ups(transaction, now, max_deleted)?;
+                let last_number = to_u64_or_zero(transaction.last_insert_rowid());
+                let last_number = not_read.is_empty().then_some(last_number);
+                Ok(read_up_to.after_appended(&page, last_number))
             })?;
         }
-        Ok(())
+        Ok(read_up_to)
     }
 
     fn read_sign_up_entries(
@@ -103,12 +106,30 @@ pub(super) fn write_sign_ups(
 
 fn append_entries(
     transaction: &Transaction<'_>,
-    mut entries: impl Iterator<Item = (i64, [u8; SIGN_UP_BYTES])>,
+    entries: impl Iterator<Item = (i64, [u8; SIGN_UP_BYTES])>,
 ) -> rusqlite::Result<()> {
+    /// Each statement reads and writes the number of AUTOINCREMENT, so one with many rows is
+    /// cheaper.
+    const ROWS_PER_STATEMENT: usize = 50;
     transaction.execute_batch(SIGN_UP_SCHEMA)?;
-    let insert = "INSERT INTO sign_up (at, pseudonyms) VALUES (?1, ?2)";
-    let mut insert = transaction.prepare_cached(insert)?;
-    entries.try_for_each(|(at, bytes)| insert.execute(params![at, bytes]).map(drop))
+    let entries: Vec<_> = entries.collect();
+    let (full, rest) = entries.as_chunks::<ROWS_PER_STATEMENT>();
+    full.iter().try_for_each(|rows| insert_rows(transaction, rows))?;
+    rest.iter().try_for_each(|row| insert_rows(transaction, std::slice::from_ref(row)))
+}
+
+fn insert_rows(
+    transaction: &Transaction<'_>,
+    rows: &[(i64, [u8; SIGN_UP_BYTES])],
+) -> rusqlite::Result<()> {
+    let places = vec!["(?, ?)"; rows.len()].join(", ");
+    let insert = format!("INSERT INTO sign_up (at, pseudonyms) VALUES {places}");
+    let mut insert = transaction.prepare_cached(&insert)?;
+    for (row, (at, bytes)) in rows.iter().enumerate() {
+        insert.raw_bind_parameter(2 * row + 1, at)?;
+        insert.raw_bind_parameter(2 * row + 2, bytes)?;
+    }
+    insert.raw_execute().map(drop)
 }
 
 fn delete_entries_by_number(
@@ -134,11 +155,11 @@ fn delete_old_sign_ups(
         true => times_of_kept_sign_ups(now.unix_now),
         false => i64::MIN..=i64::MAX,
     };
-    let delete = "WITH newest AS (SELECT max(number) AS number FROM sign_up)
-        DELETE FROM sign_up WHERE number IN (
-            SELECT number FROM sign_up WHERE number < (SELECT number FROM newest)
-            ORDER BY number LIMIT ?1
-        ) AND (at NOT BETWEEN ?2 AND ?3 OR number <= (SELECT number FROM newest) - ?4)";
+    let delete = "DELETE FROM sign_up
+        WHERE number < coalesce(
+            (SELECT number FROM sign_up ORDER BY number LIMIT 1 OFFSET ?1),
+            (SELECT max(number) FROM sign_up)
+        ) AND (at NOT BETWEEN ?2 AND ?3 OR number <= (SELECT max(number) FROM sign_up) - ?4)";
     let (max_deleted, max_kept) = (max_deleted as u64, MAX_SIGN_UPS as u64);
     let arguments = params![
         to_i64_saturating(max_deleted),

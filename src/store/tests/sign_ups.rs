@@ -76,6 +76,21 @@ fn sign_ups_are_read_in_the_order_of_writing() {
 }
 
 #[test]
+fn a_writer_has_read_what_it_appends_unless_others_wrote_before() {
+    on_each_store(|location| {
+        let (mut one, mut other) = (location.open(), location.open());
+        let start = SignUpCursor::default();
+        assert_eq!(one.append_sign_ups(&[], start).unwrap(), start);
+        let after = one.append_sign_ups(&sign_ups(0..603), start).unwrap();
+        assert_eq!(read_all(&mut other, start), (sign_ups(0..603), after));
+        assert_eq!(one.append_sign_ups(&[], after).unwrap(), after);
+        assert_eq!(other.append_sign_ups(&sign_ups(603..604), start).unwrap(), start);
+        assert_eq!(one.append_sign_ups(&sign_ups(604..606), after).unwrap(), after);
+        assert_eq!(read_all(&mut one, after).0, sign_ups(603..606));
+    });
+}
+
+#[test]
 fn a_store_that_was_set_back_is_read_from_its_oldest_sign_up() {
     on_each_store(|location| {
         let mut store = location.open();
@@ -180,7 +195,9 @@ fn sign_ups_of_a_clock_that_was_ahead_are_deleted_and_keep_no_old_ones() {
             .append_sign_ups(&[&ahead[..], &old, &kept].concat(), SignUpCursor::default())
             .unwrap();
         store.set_time(BelievedTime { unix_now: now, trust: TimeTrust::Settled });
-        (0..3).for_each(|_| store.append_sign_ups(&[], SignUpCursor::default()).unwrap());
+        for _ in 0..3 {
+            store.append_sign_ups(&[], SignUpCursor::default()).unwrap();
+        }
         assert_eq!(read_from_start(&mut store), kept);
     });
 }
