@@ -62,9 +62,7 @@ impl AccountFaults {
     /// The present faults, each with its account: the first ten, and how many follow.
     pub(super) fn describe_present_faults(&self, uptime_ms: u64) -> Vec<String> {
         let mut state = lock_ignoring_poison(&self.0);
-        state
-            .faults
-            .retain(|_, (_, shown_at_ms)| uptime_ms < *shown_at_ms + FAULT_FORGOTTEN_AFTER_MS);
+        state.faults.retain(|_, (_, shown_at_ms)| !is_fault_over(*shown_at_ms, uptime_ms));
         let texts = state.faults.values().map(|(text, _)| text.clone());
         let mut listed: Vec<String> = texts.take(MAX_LISTED_ACCOUNT_FAULTS).collect();
         if let more @ 1.. = state.faults.len() - listed.len() {
@@ -72,6 +70,10 @@ impl AccountFaults {
         }
         listed
     }
+}
+
+fn is_fault_over(shown_at_ms: u64, uptime_ms: u64) -> bool {
+    uptime_ms >= shown_at_ms + FAULT_FORGOTTEN_AFTER_MS
 }
 
 impl State {
@@ -85,7 +87,8 @@ impl State {
             (self.log_period_began_ms, self.logged_in_period) = (uptime_ms, 0);
         }
         let fault = (text.clone(), uptime_ms);
-        let is_new = self.faults.insert((account.clone(), report.month), fault).is_none();
+        let before = self.faults.insert((account.clone(), report.month), fault);
+        let is_new = before.is_none_or(|(_, shown_at_ms)| is_fault_over(shown_at_ms, uptime_ms));
         if is_new && self.logged_in_period < MAX_LOGGED_FAULTS {
             self.logged_in_period += 1;
             log::error!("{text}");
