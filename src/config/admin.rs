@@ -143,10 +143,11 @@ impl Settings {
         let parse_name = |raw: &RawValue| {
             raw.as_text().filter(|text| is_valid_id_or_account(text)).map(str::to_owned)
         };
-        let name = self.require_setting(&format!("{at}.name"), ID_OR_ACCOUNT_FORMAT, parse_name);
+        let name_format = (ID_OR_ACCOUNT_FORMAT, "\"deploy\"");
+        let name = self.require_setting(&format!("{at}.name"), name_format, parse_name);
         let digest = self.read_token_hash(&format!("{at}.hash"));
         let parse_scope = |raw: &RawValue| TokenScope::parse(raw.as_text()?);
-        let expected = "\"read\", \"write\" or \"account:NAME\"";
+        let expected = ("\"read\", \"write\" or \"account:NAME\"", "\"read\"");
         let scope = self.require_setting(&format!("{at}.scope"), expected, parse_scope);
         let parse_time = |raw: &RawValue| parse_rfc3339(raw.as_text()?);
         let expected = "a time such as 2027-01-01T00:00:00Z";

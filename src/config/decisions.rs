@@ -188,7 +188,8 @@ impl Settings {
         let key = format!("{entry}.name");
         let expected =
             format!("a name of 1 to {MAX_RULE_NAME_CHARS} visible ASCII characters and blanks");
-        let name = self.require_setting(&key, &expected, |raw| {
+        let example = "\"many accounts of one inbox\"";
+        let name = self.require_setting(&key, (&expected, example), |raw| {
             let text = raw.as_text()?;
             let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
             let is_valid = is_visible && (1..=MAX_RULE_NAME_CHARS).contains(&text.len());

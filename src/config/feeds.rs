@@ -138,7 +138,8 @@ impl Settings {
                 .then(|| text.to_owned())
         };
         let key = format!("{entry_key}.name");
-        let name = self.require_setting(&key, "a name of a-z, 0-9 and -", name)?;
+        let example = "\"own-list\", or \"castle\" without a url";
+        let name = self.require_setting(&key, ("a name of a-z, 0-9 and -", example), name)?;
         if earlier_feeds.iter().any(|other| other.name == name) {
             self.report_taken(&key, "a name that no other feed has");
             return None;

@@ -12,7 +12,7 @@ use super::text_kind::TextKind;
 use crate::support::url_authority::split_authority;
 
 /// Names and words of riskgate, each with those that people know from other servers.
-const OTHER_NAMES: [(&str, &str); 66] = [
+const OTHER_NAMES: [(&str, &str); 69] = [
     ("http", "address bind host listen port"),
     ("url", "address host dsn path file type uri endpoint webhook_url"),
     ("h2c", "http2"),
@@ -36,7 +36,7 @@ const OTHER_NAMES: [(&str, &str); 66] = [
     ("if", "when condition conditions match"),
     ("scope", "access permission role"),
     ("threads", "workers worker_processes nbthread"),
-    ("max_per_client", "rate_limit ratelimit"),
+    ("max_per_client", "rate_limit ratelimit rate"),
     ("keys", "key_file api_keys"),
     ("tls_verify", "verify ssl_verify"),
     ("on_failure", "fail_open"),
@@ -82,6 +82,9 @@ const OTHER_NAMES: [(&str, &str); 66] = [
     ("logfmt", "text plain"),
     ("text", "plain"),
     ("gateway", "502 504"),
+    ("disposable", "temporary temp throwaway burner trash spam"),
+    ("role_account", "role"),
+    ("undeliverable", "invalid bounce no_mx"),
 ];
 
 /// Returns the one of `known` that `name` is probably meant for; `None` if none is near enough.
@@ -100,6 +103,7 @@ pub fn find_nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -
     for candidate in known.iter().copied() {
         let edits = match is_meant(candidate) {
             true => 0,
+            false if is_other_form(&folded, candidate) => 1,
             // The shortest names are too near to each other.
             false if candidate.len() < 3 => continue,
             // The name lacks its last word.
@@ -111,6 +115,13 @@ pub fn find_nearest_name<'k>(name: &str, known: impl Iterator<Item = &'k str>) -
         }
     }
     nearest.map(|(_, candidate)| candidate).or_else(|| find_nearest_by_words(&folded, &known))
+}
+
+/// Whether the name is another form of a word: `blocking` of `block`, `annotated` of `annotate`.
+fn is_other_form(name: &str, word: &str) -> bool {
+    let endings = ["s", "d", "ed", "ing"].into_iter();
+    let mut stems = endings.filter_map(|ending| name.strip_suffix(ending));
+    word.len() > 3 && stems.any(|stem| stem == word || Some(stem) == word.strip_suffix('e'))
 }
 
 /// Returns the one of `known` from which `name` differs by a typing error: two letters at most are

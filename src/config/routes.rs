@@ -57,7 +57,7 @@ impl Settings {
         let found = self.values.get(&key).and_then(|setting| setting.raw.as_text());
         let expected = expected_prefix(found);
         let is_own = found.is_some_and(is_own_path);
-        let path = self.require_setting(&key, expected, path);
+        let path = self.require_setting(&key, (expected, "\"/signup\""), path);
         let is_list = self.values.get(&key).is_some_and(|it| matches!(it.raw, RawValue::List(_)));
         if is_list && path.is_none() {
             self.replace_last_hint("write one [[upstream.route]] for each prefix".to_owned());

@@ -432,15 +432,17 @@ impl Settings {
     }
 
     /// Reads a setting that has no default. Reports a missing or faulty setting, and returns
-    /// `None`.
+    /// `None`. `example` is a value, as TOML has it.
     pub(super) fn require_setting<T>(
         &mut self,
         key: &str,
-        expected: &str,
+        (expected, example): (&str, &str),
         parse: impl Fn(&RawValue) -> Option<T>,
     ) -> Option<T> {
         if !self.values.contains_key(key) {
-            self.report_required(key, expected);
+            let name = key.rsplit('.').next().unwrap_or_default();
+            let hint = format!("write {name} = {example}");
+            self.report_required_with_hint(key, expected, Some(hint));
         }
         let value = self.parse_setting(key, expected, parse);
         let text = self.values.get(key).map(|setting| setting.raw.as_text());

@@ -41,7 +41,8 @@ impl Settings {
         const EXPECTED: &str = "a path of a file in PEM form";
         let path =
             |raw: &RawValue| raw.as_text().filter(|text| !text.is_empty()).map(PathBuf::from);
-        let path = self.require_setting(key, EXPECTED, path)?;
+        let example = format!("\"/etc/riskgate/{}.pem\"", key.rsplit('.').next().unwrap_or("tls"));
+        let path = self.require_setting(key, (EXPECTED, &example), path)?;
         Some(self.resolve_path(key, path))
     }
 

@@ -168,7 +168,7 @@ impl Settings {
                         let expected = expected.split(", but found").next().unwrap_or_default();
                         format!("write texts without braces: {expected}")
                     }
-                    None => format!("write texts without braces, such as {last} = [\"…\"]"),
+                    None => format!("write {last} = true or {last} = false, without braces"),
                 }
             }
             _ if self.section_spans.contains_key(&format!("{section}.1"))

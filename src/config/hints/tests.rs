@@ -137,7 +137,20 @@ fn the_nearest_name_is_found_for_slips_and_for_names_of_other_servers() {
         ("thread", Some("threads")),
         ("colour", None),
         ("host", Some("http")),
+        ("HTTPS", Some("https")),
     ] {
         assert_eq!(find_nearest_name(found, known.into_iter()), meant, "{found}");
+    }
+    let modes = ["shadow", "annotate", "block"];
+    for (found, meant) in [
+        ("blocking", Some("block")),
+        ("Blocked", Some("block")),
+        ("blocks", Some("block")),
+        ("annotating", Some("annotate")),
+        ("annotated", Some("annotate")),
+        ("shadowing", Some("shadow")),
+        ("blockade", None),
+    ] {
+        assert_eq!(find_nearest_name(found, modes.into_iter()), meant, "{found}");
     }
 }
