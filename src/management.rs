@@ -32,8 +32,9 @@ pub use explanation::{ExplainedDomain, explain_domain, verdict_to_json};
 pub use fault::ManagementFault;
 pub use key_list::{KeyEntry, KeyState, list_keys};
 pub use keys::{
-    ImportedKeys, NewKey, PreparedKey, check_account_name, check_new_account_name, check_new_key,
-    describe_unknown_id, import_keys, prepare_key, quote_sent_name, read_declared_keys, revoke_key,
+    ImportedKeys, NewKey, PreparedKey, check_account_name, check_name_if_undeclared,
+    check_new_account_name, check_new_key, describe_unknown_id, import_keys, prepare_key,
+    quote_sent_name, read_declared_keys, revoke_key,
 };
 pub use lost_overrides::{ComparisonTimes, tells_lost_override};
 pub use overrides::{

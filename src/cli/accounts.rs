@@ -7,10 +7,10 @@ use super::author::find_command_author;
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
 use super::output::{format_columns, print_message, print_result, print_result_of_change};
-use super::store_access::{open_store, read_ring_rows_of_config};
+use super::store_access::{is_store_missing, open_store, read_ring_rows_of_config};
 use crate::management::{
-    AccountEntry, check_account_change, check_account_name, list_accounts, parse_limit_change,
-    read_declared_keys, set_account,
+    AccountEntry, check_account_change, check_account_name, check_name_if_undeclared,
+    list_accounts, parse_limit_change, read_declared_keys, set_account,
 };
 use crate::store::MonthlyLimit;
 
@@ -58,6 +58,9 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
             let (plan, limit) = (plan.as_deref(), limit.transpose()?);
             // A failed command must not leave a new store behind.
             check_account_change(&config.reloadable, &name, plan, limit)?;
+            if is_store_missing(&config) {
+                check_name_if_undeclared(&config.reloadable, &name)?;
+            }
             let (mut store, author) = (open_store(&config)?, find_command_author());
             // With a faulty key file, nobody knows whether the account is new.
             let is_undeclared = read_declared_keys(&config.reloadable)

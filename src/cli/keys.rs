@@ -19,9 +19,9 @@ use super::store_access::{
 use crate::config::{Config, hint_for_unopened};
 use crate::keys::Token;
 use crate::management::{
-    DEFAULT_OVERLAP, ImportedKeys, NewKey, check_new_key, check_not_declared, describe_unknown_id,
-    import_keys, parse_rotation_times, prepare_key, prepare_rotation, read_declared_keys,
-    read_present_time, revoke_key,
+    DEFAULT_OVERLAP, ImportedKeys, NewKey, check_name_if_undeclared, check_new_key,
+    check_not_declared, describe_unknown_id, import_keys, parse_rotation_times, prepare_key,
+    prepare_rotation, read_declared_keys, read_present_time, revoke_key,
 };
 use crate::model::believed_time::{BelievedTime, TimeTrust};
 use crate::model::month::format_rfc3339;
@@ -137,9 +137,12 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
 pub(super) fn create_key(config: &Config, new: &NewKey, json: bool) -> Result<(), CommandFailure> {
     // A failed command must not leave a new store behind.
     let expiry = check_new_key(&config.reloadable, new)?;
-    if let Some(expiry) = expiry.filter(|_| is_store_missing(config)) {
-        let unix_now = read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT);
-        expiry.to_unix_seconds(BelievedTime { unix_now, trust: TimeTrust::Known })?;
+    if is_store_missing(config) {
+        check_name_if_undeclared(&config.reloadable, &new.account)?;
+        if let Some(expiry) = expiry {
+            let unix_now = read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT);
+            expiry.to_unix_seconds(BelievedTime { unix_now, trust: TimeTrust::Known })?;
+        }
     }
     let (mut store, author) = (open_store(config)?, find_command_author());
     let key = prepare_key(&mut store, &config.reloadable, new, None)?;
@@ -266,6 +269,9 @@ fn import(config: &Config, file: &Path, json: bool) -> Result<(), CommandFailure
         failure.message_lines.iter_mut().for_each(|line| line.extend(hint.as_deref()));
         failure
     })?;
+    if is_store_missing(config) {
+        keys.check_names_of_new_accounts(&config.reloadable)?;
+    }
     let ids =
         import_keys(&mut open_store(config)?, &config.reloadable, &find_command_author(), keys)?;
     report_change(&format!("{} imported", CountedNoun(ids.len(), "key")), &json!(ids), json)

@@ -10,9 +10,14 @@ use super::examples::find_example;
 use crate::config::{TextKind, find_nearest_name, redact_if_url};
 
 /// Commands of other programs that riskgate does not have, each with a tip.
-const FOREIGN_COMMANDS: [(&[&str], &str); 8] = [
+const FOREIGN_COMMANDS: [(&[&str], &str); 9] = [
     (&["version"], "riskgate --version prints the version"),
     (&["start", "serve", "server", "up"], "`riskgate run` runs the gateway"),
+    (
+        &["feed"],
+        "`riskgate table feeds` shows the feeds of the config, and `riskgate table update` fetches \
+         them",
+    ),
     (
         &["status", "health", "ping"],
         "`riskgate doctor` checks what runs; `riskgate ready` asks whether it is",
@@ -69,7 +74,7 @@ const FOREIGN_OPTIONS: [(&[&str], &str); 6] = [
 ];
 
 /// Names of commands in other programs, each with the names that riskgate's command may have.
-const COMMAND_SYNONYMS: [(&[&str], &[&str]); 19] = [
+const COMMAND_SYNONYMS: [(&[&str], &[&str]); 20] = [
     (&["add", "new", "generate", "gen", "issue", "make", "mint"], &["create", "allow", "init"]),
     (&["ls", "show", "get", "all", "describe"], &["list", "show", "lookup", "inspect"]),
     (
@@ -80,7 +85,8 @@ const COMMAND_SYNONYMS: [(&[&str], &[&str]); 19] = [
     (&["block", "ban", "blacklist", "denylist", "blocklist", "reject"], &["deny"]),
     (&["unblock", "whitelist", "allowlist", "permit", "unban"], &["allow"]),
     (&["undo", "unset", "reset", "undeny", "unallow"], &["clear"]),
-    (&["query", "find", "search", "domain"], &["lookup", "list"]),
+    (&["query", "find", "search", "domain", "check", "risk"], &["lookup", "list"]),
+    (&["token", "tokens", "admin", "hash"], &["admin-token"]),
     (&["refresh", "fetch", "sync", "pull"], &["update", "copy"]),
     (&["dump", "save", "export", "snapshot"], &["backup"]),
     (&["load", "upload"], &["restore", "import"]),

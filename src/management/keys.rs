@@ -272,6 +272,20 @@ impl ImportedKeys {
         })?;
         Ok(ImportedKeys { file: file.to_owned(), keys })
     }
+
+    /// Checks the names of the accounts for a store that has no account yet.
+    ///
+    /// # Errors
+    /// Returns every name that no new account may have, or the fault of the key file of the config.
+    pub fn check_names_of_new_accounts(
+        &self,
+        config: &ReloadableConfig,
+    ) -> Result<(), ManagementFault> {
+        let check_name = |DeclaredKey { key, .. }: &DeclaredKey| {
+            vec![check_name_if_undeclared(config, &key.account)]
+        };
+        check_imported_keys(&self.file, &self.keys, check_name)
+    }
 }
 
 /// Checks each key by `check`, and returns all faults together.
@@ -366,15 +380,27 @@ pub(super) fn check_name_if_new(
     config: &ReloadableConfig,
     name: &str,
 ) -> Result<(), ManagementFault> {
-    let is_known = |store: &mut Store| -> Result<bool, ManagementFault> {
-        let is_declared = || {
-            read_declared_keys(config)
-                .map(|keys| keys.iter().any(|declared| declared.key.account == name))
-        };
-        Ok(store.find_account(name)?.is_some() || is_declared()?)
+    match check_name_if_undeclared(config, name) {
+        Err(ManagementFault::Invalid { .. }) if store.find_account(name)?.is_some() => Ok(()),
+        checked => checked,
+    }
+}
+
+/// Checks the name of an account that is new unless the key file declares the account: the store
+/// has no account. Else like `check_name_if_new`.
+///
+/// # Errors
+/// Returns a fault of the name, or that of the key file.
+pub fn check_name_if_undeclared(
+    config: &ReloadableConfig,
+    name: &str,
+) -> Result<(), ManagementFault> {
+    let is_declared = || {
+        read_declared_keys(config)
+            .map(|keys| keys.iter().any(|declared| declared.key.account == name))
     };
     match check_new_account_name("account", name) {
-        Err(_) if is_known(store)? => Ok(()),
+        Err(_) if is_declared()? => Ok(()),
         checked => checked,
     }
 }

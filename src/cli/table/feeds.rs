@@ -74,13 +74,17 @@ pub fn update_feeds(
         lines += &line;
         objects.push(object);
     }
-    if feeds.feeds.is_empty() {
-        print_message("no [[table.feed]] is enabled");
-    }
+    tell_if_no_feed_is_enabled(feeds);
     print_result(if json { format!("{:#}\n", Value::Array(objects)) } else { lines })?;
     match failed.is_empty() {
         true => Ok(()),
         false => Err(CommandFailure { message_lines: failed, exit_code: 1 }),
+    }
+}
+
+fn tell_if_no_feed_is_enabled(feeds: &Feeds) {
+    if feeds.feeds.is_empty() {
+        print_message("no [[table.feed]] is enabled");
     }
 }
 
@@ -106,10 +110,9 @@ pub fn print_feed_statuses(
     config: &Config,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let status = config
-        .reloadable
-        .feeds
-        .read_status(read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT));
+    let feeds = &config.reloadable.feeds;
+    tell_if_no_feed_is_enabled(feeds);
+    let status = feeds.read_status(read_present_time(&config.startup.store, COMMAND_STORE_TIMEOUT));
     if json {
         let values: Vec<Value> = status.iter().map(FeedStatus::to_json).collect();
         return Ok(writeln!(out, "{:#}", Value::Array(values))?);

@@ -174,6 +174,9 @@ fn words_of_other_programs_lead_to_the_command() {
     for (line, tip) in [
         ("reload", "tip: a running gateway reads a changed config within two seconds"),
         ("lookup a.test", "tip: did you mean `riskgate table lookup`?"),
+        ("table check a.test", "tip: did you mean `riskgate table lookup`?"),
+        ("token create", "tip: did you mean `riskgate admin-token`?"),
+        ("feed list", "tip: `riskgate table feeds` shows the feeds of the config"),
         ("keys add acme", "tip: did you mean `riskgate keys create`? For example: riskgate keys"),
         ("keys rm a", "tip: did you mean `riskgate keys revoke`?"),
         ("keys frobnicate", "tip: the commands are create, list, rotate, revoke, import"),
@@ -559,6 +562,19 @@ fn a_command_that_is_refused_makes_no_store() {
     };
     let printed = refused(&[&create[..], &["--expires", "2020-01-01T00:00:00Z"]].concat(), 2);
     assert!(printed.contains("--expires: expected a time in the future"), "{printed}");
+    let keys = setup.path("keys.toml");
+    let digest = "0".repeat(64);
+    let key = format!("[[key]]\nid = \"a\"\naccount = \"a@b.test\"\nhash = \"sha256:{digest}\"\n");
+    std::fs::write(&keys, key).unwrap();
+    for words in [
+        &["keys", "create", "--account", "a@b.test"][..],
+        &["accounts", "set", "a@b.test", "--plan", "pro"],
+        &["keys", "import", &keys.display().to_string()],
+    ] {
+        let printed = setup.cli(words).stderr;
+        assert!(printed.contains("the name of a new account without @"), "{printed}");
+        assert!(!setup.path("riskgate.db").exists(), "{words:?}");
+    }
     let printed = refused(&[&create[..], &["--origin", "null"]].concat(), 2);
     assert!(!printed.contains("https://null"), "{printed}");
     let printed = refused(&["keys", "list", "--account", "nobody"], 1);
