@@ -52,15 +52,17 @@ impl ForeignEntries {
     }
 
     pub(super) fn describe_entries(&self) -> Vec<String> {
-        let imports = self.unreadable_imports.iter().map(|name| (IMPORTS, name));
+        // Without the entry of their import, keys count as never imported.
+        let of_imports = "restore its value, or delete it if it is no id of an import of keys";
+        let imports = self.unreadable_imports.iter().map(|name| (IMPORTS, name, of_imports));
         let entries = self
             .collections_and_names
             .iter()
-            .map(|(collection, name)| (*collection, name))
+            .map(|(collection, name)| (*collection, name, "delete it"))
             .chain(imports);
-        let describe_entry = |(collection, name): (&str, &Vec<u8>)| {
+        let describe_entry = |(collection, name, advice): (&str, &Vec<u8>, &str)| {
             let name = name.escape_ascii();
-            format!("{collection}: expected only what riskgate wrote, but found {name}; delete it")
+            format!("{collection}: expected only what riskgate wrote, but found {name}; {advice}")
         };
         let mut lines: Vec<String> =
             entries.clone().take(MAX_LISTED_FOREIGN_ENTRIES).map(describe_entry).collect();

@@ -98,7 +98,8 @@ fn find_expired_dns_facts(
     if !dns_facts_table_exists(connection)? {
         return Ok(Vec::new());
     }
-    let select = "SELECT name FROM learned WHERE until <= ?1 LIMIT ?2";
+    // Another program may have written a name that is no text. Such a row stays.
+    let select = "SELECT name FROM learned WHERE until <= ?1 AND typeof(name) = 'text' LIMIT ?2";
     let mut select = connection.prepare_cached(select)?;
     let arguments = [latest_expiry, to_i64_saturating(EXPIRED_ROWS_PER_PAGE as u64)];
     select.query_map(arguments, |row| row.get(0))?.collect()
