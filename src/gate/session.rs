@@ -67,8 +67,10 @@ pub(crate) async fn send_continue_if_awaited(session: &mut Session) -> Result<()
     let client = session.as_downstream_mut();
     if !client.is_http2() && awaits_continue(client) {
         client.write_continue_response().await?;
+        // Pingora forwards a 100 of the upstream server while the header has `Expect`.
+        client.req_header_mut().remove_header(&EXPECT);
     }
-    // Pingora then drops the 1xx responses of the upstream server, but a 100 only without `Expect`.
+    // Pingora then drops the other 1xx responses of the upstream server.
     client.set_ignore_info_resp(true);
     Ok(())
 }

@@ -183,3 +183,42 @@ fn a_mounted_gate_sends_100_before_it_reads_a_form() {
         assert_eq!(line, "HTTP/1.1 422 Unprocessable Entity\r\n");
     }
 }
+
+#[test]
+fn a_client_of_a_mounted_gate_gets_one_100_even_if_the_server_sends_another() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (_sender, requests) = channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while line != "\r\n" {
+                line.clear();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                    break;
+                }
+            }
+            let answer =
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+            let _ = stream.write_all(answer.as_bytes());
+            let _ = reader.read_line(&mut line);
+        }
+    });
+    let mounted = start_mounting_proxy_with(address, requests, ROUTES);
+    for path in ["/signup", "/login"] {
+        let mut stream = TcpStream::connect(mounted.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: {FORM}\r\n");
+        let rest = "Expect: 100-continue\r\nConnection: close\r\nContent-Length: 5\r\n\r\n";
+        stream.write_all(format!("{head}{rest}").as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        assert_eq!(line, "HTTP/1.1 100 Continue\r\n", "{path}");
+        stream.write_all(b"a=b&c").unwrap();
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        assert!(rest.starts_with("\r\nHTTP/1.1 200 "), "{path}: {rest}");
+    }
+}
