@@ -213,12 +213,13 @@ fn decode_browser_escapes(name: String) -> String {
 }
 
 /// Returns the text of an extended value, such as `utf-8''n%C3%A4me` (RFC 8187 section 3.2). `None`
-/// if riskgate can't read the charset of the value.
+/// if the text is not ASCII and in another charset, or if riskgate does not know the charset.
 fn decode_extended_value(value: &str) -> Option<String> {
     let (charset, text) = value.split_once('\'').unwrap_or(("", value));
     let text = text.split_once('\'').map_or(text, |(_, text)| text);
-    let is_known =
-        ["", "utf-8", "us-ascii", "iso-8859-1"].iter().any(|it| charset.eq_ignore_ascii_case(it));
+    let is_any_of = |known: &[&str]| known.iter().any(|it| charset.eq_ignore_ascii_case(it));
     let bytes = urlencoded::decode(text.as_bytes());
-    is_known.then(|| String::from_utf8_lossy(&bytes).into_owned())
+    let is_readable =
+        is_any_of(&["", "utf-8"]) || bytes.is_ascii() && is_any_of(&["us-ascii", "iso-8859-1"]);
+    is_readable.then(|| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -154,6 +154,14 @@ fn a_name_that_some_server_reads_otherwise_is_read_and_reported() {
         // Django and Werkzeug decode it.
         (MULTIPART, email_with("; name*=utf-8''x")),
         (MULTIPART, email_with("; name*0=em; name*1=ail")),
+        // riskgate does not decode this charset.
+        (
+            MULTIPART,
+            multipart(&[
+                (EMAIL, "a@b.com"),
+                ("Content-Disposition: form-data; name*=iso-8859-1''%C3%A9", "x"),
+            ]),
+        ),
         // Some remove the backslash.
         (MULTIPART, part(&EMAIL.replace("email", "em\\ail"))),
         // Tomcat decodes it.
