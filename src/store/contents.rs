@@ -41,10 +41,10 @@ pub struct StoreContents {
 }
 
 /// The contents that a copy reads as they were at one moment.
-pub struct RingSnapshot {
+pub struct SnapshotToCopy {
     pub ring: RingRows,
     /// The id of the last record of the audit; `None` if there is no record.
-    pub last_record_id: Option<String>,
+    pub last_audit_record_id: Option<String>,
     /// The operator's overrides.
     pub overrides: StoredOverrides,
     /// See [`StoreContents::source_states`].

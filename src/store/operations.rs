@@ -21,7 +21,7 @@ pub(super) mod open;
 use std::time::{Duration, Instant};
 
 use super::audit::{AuditOperation, AuditRecord, Change, ChangeAuthor, SourceState};
-use super::contents::{RingSnapshot, StoreContents};
+use super::contents::{SnapshotToCopy, StoreContents};
 use super::error::StoreError;
 use super::finding::Finding;
 use super::inbox_secret::{StoredIdMark, StoredInboxSecret};
@@ -126,7 +126,7 @@ pub trait RingBackend {
     /// Reads keys, accounts, overrides, the states of sources and the id of the audit's last
     /// record, as they are at one moment. `None` as for
     /// [`Store::read_contents`](crate::store::Store::read_contents).
-    fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError>;
+    fn read_snapshot_to_copy(&mut self) -> Result<Option<SnapshotToCopy>, StoreError>;
 
     /// Finds a key by its id. `None` if there is none, or if its row is not in effect yet or can't
     /// be read.

@@ -6,7 +6,7 @@ use super::open::Store;
 use crate::model::month::Month;
 use crate::model::sign_up::{Pseudonym, SignUp, SignUpEntry, apply_deletions};
 use crate::store::audit::AuditRecord;
-use crate::store::contents::{RingSnapshot, StoreContents};
+use crate::store::contents::{SnapshotToCopy, StoreContents};
 use crate::store::error::{StoreError, unreadable_row_error};
 use crate::store::rows::{KEPT_PAST_MONTHS, KeyRow};
 use crate::store::sign_ups::{
@@ -32,11 +32,11 @@ impl Store {
     }
 
     fn read_contents_of_snapshot(&mut self) -> Result<Option<StoreContents>, StoreError> {
-        let Some(snapshot) = self.ring_snapshot()? else { return Ok(None) };
-        let RingSnapshot { mut ring, last_record_id, overrides, source_states } = snapshot;
+        let Some(snapshot) = self.read_snapshot_to_copy()? else { return Ok(None) };
+        let SnapshotToCopy { mut ring, last_audit_record_id, overrides, source_states } = snapshot;
         ring.keys.sort_unstable_by(KeyRow::compare_age);
-        let last_record_id = last_record_id.as_deref().and_then(AuditRecord::parse_id);
-        let audit = last_record_id.map(|id| self.read_audit_up_to(id)).transpose()?;
+        let last_audit_record_id = last_audit_record_id.as_deref().and_then(AuditRecord::parse_id);
+        let audit = last_audit_record_id.map(|id| self.read_audit_up_to(id)).transpose()?;
         // The month is read from the store, because a wrong clock of this machine would move the
         // other store to a wrong month.
         let mut usage_month = self.latest_month()?.unwrap_or(Month::FIRST);

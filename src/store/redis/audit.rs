@@ -171,7 +171,7 @@ impl Redis {
     }
 
     /// The id of the last record; `None` if there is no record.
-    pub(super) fn last_record_id(&mut self) -> Result<Option<String>, StoreError> {
+    pub(super) fn last_audit_record_id(&mut self) -> Result<Option<String>, StoreError> {
         Ok(self.read_audit_before(None, 1)?.pop().map(|record| record.id))
     }
 

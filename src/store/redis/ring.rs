@@ -22,7 +22,7 @@ use super::rows::{format_own_limit, format_plan_or_empty, parse_account, parse_d
 use super::scripts::Script;
 use crate::model::monthly_limit::LimitChange;
 use crate::store::audit::ChangeAuthor;
-use crate::store::contents::RingSnapshot;
+use crate::store::contents::SnapshotToCopy;
 use crate::store::error::{self, StoreError};
 use crate::store::operations::{InboxSecretBackend, OverrideBackend, RingBackend};
 use crate::store::overrides::StoredOverrides;
@@ -62,20 +62,27 @@ impl RingBackend for Redis {
     /// Reads keys, accounts, overrides, states of sources, and the id of the audit's last record.
     /// Repeats the read until neither the ring nor the audit has changed during it, for at most
     /// [`QUIET_MOMENT_TIMEOUT`].
-    fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
-        let Some(mut rows) = self.ring_rows()? else { return self.snapshot_without_ring() };
+    fn read_snapshot_to_copy(&mut self) -> Result<Option<SnapshotToCopy>, StoreError> {
+        let Some(mut rows) = self.ring_rows()? else { return self.snapshot_of_store_without_id() };
         let deadline = Instant::now() + QUIET_MOMENT_TIMEOUT;
         while Instant::now() < deadline {
             let changes = self.read_changes(rows.ring_version.version)?;
             let version = changes.ring_version.clone();
             rows.apply_changes(changes);
-            let last_record_id = self.last_record_id()?;
+            let last_audit_record_id = self.last_audit_record_id()?;
             let source_states = self.read_source_states()?;
             // A change of an override adds a record too.
             let overrides = self.stored_overrides()?.unwrap_or_default();
-            if self.is_unchanged_since(&version)? && self.last_record_id()? == last_record_id {
+            if self.is_unchanged_since(&version)?
+                && self.last_audit_record_id()? == last_audit_record_id
+            {
                 let ring = rows;
-                return Ok(Some(RingSnapshot { ring, last_record_id, overrides, source_states }));
+                return Ok(Some(SnapshotToCopy {
+                    ring,
+                    last_audit_record_id,
+                    overrides,
+                    source_states,
+                }));
             }
         }
         let found = "a store whose keys, accounts or audit changed during each read";
@@ -166,13 +173,14 @@ impl RingBackend for Redis {
 impl Redis {
     /// Reads what a copy needs of a server without a store id. A gateway without keys and accounts
     /// writes no store id, but may have written the inbox secret and sign-ups.
-    fn snapshot_without_ring(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
+    fn snapshot_of_store_without_id(&mut self) -> Result<Option<SnapshotToCopy>, StoreError> {
         if self.read_inbox_secret()?.is_none() && !self.has_sign_ups(READ_RING_OPERATION)? {
             return Ok(None);
         }
-        let (last_record_id, source_states) = (self.last_record_id()?, self.read_source_states()?);
+        let (last_audit_record_id, source_states) =
+            (self.last_audit_record_id()?, self.read_source_states()?);
         let (ring, overrides) = (RingRows::default(), StoredOverrides::default());
-        Ok(Some(RingSnapshot { ring, last_record_id, overrides, source_states }))
+        Ok(Some(SnapshotToCopy { ring, last_audit_record_id, overrides, source_states }))
     }
 
     fn read_changes(&mut self, after_version: u64) -> Result<RingChanges, StoreError> {

@@ -23,7 +23,7 @@ use super::sign_ups;
 use super::top;
 use crate::model::monthly_limit::LimitChange;
 use crate::store::audit::{AuditOperation, Change, ChangeAuthor, change_of_restored_rows};
-use crate::store::contents::{RingSnapshot, StoreContents, change_of_filled_store};
+use crate::store::contents::{SnapshotToCopy, StoreContents, change_of_filled_store};
 use crate::store::error::{self, FoundContents, StoreError};
 use crate::store::new_key_plan::NewKeyPlan;
 use crate::store::operations::{
@@ -130,12 +130,12 @@ impl RingBackend for Sqlite {
         self.read("looking for an account", |connection| find_account(connection, name))
     }
 
-    fn ring_snapshot(&mut self) -> Result<Option<RingSnapshot>, StoreError> {
+    fn read_snapshot_to_copy(&mut self) -> Result<Option<SnapshotToCopy>, StoreError> {
         let Some(ring) = self.ring_rows()? else { return Ok(None) };
-        let last_record_id = self.read_audit_before(None, 1)?.pop().map(|record| record.id);
+        let last_audit_record_id = self.read_audit_before(None, 1)?.pop().map(|record| record.id);
         let source_states = self.read_source_states()?;
         let overrides = self.remaining_overrides()?.unwrap_or_default();
-        Ok(Some(RingSnapshot { ring, last_record_id, overrides, source_states }))
+        Ok(Some(SnapshotToCopy { ring, last_audit_record_id, overrides, source_states }))
     }
 }
 
