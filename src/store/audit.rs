@@ -281,8 +281,9 @@ impl SourceState {
     }
 }
 
-/// Returns up to [`MAX_LISTED_SOURCE_ENTRIES`] entries that differ, with the values before and
-/// after, and counts the others. The inputs are texts of [`SourceState::to_stored_text`].
+/// Returns the entries that differ, with the values before and after: up to
+/// [`MAX_LISTED_SOURCE_ENTRIES`] in each state. Counts the others. The inputs are texts of
+/// [`SourceState::to_stored_text`].
 pub(super) fn diff_source_states(before: &str, after: &str) -> (Value, Value) {
     let parse = |text| serde_json::from_str::<BTreeMap<String, String>>(text).unwrap_or_default();
     let (before, after) = (parse(before), parse(after));

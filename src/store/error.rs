@@ -33,15 +33,15 @@ pub enum StoreError {
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The server did not answer, gave an unexpected answer, or has too few replicas; or the disk
-    /// of an SQLite store is full.
+    /// The store can't do the operation now. For example, the server did not answer, gave an
+    /// unexpected answer, or has too few replicas; or the disk of an SQLite store is full.
     #[error("{location}: {operation}: {found}")]
     Unavailable {
         /// The address of the server, or the path of the file.
         location: String,
         /// The operation that failed.
         operation: &'static str,
-        /// What happened: an I/O error, a timeout, or an unexpected reply.
+        /// What happened, for example an I/O error or a timeout.
         found: String,
     },
     /// The store's reply breaks a rule of the ledger, so nothing in it can be trusted.

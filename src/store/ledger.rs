@@ -134,7 +134,8 @@ pub struct Probe {
     pub incarnation: String,
     /// The server's clock in Unix seconds; `None` with SQLite, which has no clock of its own.
     pub unix_now: Option<i64>,
-    /// For how much longer the store grants nothing, because it may have lost data; usually zero.
+    /// For how much longer the store grants nothing beyond the floor of a report, because it may
+    /// have lost data; usually zero.
     pub recovery_left: Duration,
     /// Why a server that answers refuses writes, for example because its memory is full; usually
     /// `None`.

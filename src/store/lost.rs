@@ -1,10 +1,11 @@
 //! Rows that a store had acknowledged and lost: in a failover, or because a backup was restored.
 //!
 //! Compares the rows that this node knows with the rows that the store holds now, and decides which
-//! rows apply. A key that this node knows stays in effect, unless the store's row of the key is
-//! damaged. An end of a key that this node knows never moves to a later time, unless a rotation was
-//! undone. The plan and the limit of an account apply as the store holds them, if it has the
-//! account. A digest identifies a key, whatever the key's id in the store:
+//! rows apply. A row of a key that the store lacks stays in effect, unless the store has a damaged
+//! row of the key. A revocation that this node knows stays in effect. An expiry that this node
+//! knows never moves to a later time, unless a rotation was undone. The plan and the limit of an
+//! account apply as the store holds them, if it has the account. A digest identifies a key,
+//! whatever the key's id in the store:
 //!
 //! - If the store has the digest of a lost key under another id, both are the same key. The key
 //!   gets the id in the store, and the earlier of the two ends.
@@ -216,8 +217,7 @@ impl LostRows {
 
 impl LostKey {
     /// Replaces the id of the lost key with an id made of the start of the old id and the first 64
-    /// bits of the digest. No honest store gives another key this id. Logs may show it, because 64
-    /// bits don't reveal the digest.
+    /// bits of the digest. Logs may show this id, because 64 bits don't reveal the digest.
     fn assign_new_id(&mut self) {
         let KeyRow { id, digest, .. } = &mut self.row;
         let fingerprint = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));

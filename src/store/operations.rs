@@ -10,10 +10,12 @@
 //! atomic. If the operation fails, some pages may be written already, and the caller can repeat the
 //! operation. Of these operations, only `write_back_lost_rows` waits for replicas.
 //!
-//! A change that takes an author has a record in the audit, which names the author. Each such
-//! change and its record are one atomic step, so there is no change without its record. A server
-//! has two exceptions, for which it writes the record first: a deletion of sign-ups, and the
-//! deletion of totals when the month is repaired.
+//! A change that takes an author has a record in the audit, which names the author. The first state
+//! of a source has no record. A change and its record are one atomic step, with three exceptions:
+//!
+//! - Some sign-ups are deleted after the record of their deletion is written; on a server, all.
+//! - A server deletes what is about later months after it has written the record of the repair.
+//! - On a Cluster, filling an empty store writes the Redis keys of other slots before the record.
 
 pub(super) mod contents;
 pub(super) mod open;
@@ -205,9 +207,9 @@ pub trait RotationBackend {
     ) -> Result<(), StoreError>;
 
     /// Undoes a rotation in one step: revokes the new key at `rotation.unix_now`, and sets the
-    /// expiry of the old key back to `former_expires_at`. If the old key's expiry is no longer
-    /// `rotation.old_expires_at`, another command has changed it, and the present expiry stays.
-    /// Fails if the store lacks one of the keys.
+    /// expiry of the old key back to `former_expires_at`. If the old key's expiry is not
+    /// `rotation.old_expires_at`, the present expiry stays: it was earlier already, or another
+    /// command has changed it. Fails if the store lacks one of the keys.
     fn undo_rotation(
         &mut self,
         author: &ChangeAuthor,
@@ -357,9 +359,10 @@ pub trait OverrideBackend {
 pub trait LedgerBackend {
     /// Asks a server for its identity and its clock; connects first if there is no connection.
     /// `previous_probe` is this node's last probe. If the server was restarted, replaced or emptied
-    /// since then, the server grants nothing for a few seconds, while all nodes report their totals
-    /// again. If the server takes writes, the probe also raises the server's latest month to
-    /// `latest_begun_month`. With SQLite, the probe does nothing and succeeds.
+    /// since then, the server grants nothing beyond the floor of a report for a few seconds, while
+    /// all nodes report their totals again. If the server takes writes, the probe also raises the
+    /// server's latest month to `latest_begun_month`. With SQLite, the probe does nothing and
+    /// succeeds.
     fn probe(
         &mut self,
         latest_begun_month: Month,

@@ -146,7 +146,7 @@ pub(super) fn read_sign_ups_after(
         Some(first) if first.number == cursor.number && first.entry == cursor.entry => {
             page.remove(0);
         }
-        // The store has deleted the entry of the cursor: it was old, or of a deleted inbox.
+        // The store has deleted the entry of the cursor.
         Some(first) if first.number > cursor.number => {}
         _ => (page, after) = (read(0, SIGN_UPS_PER_PAGE)?, SignUpCursor::default()),
     }

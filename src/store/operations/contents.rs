@@ -23,7 +23,7 @@ impl Store {
     ///
     /// # Errors
     /// If the store fails, or if it can't read a row of usage by day or of the top list, a quota
-    /// event, a sign-up or the inbox secret.
+    /// event, a sign-up, the inbox secret, or, on a server, the state of a source.
     pub fn read_contents(&mut self) -> Result<Option<StoreContents>, StoreError> {
         self.begin_snapshot()?;
         let contents = self.read_contents_of_snapshot();

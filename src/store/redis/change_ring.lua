@@ -4,8 +4,9 @@
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports, 7 the audit
 -- ARGV 1 an id for the change, 2 the author, 3 the operation, 4 the key or account,
 --      5 its expiry or its plan, 6 its revocation or its limit; '' keeps the present value
--- Returns the version that the change leads to; 0 if there is no such key. If an import is about to
--- create this account, returns 'busy', or 'abandoned' with the import if it was abandoned.
+-- Returns the version afterwards; 0 if there is no such key, or if its import is not committed. If
+-- an import is about to create this account, returns 'busy' or, if the import was abandoned,
+-- 'abandoned', each with the import.
 
 local meta, keys, accounts, changed, imports = KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6]
 local audit, author = KEYS[7], ARGV[2]

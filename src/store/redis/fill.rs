@@ -405,7 +405,7 @@ impl Redis {
     }
 
     /// Gives the remaining staged Redis keys their final names, in one step. Returns the new
-    /// version of the ring, or 0 if the store is no longer empty.
+    /// version of the ring, or 0 if another process has written to the store meanwhile.
     fn finish_copy(
         &mut self,
         author: &ChangeAuthor,

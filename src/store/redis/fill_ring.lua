@@ -10,7 +10,8 @@
 --      4 how many keys and accounts were staged, 5 how many Redis keys were staged,
 --      6 what the audit says of the copy, in JSON, 7 the id of the last record of 7 that 10 has,
 --      8 how many overrides were staged
--- Returns the new version of the ring; 0 if the store is no longer empty.
+-- Returns the new version of the ring; 0 if the store is no longer empty, or if 7 has another last
+-- record than ARGV 7.
 
 local meta, moves, changes, audit = KEYS[1], KEYS[8], KEYS[9], KEYS[10]
 
@@ -51,7 +52,8 @@ end
 local last = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)[1]
 if (last and last[1] or '') ~= ARGV[7] then return 0 end
 
--- A user without one of these rights fails here, where only staged Redis keys have changed.
+-- A user without one of these rights fails here, where this script has changed only staged Redis
+-- keys.
 -- Renaming a Redis key to itself changes nothing.
 redis.call('UNLINK', unused_key)
 redis.call('ZUNIONSTORE', unused_key, 1, unused_key)

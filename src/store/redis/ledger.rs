@@ -19,8 +19,9 @@ use crate::store::ledger::{Grant, LeaseReport, Probe, ReportBatchContext, Report
 use crate::store::operations::LedgerBackend;
 use crate::store::rows::UsageRow;
 
-/// For how long the store recovers after a data loss. In this time the store grants nothing. Nodes
-/// probe the store once a second, so all of them notice the loss and report their totals again.
+/// For how long the store recovers after a data loss. In this time the store grants nothing beyond
+/// the floor of a report. Nodes probe the store once a second, so all of them notice the loss and
+/// report their totals again.
 const RECOVERY_PERIOD: Duration = Duration::from_secs(3);
 /// For how many seconds a server keeps an account's totals of a month after a report that the node
 /// sends when the month is past. Two months, because that node's clock may be wrong and the month
@@ -50,7 +51,6 @@ impl LedgerBackend for Redis {
                 arguments.arg(latest_begun_month.number()).arg(recovery_ms).arg(&expected_store);
             })?;
         if !store_id.is_empty() && !expected_store.is_empty() && store_id != expected_store {
-            // All connections of this process are opened again.
             self.ring_store.count_probe_of_other_store();
             return Err(self.other_store_error(OPERATION, &expected_store, &store_id));
         }
@@ -114,8 +114,7 @@ impl LedgerBackend for Redis {
                 return Err(self.too_few_replicas_error(OPERATION));
             }
         }
-        // An unreadable Redis key concerns one account. Any other error concerns the server, so the
-        // whole batch fails.
+        // An error that does not concern one account concerns the server, so the whole batch fails.
         let is_server_error = |found: &String| !is_error_of_one_account(found);
         if let Some(found) = replies.iter().filter_map(error_reply_text).find(is_server_error) {
             return Err(self.drop_link(OPERATION, found));

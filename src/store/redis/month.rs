@@ -44,8 +44,9 @@ impl TimeBackend for Redis {
         self.query_within("remembering the time", self.timeout, "HSET", field)
     }
 
-    /// Lowers the latest month in one step, and then deletes the totals of later months in chunks.
-    /// If the command is interrupted, some of these totals remain, and another run deletes them.
+    /// Lowers the latest month in one step. Then deletes the quota events, the totals and the usage
+    /// by day of later months. If the command is interrupted, some of these remain, and another run
+    /// deletes them.
     fn repair_month(
         &mut self,
         author: &ChangeAuthor,

@@ -54,7 +54,8 @@ impl QuotaEventBackend for Redis {
         let names = [EVENTS_KEY, DUE_KEY];
         let texts: Vec<Vec<u8>> =
             self.run_event_script(OPERATION, Script::ClaimQuotaEvents, &names, &arguments)?;
-        // An event that can't be read is claimed again and again until an operator deletes it.
+        // An event with a number of attempts, of which another part can't be read, is claimed again
+        // and again until an operator deletes it.
         let claimed = texts.as_chunks::<2>().0.iter().filter_map(|[key, text]| {
             let QuotaEventRow { key, account, body, created_at, attempts, .. } =
                 parse_event(key, text)?;

@@ -72,9 +72,8 @@ impl Redis {
         }
     }
 
-    /// Scans the collections for foreign entries, and records them. Called if the entry counts
-    /// disagree. Returns false without a scan if the counts are those that the last scan could not
-    /// explain.
+    /// Scans the collections for foreign entries, and records them. Returns false without a scan if
+    /// the counts are those that the last scan could not explain.
     fn scan_foreign_entries(&mut self, counts: &EntryCounts) -> Result<bool, StoreError> {
         if self.foreign_entries.inconsistent_counts.as_ref() == Some(counts) {
             return Ok(false);
@@ -184,8 +183,8 @@ fn is_random_id(text: &str) -> bool {
 }
 
 /// Parses the field `history`, and returns the id of the change that led to `version`. `None` if
-/// the field is about an earlier version: then an early version of riskgate, which writes no change
-/// ids, made the latest change.
+/// the field is missing, can't be read or is about an earlier version. The field stays at an
+/// earlier version if a riskgate version that writes no change ids made the latest change.
 fn parse_history_field(history: Option<String>, version: u64) -> Option<String> {
     let history = history?;
     let (change_version, id) = history.split_once(' ')?;
@@ -193,7 +192,7 @@ fn parse_history_field(history: Option<String>, version: u64) -> Option<String> 
 }
 
 /// Parses the entry of an import. Returns the import's id and number, and the version that its
-/// commit led to (0 before the commit). `None` if riskgate did not write the entry.
+/// commit led to (0 before the commit). `None` if the entry can't be read.
 fn parse_import_entry(import: &[u8], entry: &[u8]) -> Option<(String, (u64, u64))> {
     let import = std::str::from_utf8(import).ok().filter(|import| is_random_id(import))?;
     let mut fields = std::str::from_utf8(entry).ok()?.split(' ').map(str::parse::<u64>);

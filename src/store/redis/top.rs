@@ -10,7 +10,7 @@ use crate::store::rows::{MAX_TOP_ROW_ACCOUNTS, TopCredit, TopRow};
 /// How long the dedup hashes of a day are kept, in seconds.
 const DEDUP_SETS_TTL_SECONDS: u64 = 2 * 86_400;
 /// The most credits and dedup hashes in one script, so that the script does not block the server
-/// for long.
+/// for long. A single credit may have more.
 const MAX_HASHES_PER_SCRIPT: usize = 2_000;
 
 const READ_OPERATION: &str = "reading the top counts";
@@ -34,7 +34,7 @@ impl TopListBackend for Redis {
 
     fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
         let rows = self.scan_top_rows()?;
-        // A row that can't be read is skipped; its count starts again from zero.
+        // A row that can't be read is skipped, and its next credit replaces it.
         Ok(rows.into_iter().filter_map(Result::ok).collect())
     }
 

@@ -94,9 +94,9 @@ impl Redis {
         Ok(hex::encode(bytes))
     }
 
-    /// Runs a script that writes keys or accounts, and returns the new version. If an import
-    /// reserves one of their names, waits until the import ends, at most [`MAX_IMPORT_WAIT`]. If
-    /// the import was abandoned, clears it.
+    /// Runs a script that writes keys or accounts, and returns the number that the script returns:
+    /// the version, or 0 in the cases that the script names. If an import reserves one of their
+    /// names, waits until the import ends, at most [`MAX_IMPORT_WAIT`]. Clears an abandoned import.
     pub(super) fn run_write_script_after_imports(
         &mut self,
         operation: &'static str,

@@ -100,7 +100,7 @@ impl FileIdentities {
 
     /// Fails if another database file is at the path, or if the log or the shared memory are no
     /// longer beside it: other processes may then use other files. Passes while the database file
-    /// is missing and the log is in place, because both go on as soon as the file is back.
+    /// is missing, and the log and the shared memory are in place.
     pub(super) fn check_not_mixed(&self, connection: &Connection) -> Result<(), StoreError> {
         let found = file_identity(&self.path);
         if found.is_some() && found != self.file_id {
