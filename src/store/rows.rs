@@ -31,7 +31,8 @@ pub(super) fn latest_forgotten_request_time(unix_now: i64) -> i64 {
     unix_now.saturating_sub(REQUEST_RETENTION_SECONDS)
 }
 
-/// The most rows past their time that are deleted at once.
+/// The most rows past their time that SQLite deletes at once. A server looks at about as many
+/// fields of a hash at once.
 pub(super) const EXPIRED_ROWS_PER_PAGE: usize = 500;
 
 /// The most pages of each kind of row that one deletion of rows past their time looks at.

@@ -155,8 +155,7 @@ fn expected_form(text: &str) -> &'static str {
 }
 
 /// Removes everything that may be a password from the address of a server, also from a malformed
-/// one: the text before the last `@`, the text after a `?` or `#`, and a port or a database that is
-/// not a number.
+/// one. The scheme, the host, the port and the database stay if each has the usual form.
 pub fn redact_url(text: &str) -> String {
     let (user_info, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
     // A password may contain `://`. So the text before `://` is shown only if it consists of ASCII

@@ -63,8 +63,8 @@ struct Pending {
 }
 
 impl ClusterLink {
-    /// Asks servers of the Cluster for its primaries, one after another until one answers, and
-    /// connects to all primaries. Asks the servers of the address first: the addresses of
+    /// Asks servers of the Cluster for its primaries, one after another until an answer can be
+    /// used, and connects to all primaries. Asks the servers of the address first: the addresses of
     /// `last_primaries` may belong to another Cluster by now. Sets `last_primaries` to those of
     /// this link. The error says why each asked server, or a connection to a primary, failed.
     pub fn connect(

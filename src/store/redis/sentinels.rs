@@ -141,7 +141,7 @@ impl Sentinels {
         match &latest.server {
             // The answer to a later question came first.
             Some(known) if latest.question > question => return Ok(known.clone()),
-            // Only Sentinels that were cut off have answered.
+            // Perhaps only Sentinels that were cut off have answered.
             Some(known) if !is_agreed && known.epoch > named.epoch => return Ok(known.clone()),
             Some(known) if known.host != named.host => {
                 let service = &self.service;

@@ -1,4 +1,4 @@
-//! SQL statements for the rows of keys and accounts.
+//! SQL statements for the rows of keys and accounts, and for the totals of a copy.
 
 use rusqlite::types::{FromSql, ToSql};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
