@@ -1,5 +1,5 @@
-//! Tests of keys, accounts, top counts, DNS facts, sign-ups and copies. Most run on both stores;
-//! `server`, `imports`, `foreign`, `rates` and `acl` test what only a server has.
+//! Tests of the operations of a store, but for the ledger. Most run on both stores; `server`,
+//! `imports`, `foreign`, `rates` and `acl` test what only a server has.
 
 mod acl;
 mod audit;

@@ -24,8 +24,8 @@ const OLDEST_REDIS: (u32, u32) = (6, 2);
 const LATENCY_SAMPLES: usize = 50;
 /// If the server uses this share of `maxmemory` or more, in percent, the check warns.
 const HIGH_MEMORY_PERCENT: u64 = 80;
-/// A Redis key that the check sets for a few seconds. On a Cluster, the check sets one on each
-/// primary.
+/// A Redis key that the check sets for a few seconds. On a Cluster, the check sets another one on
+/// each primary that has a mark.
 const PROBE_KEY: &str = "riskgate:{check}:probe";
 /// The SHA-1 digest of the script `return 1`.
 const PROBE_SCRIPT_DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";

@@ -6,7 +6,7 @@
 --      6 the subject of the source, 7 its subject without the machine, 8 its new text, 9 its text
 --        as the caller has read it ('': none), 10 whether it differs from the state before (0: no,
 --        or there was none; 1: yes), 11 as 9, of the subject without the machine
--- Returns 1; 0 if a text has changed since the caller read it.
+-- Returns 1; 0 if the text with which the new one is compared has changed since the caller read it.
 
 local subject, shared_subject, text, known = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 if (redis.call('HGET', KEYS[2], subject) or '') ~= known then return 0 end
