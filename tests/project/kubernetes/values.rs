@@ -4,7 +4,17 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::chart::{read_project_file, render_all, value_files};
+use super::chart::{read_project_file, render, render_all, value_files};
+
+#[test]
+fn the_chart_sets_the_health_interval_only_without_servers_and_without_one_in_the_config() {
+    let config = "[upstream]\nhealth_interval = \"9s\"\n";
+    let with_interval = render(json!({"values": {"config": config}}));
+    for (rendered, is_set) in [(render(json!({})), true), (with_interval, false)] {
+        let env = rendered.workload().to_string();
+        assert_eq!(env.contains("RISKGATE__UPSTREAM__HEALTH_INTERVAL"), is_set, "{env}");
+    }
+}
 
 #[test]
 fn helm_refuses_values_that_do_not_fit_and_names_the_reason() {

@@ -77,7 +77,7 @@ envFrom:
 {{- if .Values.upstream.servers }}
 - name: RISKGATE__UPSTREAM__SERVERS
   value: {{ join "," .Values.upstream.servers | quote }}
-{{- else }}
+{{- else if not (hasKey (get (.Values.config | fromToml) "upstream" | default dict) "health_interval") }}
 # There is no server to check.
 - name: RISKGATE__UPSTREAM__HEALTH_INTERVAL
   value: "0"
