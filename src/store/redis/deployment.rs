@@ -31,13 +31,13 @@ const PROBE_KEY: &str = "riskgate:{check}:probe";
 const PROBE_SCRIPT_DIGEST: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 
 /// The commands of a gateway and of commands that change keys. docs/redis.md lists them, and those
-/// of rarer uses, such as an import. `KEY` stands for [`PROBE_KEY`]. If the user may run SET, the
-/// value of that Redis key is a text, so commands for other types fail and change nothing. `SOURCE`
-/// stands for the script `return 1`, and `DIGEST` for its SHA-1 digest.
+/// of rarer uses, such as an import. `KEY` stands for [`PROBE_KEY`]. The value of that Redis key is
+/// a text, so commands for other types fail and change nothing. `SOURCE` stands for the script
+/// `return 1`, and `DIGEST` for its SHA-1 digest.
 const COMMANDS_BY_USE: [(&str, &str); 5] = [
     (
         "rights of a gateway",
-        "SET KEY 1 EX 10, INFO server, TIME, SCRIPT LOAD SOURCE, EVALSHA DIGEST 0, \
+        "INFO server, TIME, SCRIPT LOAD SOURCE, EVALSHA DIGEST 0, \
          SCAN 0 COUNT 1, PTTL KEY, EXPIRE KEY 10, HGET KEY f, HMGET KEY f, HSET KEY f v, \
          HDEL KEY f, HGETALL KEY, HLEN KEY, HSCAN KEY 0, SADD KEY m, SSCAN KEY 0, ZCARD KEY, \
          ZRANGEBYSCORE KEY 0 1, XADD KEY * f v, XRANGE KEY - +, XREVRANGE KEY + -",
@@ -47,6 +47,10 @@ const COMMANDS_BY_USE: [(&str, &str); 5] = [
     ("rights to count sign-ups", "XDEL KEY 0-1, XINFO STREAM KEY"),
     ("rights of store.wait_replicas", "WAIT 0 1"),
 ];
+
+/// The commands of [`COMMANDS_BY_USE`] that create a Redis key that does not exist. If SET fails,
+/// the check does not send them: a user without EXPIRE and DEL could not remove the Redis key.
+const CREATING_COMMANDS: [&str; 6] = ["HSET", "HINCRBY", "HSETNX", "SADD", "XADD", "ZADD"];
 
 /// A Redis key of each kind that every gateway needs. None of them exists.
 const NEEDED_KEYS: [&str; 4] = [
@@ -172,11 +176,16 @@ impl Redis {
         server: usize,
         probe_key: &str,
     ) -> Result<Option<(String, &'static str)>, StoreError> {
+        let reply = self.set_probe_key(server, probe_key)?;
+        Ok(Some(reply).filter(|it| !is_unpermitted(it)).as_ref().and_then(describe_write_refusal))
+    }
+
+    /// Sets the Redis key of the check for ten seconds. Returns the reply of the server.
+    fn set_probe_key(&mut self, server: usize, probe_key: &str) -> Result<Value, StoreError> {
         let mut write = Pipeline::new();
         write.cmd("SET").arg(probe_key).arg(1).arg("EX").arg(10);
         let replies = self.use_server(OPERATION, server, &write, self.timeout)?;
-        let refusals = replies.iter().filter(|reply| !is_unpermitted(reply));
-        Ok(refusals.filter_map(describe_write_refusal).next())
+        Ok(replies.into_iter().next().unwrap_or(Value::Nil))
     }
 
     fn measure_latency(
@@ -198,8 +207,8 @@ impl Redis {
         Ok(check_latency(times, deadline))
     }
 
-    /// Sends commands that change nothing that the store keeps, and reports those that the server
-    /// does not run for this user.
+    /// Sends SET, and then commands that change nothing that the store keeps. Reports those that
+    /// the server does not run for this user.
     fn check_rights(
         &mut self,
         server: usize,
@@ -207,8 +216,13 @@ impl Redis {
         subject: &'static str,
         commands: &str,
     ) -> Result<Finding, StoreError> {
-        let commands: Vec<Vec<&str>> =
+        let mut commands: Vec<Vec<&str>> =
             commands.split(", ").map(|command| command.split(' ').collect()).collect();
+        // A replica that refused a write has cost the connection.
+        self.connect_if_needed()?;
+        let set = self.set_probe_key(server, probe_key)?;
+        let is_set = !matches!(set, Value::ServerError(_));
+        commands.retain(|command| is_set || !CREATING_COMMANDS.contains(&command[0]));
         let mut send = Pipeline::new();
         for command in &commands {
             send.cmd(command[0]);
@@ -221,12 +235,17 @@ impl Redis {
                 });
             }
         }
-        // A replica that refused a write has cost the connection.
-        self.connect_if_needed()?;
-        let replies = self.use_server(OPERATION, server, &send, self.timeout)?;
+        let mut replies = Vec::new();
+        if !commands.is_empty() {
+            // A replica that refused a write has cost the connection.
+            self.connect_if_needed()?;
+            replies = self.use_server(OPERATION, server, &send, self.timeout)?;
+        }
         // `check_key_rights` tells of a user who may not access the Redis key.
         let is_refused = |reply: &Value| is_unpermitted(reply) && !is_key_unpermitted(reply);
-        let refused = commands.iter().zip(&replies).filter(|(_, reply)| is_refused(reply));
+        let set_command = vec!["SET"];
+        let sent = std::iter::once((&set_command, &set)).chain(commands.iter().zip(&replies));
+        let refused = sent.filter(|(_, reply)| is_refused(reply));
         let name = |command: &[&str]| match command {
             ["SCRIPT", "LOAD", ..] => "script|load".to_owned(),
             ["CLUSTER", subcommand, ..] => format!("cluster|{}", subcommand.to_ascii_lowercase()),

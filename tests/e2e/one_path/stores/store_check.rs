@@ -120,6 +120,21 @@ fn store_check_names_the_rights_that_a_user_lacks() {
 }
 
 #[test]
+fn store_check_leaves_no_redis_key_for_ever_if_the_user_may_not_use_set() {
+    let server = RedisServer::start_on_disk();
+    let user = ["ACL", "SETUSER", "me", "on", ">pass-pw", "~riskgate:*", "+@all"];
+    server.run(&[&user[..], &["-set", "-expire", "-del"]].concat());
+    let setup = Setup::new().set_text("store.url", &server.url_as("me", "pass-pw"));
+    let problems = find_problems(&setup.set_text("store.deadline", "5s"));
+    assert!(
+        problems[0]
+            .starts_with("fault    rights of a gateway: the server does not run set, expire"),
+        "{problems:?}"
+    );
+    assert_eq!(server.matching_keys("*"), [""; 0]);
+}
+
+#[test]
 fn store_check_tells_what_it_can_not_reach_or_read() {
     let one_line = |url: &str, expected: &str| {
         let problems = find_problems(&Setup::new().set_text("store.url", url));
