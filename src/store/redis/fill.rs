@@ -167,21 +167,24 @@ impl FillBackend for Redis {
         let mut moved = Vec::with_capacity(others.len());
         let is_moved = self.move_to_final_names(&others, &mut moved);
         let version = match is_moved {
-            Ok(true) => self.finish_copy(author, contents, &staging, last_own_record)?,
-            Ok(false) => 0,
-            Err(error) => {
-                self.delete_moved(&moved)?;
-                return Err(error);
+            Ok(true) => {
+                let finished = self.finish_copy(author, contents, &staging, last_own_record);
+                if finished.is_err() && !self.cancel_last_step(&staging).unwrap_or(false) {
+                    return finished.map(drop);
+                }
+                finished
             }
+            Ok(false) => Ok(0),
+            Err(error) => Err(error),
         };
-        match version {
+        let error = match version {
+            Ok(1..) => return Ok(()),
             // Somebody has written to the store meanwhile.
-            0 => {
-                self.delete_moved(&moved)?;
-                Err(error::store_filled_meanwhile_error(&self.location))
-            }
-            _ => Ok(()),
-        }
+            Ok(0) => error::store_filled_meanwhile_error(&self.location),
+            Err(error) => error,
+        };
+        self.delete_moved(&moved)?;
+        Err(error)
     }
 }
 
@@ -245,6 +248,15 @@ impl Redis {
             }
         }
         Ok(true)
+    }
+
+    /// Makes the last step of a copy fail if the server has not run the step yet. Returns false if
+    /// the store has keys: then the server has run the step, and only its reply was lost.
+    fn cancel_last_step(&mut self, staging: &Staging) -> Result<bool, StoreError> {
+        self.delete_redis_keys(OPERATION, "UNLINK", &[&staging.moves_key])?;
+        let keys = [API_KEYS, ACCOUNTS, CHANGES];
+        let found: u64 = self.query(OPERATION, "EXISTS", &keys)?;
+        Ok(found == 0)
     }
 
     /// On a Cluster: deletes what a copy that failed has added. The top list, the usage by day, the

@@ -339,16 +339,14 @@ fn shared_rates_need_only_the_permissions_of_a_gateway() {
     super::rates::charge_and_clean(&mut super::rates::open(&url));
 }
 
-#[test]
-fn a_copy_without_a_permission_fails_and_can_be_repeated() {
+/// The contents of a store with two keys and a sign-up.
+fn contents_to_copy() -> StoreContents {
     let source = RedisServer::start();
     let mut store = open(&source.url());
     add_keys(&mut store, &[key(1, "acme"), key(2, "acme")]);
-    let ring = rows(&mut store);
-    let month = Month::from_number(1_200).unwrap();
-    let contents = StoreContents {
-        ring: ring.clone(),
-        usage_month: month,
+    StoreContents {
+        ring: rows(&mut store),
+        usage_month: Month::from_number(1_200).unwrap(),
         usage: Vec::new(),
         top_rows: Vec::new(),
         audit: Vec::new(),
@@ -356,10 +354,15 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         daily_usage: Vec::new(),
         quota_events: Vec::new(),
         inbox_secret: None,
-        sign_ups: Vec::new(),
+        sign_ups: vec![sign_up(1, 1_790_000_000)],
         overrides: Vec::new(),
         damaged_overrides: Vec::new(),
-    };
+    }
+}
+
+#[test]
+fn a_copy_without_a_permission_fails_and_can_be_repeated() {
+    let contents = contents_to_copy();
     for lacking in COPY_TARGET_ACL {
         let server = RedisServer::start();
         let rights = [&GATEWAY_ACL[..], &WRITER_ACL, &COPY_TARGET_ACL].concat();
@@ -376,12 +379,32 @@ fn a_copy_without_a_permission_fails_and_can_be_repeated() {
         let mut user_store = open(&server.url_as("some", "pw"));
         user_store.fill_empty_store(&TESTER, &contents).unwrap();
         let filled = rows(&mut user_store);
-        assert_eq!((filled.keys, filled.accounts), (ring.keys.clone(), ring.accounts.clone()));
+        let copied = contents.ring.clone();
+        assert_eq!((filled.keys, filled.accounts), (copied.keys, copied.accounts));
         for name in ["keys", "digests", "accounts", "changed"] {
             let ttl = server.run(&["PTTL", &format!("riskgate:{{ring}}:{name}")]);
             assert_eq!(ttl.trim(), "-1", "{name} stays for ever");
         }
     }
+}
+
+#[test]
+fn a_copy_to_a_cluster_whose_last_step_fails_leaves_nothing_and_can_be_repeated() {
+    let cluster = RedisCluster::start(1);
+    let url = cluster.url().replace("://", "://some:pw@");
+    let server = &cluster.primaries[0];
+    let contents = contents_to_copy();
+    let rights = [&GATEWAY_ACL[..], &CLUSTER_ACL, &WRITER_ACL, &COPY_TARGET_ACL].concat();
+    let mut user = vec!["ACL", "SETUSER", "some", "on", ">pw"];
+    user.extend(rights.iter().filter(|right| **right != "+hincrby"));
+    server.run(&user);
+    open(&url).fill_empty_store(&TESTER, &contents).expect_err("a right is missing");
+    assert_eq!(server.matching_keys("riskgate:{sign_ups}*"), [""; 0]);
+    server.run(&["ACL", "SETUSER", "some", "+hincrby"]);
+    let mut store = open(&url);
+    store.fill_empty_store(&TESTER, &contents).unwrap();
+    assert_eq!(rows(&mut store).keys, contents.ring.keys);
+    assert_eq!(server.matching_keys("riskgate:{sign_ups}*").len(), 1);
 }
 
 /// Changes of an existing store. Each of them has a record.
