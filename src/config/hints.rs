@@ -352,6 +352,7 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
             guesses.extend(is_whole.then_some(RawValue::Integer(*number as i64)));
             guesses.extend(is_time.then(|| RawValue::Text(format!("{number}s"))));
             guesses.extend(units.find_whole_number_of(*number).map(RawValue::Integer));
+            guesses.extend(list_of_shares(std::slice::from_ref(raw), units));
             guesses
         }
         RawValue::Integer(number) => {
@@ -387,14 +388,7 @@ fn list_guesses(raw: &RawValue, units: Units) -> Vec<RawValue> {
                 let levels = texts.and_then(|texts| levels_with_commas(&texts.join(",")));
                 guesses.extend(levels.map(RawValue::Text));
             }
-            let share = |item: &RawValue| match item {
-                RawValue::Fraction(number) => units.find_whole_number_of(*number),
-                _ => None,
-            };
-            let shares: Option<Vec<i64>> = items.iter().map(share).collect();
-            guesses.extend(
-                shares.map(|all| RawValue::List(all.into_iter().map(RawValue::Integer).collect())),
-            );
+            guesses.extend(list_of_shares(items, units));
             guesses.extend(list_of_numbers(items));
             guesses
         }
@@ -421,9 +415,21 @@ fn list_guesses_of_text(text: &str, units: Units) -> Vec<RawValue> {
             guesses.push(list);
             guesses.extend(items);
         }
-        guesses.extend(list_of_numbers(&[RawValue::Text(text)]));
+        let text = RawValue::Text(text);
+        guesses.extend(list_of_shares(std::slice::from_ref(&text), units));
+        guesses.extend(list_of_numbers(&[text]));
     }
     guesses
+}
+
+/// Returns shares, such as `0.8` and `"0.9"`, as a list of the whole numbers that they stand for.
+fn list_of_shares(items: &[RawValue], units: Units) -> Option<RawValue> {
+    let share = |item: &RawValue| match item {
+        RawValue::Fraction(number) => units.find_whole_number_of(*number),
+        item => units.find_whole_number_of(item.as_text()?.parse().ok()?),
+    };
+    let numbers = items.iter().map(|item| share(item).map(RawValue::Integer));
+    numbers.collect::<Option<_>>().map(RawValue::List)
 }
 
 /// Returns texts with numbers, such as `80` and `80%`, as a list of these numbers.
@@ -713,8 +719,8 @@ fn in_lower_case(text: &str) -> Option<String> {
     Some(text.to_ascii_lowercase())
 }
 
-/// Returns `warn,riskgate::dns=debug` for `warning; riskgate:dns = debug` and
-/// `warn:riskgate:dns=debug`.
+/// Returns `warn,riskgate::dns=debug` for `warning; riskgate:dns = debug`, `warn
+/// riskgate.dns=debug` and `warn:riskgate:dns=debug`.
 fn levels_with_commas(text: &str) -> Option<String> {
     let around_signs: Vec<&str> = text.split('=').map(str::trim).collect();
     let around_signs = around_signs.join("=");
@@ -723,7 +729,7 @@ fn levels_with_commas(text: &str) -> Option<String> {
     let parts = parts.map(|part| match part.split_once('=') {
         Some((module, level)) => {
             let level = find_level(level).unwrap_or(level);
-            let module = module.replace("::", ":").replace(':', "::");
+            let module = module.replace("::", ":").replace([':', '.'], "::");
             match module.split_once("::") {
                 Some((own, module)) if LOG_LEVELS.contains(&own) => {
                     format!("{own},{module}={level}")
@@ -1031,7 +1037,8 @@ fn parse_loose_list(text: &str, kind: TextKind) -> Option<RawValue> {
     let is_first = |(at, part): &(usize, &&str)| !parts[..*at].contains(*part);
     let once = parts.iter().enumerate().filter(is_first);
     let once = once.map(|(_, part)| RawValue::Text((*part).to_owned())).collect();
-    (parts.len() > 1 || inner.is_some()).then_some(RawValue::List(once))
+    let is_list = parts.len() > 1 || inner.is_some() || list.trim_end().ends_with(is_separator);
+    is_list.then_some(RawValue::List(once))
 }
 
 #[cfg(test)]

@@ -1720,6 +1720,11 @@ fn a_rule_may_name_only_routes_that_decide() {
             "write \"authz\" in place of \"/authz\"",
         ),
         (
+            [&routes, &rule("\"/signup, \"")[..]].concat(),
+            "that decide: /signup, assess, but",
+            "write [\"/signup\"]",
+        ),
+        (
             [&routes, &rule("\"signup\"")[..]].concat(),
             "that decides: /signup, assess, but",
             "did you mean \"/signup\"?",
@@ -2325,6 +2330,7 @@ fn levels_and_thresholds_in_one_text_are_told_apart() {
         (levels("\"info:riskgate=debug\""), Some("write \"info,riskgate=debug\"")),
         (levels("\"info, riskgate = debug\""), Some("write \"info,riskgate=debug\"")),
         (levels("\"info riskgate:dns=debug\""), Some("write \"info,riskgate::dns=debug\"")),
+        (levels("\"info riskgate.dns=debug\""), Some("write \"info,riskgate::dns=debug\"")),
         (levels("\"warn|riskgate=debug\""), Some("write \"warn,riskgate=debug\"")),
         (levels("\"warning riskgate=debug\""), Some("write \"warn,riskgate=debug\"")),
         (levels("\"riskgate=warning\""), Some("write \"riskgate=warn\"")),
@@ -2335,6 +2341,9 @@ fn levels_and_thresholds_in_one_text_are_told_apart() {
         (thresholds("\"80\""), Some("write [80]")),
         (thresholds("\"50 90\""), Some("write [50, 90]")),
         (thresholds("\"80%, 90%\""), Some("write [80, 90]")),
+        (thresholds("\"0.8\""), Some("write [80]")),
+        (thresholds("0.8"), Some("write [80]")),
+        (thresholds("[\"0.8\", \"0.9\"]"), Some("write [80, 90]")),
         (thresholds("[0, 50]"), None),
     ]);
 }
