@@ -174,8 +174,8 @@ impl Writer {
     }
 
     /// Waits until a batch is full, at most for [`LINE_BATCH_DELAY`], and takes all lines from the
-    /// queue. If the writer still has unwritten lines, the new lines stay in the queue. Returns
-    /// true once the log is closed.
+    /// queue. If the writer still has unwritten lines, the new lines stay in the queue until the
+    /// log is closed. Returns true once the log is closed.
     fn wait_for_lines(&mut self) -> bool {
         let queue = lock(&self.shared.queue);
         let is_below_batch =
@@ -185,7 +185,9 @@ impl Writer {
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if self.lines.is_empty() {
             std::mem::swap(&mut self.lines, &mut queue.lines);
-        } else if queue.lines.len() >= BATCH_BYTES && !queue.is_closed {
+        } else if queue.is_closed {
+            self.lines.append(&mut queue.lines);
+        } else if queue.lines.len() >= BATCH_BYTES {
             // The target takes no bytes, perhaps because the disk is full. The writer tries again
             // after a pause.
             drop(queue);

@@ -41,3 +41,17 @@ fn a_full_file_is_not_renamed_before_its_last_line_is_whole() {
     let old = std::fs::read_to_string(folder.path().join("access.log.1")).unwrap();
     assert_eq!(old, "an old line\nhalf of a line\na new line\n");
 }
+
+#[test]
+fn lines_that_wait_behind_others_are_written_when_the_log_closes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer_with_partial_line(folder.path());
+    let mut queue = lock(&writer.shared.queue);
+    queue.lines = b"a last line\n".to_vec();
+    queue.is_closed = true;
+    drop(queue);
+    writer.run();
+    let written = std::fs::read_to_string(folder.path().join("access.log.1")).unwrap();
+    assert_eq!(written, "an old line\nhalf of a line\na new line\na last line\n");
+    assert_eq!(writer.shared.dropped_lines.load(Ordering::Relaxed), 0);
+}
