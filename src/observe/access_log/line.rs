@@ -309,7 +309,8 @@ impl LineWriter<'_> {
     }
 
     fn append_path(&mut self, prefix: &str, parts: [&str; 2]) {
-        match parts.into_iter().all(is_plain) {
+        let is_empty = parts == ["", ""];
+        match (self.is_json || !is_empty) && parts.into_iter().all(is_plain) {
             true => self.append_plain(prefix, &parts.map(str::as_bytes)),
             false => self.append_text(prefix, Some(&parts.concat())),
         }

@@ -59,6 +59,11 @@ fn each_line_has_the_chosen_fields_in_their_order() {
         "{\"status\":200,\"user_agent\":\"a b=\\\"c\\\"\",\"reason\":null,\"screening\":\
          {\"action\":\"pass\",\"score\":0,\"domain\":\"gmail.com\"},\"path\":\"/v1/\\\"\\n\\u0001\"}\n"
     );
+    let mut without_path = Vec::new();
+    let form = LineForm { format: LogFormat::Logfmt, fields: vec![Path] };
+    let unread = LogEntry { path_parts: ["", ""], ..entry() };
+    LineTemplate::new(&form).append_line(&mut without_path, &unread);
+    assert_eq!(without_path, b"path=\"\"\n", "as any empty value");
     for format in [LogFormat::Json, LogFormat::Logfmt] {
         for field in LogField::ALL {
             assert_eq!(LogField::parse(field.as_str()), Some(field));
