@@ -30,43 +30,44 @@ struct OverrideBody {
     force: bool,
 }
 
-/// The place of an override in the list: first those of the file in its order, then those of the
-/// store by domain.
+/// The place of an override in the list: first those of the file, then those of the store, each by
+/// domain.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum OverridePlace {
-    File { row: usize },
-    Store { domain: String, is_subtree: bool },
+struct OverridePlace {
+    is_of_store: bool,
+    domain: String,
+    is_subtree: bool,
 }
 
 impl OverridePlace {
-    /// `at` is the place in the list of all overrides, which begins with those of the file.
-    fn of(at: usize, listed: &ListedOverride) -> OverridePlace {
-        let row = &listed.row;
-        match listed.origin {
-            OverrideOrigin::File(_) => OverridePlace::File { row: at },
-            OverrideOrigin::Store(..) => {
-                OverridePlace::Store { domain: row.domain.clone(), is_subtree: !row.is_exact }
-            }
+    /// The first word of a cursor, with `is_of_store` and `is_subtree`.
+    const KINDS: [(&str, bool, bool); 4] = [
+        ("file-exact", false, false),
+        ("file-subtree", false, true),
+        ("exact", true, false),
+        ("subtree", true, true),
+    ];
+
+    fn of(listed: &ListedOverride) -> OverridePlace {
+        OverridePlace {
+            is_of_store: matches!(listed.origin, OverrideOrigin::Store(..)),
+            domain: listed.row.domain.clone(),
+            is_subtree: !listed.row.is_exact,
         }
     }
 
     fn format(&self) -> String {
-        match self {
-            OverridePlace::File { row } => format!("file {row}"),
-            OverridePlace::Store { domain, is_subtree: false } => format!("exact {domain}"),
-            OverridePlace::Store { domain, is_subtree: true } => format!("subtree {domain}"),
-        }
+        let has_kind =
+            |kind: &&(_, bool, bool)| (kind.1, kind.2) == (self.is_of_store, self.is_subtree);
+        let word = OverridePlace::KINDS.iter().find(has_kind).map_or("", |kind| kind.0);
+        format!("{word} {}", self.domain)
     }
 
     fn parse(cursor: &str) -> Option<OverridePlace> {
-        let (kind, rest) = cursor.split_once(' ')?;
-        let domain = rest.to_owned();
-        match kind {
-            "file" => Some(OverridePlace::File { row: rest.parse().ok()? }),
-            "exact" => Some(OverridePlace::Store { domain, is_subtree: false }),
-            "subtree" => Some(OverridePlace::Store { domain, is_subtree: true }),
-            _ => None,
-        }
+        let (word, domain) = cursor.split_once(' ')?;
+        let kind = OverridePlace::KINDS.into_iter().find(|kind| kind.0 == word);
+        let (_, is_of_store, is_subtree) = kind?;
+        Some(OverridePlace { is_of_store, domain: domain.to_owned(), is_subtree })
     }
 }
 
@@ -78,8 +79,7 @@ impl AdminApi {
         let all = self.read_from_store(|store| list_overrides(store, &config.table))?;
         let mut rows: Vec<(OverridePlace, ListedOverride)> = all
             .into_iter()
-            .enumerate()
-            .map(|(at, it)| (OverridePlace::of(at, &it), it))
+            .map(|it| (OverridePlace::of(&it), it))
             .filter(|(_, it)| search.as_ref().is_none_or(|search| search.finds(it)))
             .collect();
         rows.sort_by(|(one, _), (other, _)| one.cmp(other));

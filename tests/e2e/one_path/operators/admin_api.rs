@@ -574,6 +574,25 @@ fn items_that_come_or_go_between_two_pages_move_no_others() {
 }
 
 #[test]
+fn a_row_that_comes_to_the_file_of_overrides_moves_no_others() {
+    let (setup, tokens) = AdminTokens::add_to(Setup::new());
+    let file = setup.path("overrides.csv");
+    let write_rows = |names: &[&str]| {
+        let rows = names.iter().map(|name| format!("{name},subtree,disposable,100,,,\n"));
+        let header = "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,\
+                      mx_provider_label\n";
+        std::fs::write(&file, format!("{header}{}", rows.collect::<String>())).unwrap();
+    };
+    write_rows(&["d.com", "a.com", "c.com"]);
+    let gateway = setup.start();
+    let (first, next) = read_page(&gateway, &tokens, "overrides?", "");
+    assert_eq!(first, ["a.com", "c.com"]);
+    write_rows(&["b.com", "d.com", "a.com", "c.com"]);
+    let (rest, _) = read_page(&gateway, &tokens, "overrides?", &next.unwrap());
+    assert_eq!(rest, ["d.com"]);
+}
+
+#[test]
 fn no_new_name_label_or_note_has_a_key_and_no_new_name_an_address() {
     let setup = Setup::new();
     let file = setup.path("keys.toml");

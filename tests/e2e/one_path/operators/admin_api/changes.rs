@@ -310,10 +310,10 @@ fn an_override_is_listed_with_the_fields_that_it_sets() {
         listed,
         [
             row(json!(["set", null, null, true, null, null])),
-            row(json!(["set", null, 80, null, false, "Ours"])),
-            row(json!(["set", null, null, null, null, ""])),
             row(json!(["allow", "safe", null, null, null, null])),
+            row(json!(["set", null, null, null, null, ""])),
             row(json!(["deny", "role_account", 90, null, null, null])),
+            row(json!(["set", null, 80, null, false, "Ours"])),
         ]
     );
 }
