@@ -3,8 +3,7 @@
 //! With a faulty config, the command checks nothing else. If another file is faulty, it leaves out
 //! the certificate files and the resolvers. Some checks build on others, such as those of `--url`.
 //! The command changes nothing but a Redis key of its own, which soon expires. riskgate charges
-//! none of the command's requests, and answers them all itself, except the request to `--url`:
-//! riskgate may forward that request to an upstream server.
+//! none of the command's requests. It may forward only those to the host of `--url`.
 
 mod ages;
 mod gateway;

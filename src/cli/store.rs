@@ -38,9 +38,9 @@ pub enum StoreCommand {
     Check(StoreArgs),
     /// Copy a store into an empty one: accounts, keys, overrides, usage, the audit, the top counts,
     /// the quota events, the inbox secret and sign-ups. Stop the gateways on FROM first: calls that
-    /// they count during the copy would be missing. FROM is not changed. No gateway uses TO before
-    /// the copy is complete. An interrupted copy can be run again; docs/redis.md names an exception
-    /// for a Cluster.
+    /// they count during the copy would be missing. FROM is not changed. On a server, no gateway
+    /// uses TO before the copy is complete. An interrupted copy can be run again; docs/redis.md
+    /// names an exception for a Cluster.
     Copy {
         /// The config whose store.tls_ca and store.wait_replicas apply to Redis servers.
         #[command(flatten)]
@@ -61,9 +61,9 @@ pub enum StoreCommand {
         /// The file to write.
         file: PathBuf,
     },
-    /// Fill the empty store of store.url from a backup. Stop all gateways first. No gateway uses
-    /// the store before it is complete, and an interrupted restore can be run again. A backup of an
-    /// empty store is refused.
+    /// Fill the empty store of store.url from a backup. Stop all gateways first. On a server,
+    /// no gateway uses the store before it is complete. An interrupted restore can be run again. A
+    /// backup of an empty store is refused.
     Restore {
         #[command(flatten)]
         args: StoreArgs,

@@ -25,7 +25,8 @@ impl StoreMetrics {
         Ok(StoreMetrics {
             clock_suspect: registrar.gauge(
                 "riskgate_clock_suspect",
-                "1 while a clock is suspect, or calls are counted in a month that has not begun.",
+                "1 while a clock is suspect, calls are counted in a month that has not begun, or \
+                 the boot id can't be read.",
             )?,
             store_down: registrar
                 .gauge("riskgate_store_down", "1 while the store counts as down.")?,
