@@ -199,10 +199,10 @@ fn a_client_of_a_mounted_gate_gets_one_100_even_if_the_server_sends_another() {
                     break;
                 }
             }
-            let answer =
-                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-            let _ = stream.write_all(answer.as_bytes());
-            let _ = reader.read_line(&mut line);
+            let answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\n\
+                          Content-Length: 0\r\n\r\n";
+            stream.write_all(answer.as_bytes()).unwrap();
+            reader.read_exact(&mut [0; 5]).unwrap();
         }
     });
     let mounted = start_mounting_proxy_with(address, requests, ROUTES);
