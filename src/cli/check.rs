@@ -70,9 +70,9 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
 }
 
 /// Reads the keys and accounts of the store; `None` if the store is a file that does not exist yet.
-/// Also returns how a running gateway's store differs from this store. Fails if that gateway's file,
-/// its `-wal` or its `-shm` was moved away or deleted, because a restart would lose what only the
-/// gateway still has, and if a log is beside another file than the gateway's.
+/// Also returns how a running gateway's store differs from this store. Fails if that gateway's
+/// file, its `-wal` or its `-shm` was moved away or deleted, because a restart would lose what only
+/// the gateway still has, and if a log is beside another file than the gateway's.
 fn read_rows_and_find_difference(
     config: &Config,
 ) -> Result<(Option<RingRows>, Option<DifferentStore>), CommandFailure> {

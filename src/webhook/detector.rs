@@ -51,8 +51,8 @@ impl RefusedAccount {
 
 impl ThresholdDetector {
     /// Observes an account, and adds its reached thresholds above the highest recorded one to
-    /// `found`, the lower threshold first. `plan` returns the account's plan, or `None` for an account
-    /// that is gone, which adds nothing.
+    /// `found`, the lower threshold first. `plan` returns the account's plan, or `None` for an
+    /// account that is gone, which adds nothing.
     pub fn observe<'p>(
         &mut self,
         month: Month,
