@@ -227,7 +227,10 @@ impl Settings {
             self.warn_at_value(key, problem, Some(hint.to_owned()));
         }
         match location? {
-            FeedLocation::File(path) => Some(FeedLocation::File(self.resolve_path(key, path))),
+            FeedLocation::File(path) => {
+                let text = path.to_string_lossy().into_owned();
+                self.path_of_text(key, text).map(FeedLocation::File)
+            }
             url => Some(url),
         }
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::description::without_indexes;
 use super::fault::ConfigFault;
+use super::raw_value::redact_urls_and_long_words;
 use super::settings::Settings;
 use crate::store::StoreError;
 use crate::support::certificates::CertificateFault;
@@ -171,6 +172,8 @@ pub fn hint_for_unopened(path: &Path) -> Option<String> {
             hint_for_permission(&path)
         }
         _ if fs::exists(&path).unwrap_or(true) => None,
+        // Somebody may have written a key in place of its path.
+        _ if may_missing_part_be_key(&path) => describe_missing_part(&path),
         _ => {
             let folder = path.parent()?;
             Some(match folder.exists() {
@@ -209,4 +212,20 @@ pub(super) fn find_existing_folder(path: &Path) -> Option<(PathBuf, bool)> {
     let path = std::path::absolute(path).ok()?;
     let folder = path.ancestors().skip(1).find(|it| it.is_dir())?;
     Some((folder.to_owned(), path.parent() == Some(folder)))
+}
+
+/// Says which part of a path is missing, by the last folder that exists.
+pub(super) fn describe_missing_part(path: &Path) -> Option<String> {
+    let (folder, is_parent) = find_existing_folder(path)?;
+    let folder = folder.display();
+    Some(match is_parent {
+        true => format!("there is no such file in the folder {folder}"),
+        false => format!("of the folders in this path, {folder} is the last that exists"),
+    })
+}
+
+fn may_missing_part_be_key(path: &Path) -> bool {
+    let Some((folder, _)) = find_existing_folder(path) else { return false };
+    let missing = path.strip_prefix(folder).unwrap_or(path).to_string_lossy();
+    redact_urls_and_long_words(&missing) != missing
 }

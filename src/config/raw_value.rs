@@ -128,6 +128,9 @@ impl RawValue {
     /// left out, but not those of URLs in a list. `None` if the value is not of this type.
     pub fn to_toml(&self, kind: &SettingKind) -> Option<String> {
         let text = || {
+            if self.as_text().is_some_and(is_pem) {
+                return Some(toml_text("…"));
+            }
             let shown = self.as_url().map(redact_url);
             Some(toml_text(&shown.or_else(|| self.as_text().map(str::to_owned))?))
         };
@@ -218,8 +221,17 @@ pub fn redact_if_url(text: &str) -> String {
     }
 }
 
+/// Returns true for a text in PEM form (RFC 7468), which may be a private key.
+pub(super) fn is_pem(text: &str) -> bool {
+    text.contains("-----BEGIN")
+}
+
 /// Returns a text without the passwords of URLs, and without words so long that they may be keys.
+/// Shows nothing of a text in PEM form.
 pub(super) fn redact_urls_and_long_words(text: &str) -> String {
+    if is_pem(text) {
+        return "…".to_owned();
+    }
     let shown = redact_if_url(text);
     let is_word_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     let words =

@@ -3,7 +3,9 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::file_setting_places::{find_existing_folder, hint_for_replaced_part, hint_for_unopened};
+use super::file_setting_places::{
+    describe_missing_part, find_existing_folder, hint_for_replaced_part, hint_for_unopened,
+};
 use super::raw_value::{RawValue, redact_urls_and_long_words};
 use super::settings::{RawSetting, Settings};
 use super::variables::{hint_for_credential, name_of_secret};
@@ -117,16 +119,6 @@ fn describe_hidden_path(
         folder.display()
     );
     (format!("{problem} and may be the secret itself"), Some(hint))
-}
-
-/// Says which part of a path is missing, by the last folder that exists.
-fn describe_missing_part(path: &Path) -> Option<String> {
-    let (folder, is_parent) = find_existing_folder(path)?;
-    let folder = folder.display();
-    Some(match is_parent {
-        true => format!("there is no such file in the folder {folder}"),
-        false => format!("of the folders in this path, {folder} is the last that exists"),
-    })
 }
 
 /// How a path begins in a unit of systemd if it leads to a credential.

@@ -18,7 +18,8 @@ use super::hints::{
 };
 use super::locations::{FormerDefault, RelativePathBases};
 use super::raw_value::{
-    RawValue, is_too_long_duration, parse_duration, place_in_list, redact_urls_and_long_words,
+    RawValue, is_pem, is_too_long_duration, parse_duration, place_in_list,
+    redact_urls_and_long_words,
 };
 use super::readable_name::ReadableSettingName;
 use super::variables::{ENV_PREFIX, hint_for_credential, hint_for_variable};
@@ -640,7 +641,24 @@ impl Settings {
     /// Reads a path. Returns None if it is missing, faulty or empty.
     pub fn read_path(&mut self, key: &str) -> Option<PathBuf> {
         let path = self.read_text(key)?;
-        Some(self.resolve_path(key, path.into()))
+        self.path_of_text(key, path)
+    }
+
+    /// Returns the path that the setting `key` names. Reports a text that stands in a file, such as
+    /// a private key, and shows no part of it.
+    pub(super) fn path_of_text(&mut self, key: &str, text: String) -> Option<PathBuf> {
+        let found = match text.as_str() {
+            text if is_pem(text) && text.contains("PRIVATE KEY-----") => {
+                "the text of a private key"
+            }
+            text if is_pem(text) => "the text of a file in PEM form",
+            text if text.contains(['\r', '\n', '\0']) => "a text with a line end",
+            _ => return Some(self.resolve_path(key, text.into())),
+        };
+        let problem = format!("expected the path of a file, but found {found}");
+        let hint = "write this text into a file of its own, and write the path of this file here";
+        self.report_at_key(key, &problem, Some(hint.to_owned()));
+        None
     }
 
     /// Reads a path. Returns the default if the setting is missing, and `None` if it is an empty
@@ -649,7 +667,8 @@ impl Settings {
         let path = self.parse_setting(key, "a path", |raw| raw.as_text().map(str::to_owned));
         self.note_default(toml_text(default));
         match path {
-            Some(path) => (!path.is_empty()).then(|| self.resolve_path(key, path.into())),
+            Some(path) if path.is_empty() => None,
+            Some(path) => self.path_of_text(key, path),
             None => Some(self.base_folders.of_defaults.join(default)),
         }
     }

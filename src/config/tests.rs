@@ -1886,6 +1886,39 @@ fn a_file_of_the_inbox_secret_loses_one_line_end_and_no_other_byte() {
     assert!(secret[0].contains("put it into a file of its own"), "{secret:?}");
 }
 
+#[test]
+fn no_part_of_a_private_key_in_place_of_its_path_is_shown() {
+    let key = "-----BEGIN PRIVATE KEY-----\nMC4/AQ+wBQ/K2V\n-----END PRIVATE KEY-----\n";
+    for (start, end) in [
+        ("[[listen.certificate]]\nchain = \"/c.pem\"\nkey =", ""),
+        ("[store]\nurl = \"rediss://a.test\"\ntls_certificate = \"/c.pem\"\ntls_key =", ""),
+        ("[store]\nurl_file =", ""),
+        ("[keys]\nfile =", ""),
+        ("[log]\npath =", ""),
+        ("[table]\noverrides =", ""),
+        ("[[table.feed]]\nname = \"a\"\nurl =", ""),
+        ("[inbox]\nsecret_file =", ""),
+        ("[store]\nurl =", "store.url: expected an address"),
+        ("[listen]\nhttp =", "expected an address"),
+    ] {
+        let faults = read_config_text(&format!("{start} {key:?}\n")).unwrap_err().join("\n");
+        let expected = match end {
+            "" => "expected the path of a file, but found the text of a private key",
+            expected => expected,
+        };
+        assert!(faults.contains(expected), "{start}: {faults}");
+        for part in ["BEGIN", "MC4", "AQ", "K2V"] {
+            assert!(!faults.contains(part), "{start}: {faults}");
+        }
+    }
+    let secret = "rg_secret_0123456789abcdefghijklmnopqrstuvwxyz";
+    let faults = read_config_text(&format!("[keys]\nfile = \"{secret}\"\n")).unwrap_err();
+    assert!(faults[0].contains("there is no such file in the folder"), "{faults:?}");
+    assert!(!faults[0].contains("0123456789"), "{faults:?}");
+    let two_lines = read_config_text("[log]\npath = \"/var/log/a\\n\"\n").unwrap_err();
+    assert!(two_lines[0].contains("but found a text with a line end"), "{two_lines:?}");
+}
+
 /// What begins as a path is a path. The text of any other value is not shown.
 #[test]
 fn a_missing_file_of_a_secret_is_told_by_its_folder() {

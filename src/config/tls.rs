@@ -40,10 +40,10 @@ impl Settings {
     fn require_path(&mut self, key: &str) -> Option<PathBuf> {
         const EXPECTED: &str = "a path of a file in PEM form";
         let path =
-            |raw: &RawValue| raw.as_text().filter(|text| !text.is_empty()).map(PathBuf::from);
+            |raw: &RawValue| raw.as_text().filter(|text| !text.is_empty()).map(str::to_owned);
         let example = format!("\"/etc/riskgate/{}.pem\"", key.rsplit('.').next().unwrap_or("tls"));
         let path = self.require_setting(key, (EXPECTED, &example), path)?;
-        Some(self.resolve_path(key, path))
+        self.path_of_text(key, path)
     }
 
     /// Reads the path of a file with authorities that riskgate trusts for outgoing requests,
