@@ -123,14 +123,24 @@ impl FieldValues {
 
     /// Adds the values of a query. The query may have a placeholder from the link to the form, and
     /// most servers prefer the value in the body. So beside other values, leaves out a value
-    /// without `@`, and marks the body as unread.
+    /// without `@`, and marks the body as unread. Many links have a `+` of an address as it is, for
+    /// which servers read a blank. So leaves out such a value as well if the body has the address.
     pub fn append_query(&mut self, mut of_query: FieldValues) {
+        of_query.values.retain(|value| !self.has_with_plus(value));
         let is_address = |value: &String| has_at_sign(value);
         if !self.values.is_empty() && !of_query.values.iter().all(is_address) {
             of_query.values.retain(is_address);
             of_query.mark_unread(UnreadCause::Broken);
         }
         self.append(of_query);
+    }
+
+    /// Returns true if `text` is an address with a blank in its local part, and there is a value
+    /// that differs from it only by a `+` in place of the blank.
+    fn has_with_plus(&self, text: &str) -> bool {
+        let local_part = text.split_once('@').filter(|(_, domain)| !domain.contains([' ', '@']));
+        local_part.is_some_and(|(local_part, _)| local_part.contains(' '))
+            && self.values.contains(&text.replace(' ', "+"))
     }
 
     /// Adds a text that may be no address, such as a password, if it has a domain behind an `@`. If

@@ -482,6 +482,10 @@ fn the_query_is_read_beside_the_body() {
     let unread_query = read(b"email=%ff", b"email=a@b.com").unwrap();
     assert_eq!(unread_query.unread, Some(UnreadCause::OtherCharset));
     assert_eq!(read(b"x=1", b"x=1"), Err(UnreadCause::NoField));
+    let from_link = read(b"email=bob+x@b.com", b"email=bob%2Bx%40b.com").unwrap();
+    assert_eq!((from_link.values, from_link.unread), (vec!["bob+x@b.com".into()], None));
+    let of_another = read(b"email=bob+y@b.com", b"email=bob%2Bx%40b.com").unwrap();
+    assert_eq!(of_another.values, ["bob+x@b.com", "bob y@b.com"]);
 }
 
 #[test]
