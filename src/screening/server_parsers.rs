@@ -40,7 +40,7 @@ pub(super) fn read_boundaries_as_servers(
             name if name.starts_with("boundary*") => return None,
             _ => continue,
         }
-        boundaries.add(read_boundary_as_werkzeug(parameter).unwrap_or_default())?;
+        boundaries.add(read_unquoted_as_werkzeug(parameter).unwrap_or_default())?;
         // aiohttp removes blanks. Jetty, CherryPy and Python's email package remove other
         // characters as quotes.
         boundaries.add(parameter.value.trim())?;
@@ -101,7 +101,7 @@ fn search_boundaries(content_type: &str) -> impl Iterator<Item = &str> {
 
 /// Werkzeug (`parse_options_header` in http.py): an unquoted value ends at the first character that
 /// no token may have.
-fn read_boundary_as_werkzeug<'t>(parameter: &Parameter<'t>) -> Option<&'t str> {
+pub(super) fn read_unquoted_as_werkzeug<'t>(parameter: &Parameter<'t>) -> Option<&'t str> {
     let value = parameter.raw_value;
     let end = value.bytes().position(|byte| !is_token_byte(byte)).unwrap_or(value.len());
     Some(&value[..end]).filter(|_| !parameter.is_quoted)

@@ -5,7 +5,8 @@ use crate::screening::content_type::{BodyKind, Charset, ContentType};
 use crate::screening::parameters::{is_token, parse_value_with_parameters};
 use crate::screening::server_parsers::{
     DecodedWords, decode_words_as_tomcat, read_parameter_as_python, read_part_name_as_formidable,
-    read_part_name_as_php, read_part_name_as_rack, search_part_names, without_skipped_characters,
+    read_part_name_as_php, read_part_name_as_rack, read_unquoted_as_werkzeug, search_part_names,
+    without_skipped_characters,
 };
 use crate::screening::urlencoded;
 
@@ -143,6 +144,7 @@ impl PartHeader {
         // same name as riskgate, so this is no fault.
         self.is_broken |= !is_token(parsed.value) || parsed.is_broken;
         for parameter in parsed.parameters {
+            let by_werkzeug = read_unquoted_as_werkzeug(&parameter).map(str::to_owned);
             match parameter.name.as_str() {
                 "name" if names_to_read == NamesToRead::ByGrammar => {
                     self.has_name = true;
@@ -160,6 +162,7 @@ impl PartHeader {
                     }
                     self.add_name(Some(parameter.value));
                     self.add_name(Some(parameter.raw_value.to_owned()));
+                    self.add_name(by_werkzeug);
                 }
                 "filename" | "filename*" => {
                     self.is_file = true;
@@ -173,6 +176,7 @@ impl PartHeader {
                     self.is_broken |= name.is_none();
                     self.has_name = true;
                     self.add_name(name);
+                    self.add_name(by_werkzeug.as_deref().and_then(decode_extended_value));
                 }
                 name if name.starts_with("name*") => self.is_broken = true,
                 _ => {}

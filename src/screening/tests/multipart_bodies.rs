@@ -65,6 +65,27 @@ fn harmless_parts_of_a_form_do_not_hide_its_address() {
 }
 
 #[test]
+fn an_unquoted_name_ends_where_werkzeug_ends_it() {
+    for header in [
+        "name*=utf-8''email?",
+        "name*=utf-8''Email<x>; y=z",
+        "name*=utf-8''%65mail/x",
+        "name*=utf-8'en'email\u{17f}",
+        "name*=email\u{200b}",
+        "name=email?x",
+        "name=email\u{e9}",
+    ] {
+        let other = format!("Content-Disposition: form-data; {header}");
+        let body = multipart(&[(&other, "a@spam.example"), (EMAIL, "a@b.com")]);
+        let found = read(MULTIPART, body.as_bytes()).unwrap();
+        assert_eq!(found.values, ["a@spam.example", "a@b.com"], "{header}");
+    }
+    let quoted = "Content-Disposition: form-data; name*=\"utf-8''email?\"";
+    let body = multipart(&[(quoted, "a@spam.example"), (EMAIL, "a@b.com")]);
+    assert_values(MULTIPART, body, &["a@b.com"]);
+}
+
+#[test]
 fn a_part_of_any_spelling_that_clients_write_is_read() {
     for header in [
         "Content-Disposition: form-data; name=email".to_owned(),
