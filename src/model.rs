@@ -3,6 +3,7 @@
 pub mod believed_time;
 pub mod domain;
 pub mod email;
+pub mod letter_case;
 pub mod month;
 pub mod monthly_limit;
 pub mod network;

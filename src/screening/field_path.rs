@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::fmt;
 
 use super::server_parsers::without_skipped_characters;
+use crate::model::letter_case::fold_case;
 
 /// The most indexes among the members that lead to a field.
 const MAX_INDEXES: usize = 2;
@@ -263,10 +264,9 @@ fn form_name_parts(name: &str) -> Vec<String> {
     parts.map(normalize_name).filter(|part| !part.is_empty()).collect()
 }
 
-/// Returns a name in lower case and without blanks around it, because some servers ignore both. For
-/// Go, U+017F (a long s) is an `s` in another case.
+/// Returns a name in one case and without blanks around it, because some servers ignore both.
 fn normalize_name(name: &str) -> String {
-    name.trim().to_lowercase().replace('\u{17f}', "s")
+    fold_case(name.trim())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use arrayvec::ArrayVec;
 use memchr::{memchr, memchr2, memrchr};
 
 use crate::model::domain::{PERCENT_U_BYTES, decode_percent_u};
+use crate::model::letter_case::fold_case_of_bytes;
 
 /// The bytes from which on some servers ignore the rest of a segment: they begin an extension,
 /// parameters, a query, a fragment or blanks.
@@ -493,10 +494,21 @@ fn session_id_length(text: &[u8]) -> usize {
     }
 }
 
-/// Decodes percent-encoding, `%u0061` as IIS and Jetty read it, and overlong forms of ASCII
-/// characters (RFC 3629 section 3). `None` if decoding changes nothing.
+/// Decodes a path by [`decode_escapes`]. Where the path has letters beyond ASCII, it is in lower
+/// case, and those that are ASCII letters in another case become ASCII. `None` if nothing changes.
 fn decode_if_encoded(path: &[u8]) -> Option<Vec<u8>> {
-    path.iter().find(|byte| matches!(byte, b'%' | 0xc0 | 0xc1 | 0xe0 | 0xf0))?;
+    path.iter().find(|byte| **byte == b'%' || !byte.is_ascii())?;
+    let decoded = decode_escapes(path);
+    let folded = match decoded.is_ascii() {
+        true => decoded,
+        false => fold_case_of_bytes(&decoded),
+    };
+    (folded != path).then_some(folded)
+}
+
+/// Decodes percent-encoding, `%u0061` as IIS and Jetty read it, and overlong forms of ASCII
+/// characters (RFC 3629 section 3).
+fn decode_escapes(path: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
     while let [first, after @ ..] = rest {
@@ -531,7 +543,7 @@ fn decode_if_encoded(path: &[u8]) -> Option<Vec<u8>> {
             None => decoded.push(byte),
         }
     }
-    (decoded != path).then_some(decoded)
+    decoded
 }
 
 #[cfg(test)]

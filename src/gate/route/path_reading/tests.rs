@@ -96,6 +96,30 @@ fn every_character_and_session_id_that_a_server_decodes_leads_to_the_prefix() {
 }
 
 #[test]
+fn letters_beyond_ascii_that_are_ascii_in_another_case_lead_to_the_prefix() {
+    for path in [
+        "/%C5%BFigns/%E2%84%AAiss",
+        "/s%C4%B1gns/kiss",
+        "/S%C4%B0GNS/KISS/x",
+        "/%25C5%25BFigns/kiss",
+        "/%u017figns/%u212Aiss",
+        "/signs/ki%C3%9F",
+        "/signs/ki\u{df}",
+        "/signs%2F%E2%84%AAiss",
+        "/\u{17f}igns/\u{212a}iss",
+        "/(S(x))/%C5%BFigns/kiss.json",
+    ] {
+        let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
+        assert!(readings.is_at_or_below("/signs/kiss"), "{path}");
+        assert!(readings.may_hide_path(), "{path}");
+    }
+    for path in ["/%C5igns/kiss", "/\u{e9}signs/kiss", "/%C5%BF%C5%BFigns/kiss"] {
+        let readings = PathReadings::of(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
+        assert!(!readings.is_at_or_below("/signs/kiss"), "{path}");
+    }
+}
+
+#[test]
 fn a_query_that_begins_with_a_slash_may_be_the_rest_of_the_path() {
     for (target, expected) in [
         ("/?/open", true),

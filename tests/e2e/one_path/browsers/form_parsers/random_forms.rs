@@ -38,6 +38,8 @@ fn random_urlencoded(random: &mut RandomNumbers) -> Form {
             "user+email",
             "user[][email]",
             "user[email][]",
+            "ema%C4%B1l",
+            "EMA\u{130}L",
             "",
         ]);
         let equals = random.pick_one(&["=", "=", "=", "==", "%3D", ""]);
@@ -68,7 +70,15 @@ fn random_urlencoded(random: &mut RandomNumbers) -> Form {
 fn random_json(random: &mut RandomNumbers) -> Form {
     let mut members = Vec::new();
     for _ in 0..=random.number_below(3) {
-        let name = random.pick_one(&["email", "e\\u006dail", "EMAIL", "name", "user", "email "]);
+        let name = random.pick_one(&[
+            "email",
+            "e\\u006dail",
+            "EMAIL",
+            "ema\u{131}l",
+            "name",
+            "user",
+            "email ",
+        ]);
         let address = random_address(random);
         let text = match random.number_below(4) {
             0 => format!("\"{}\"", address.replace('@', "\\u0040")),
@@ -109,6 +119,14 @@ const DISPOSITIONS: &[&str] = &[
     "form-data; name=\"email\"; filename=\"\"",
     "form-data; name=\"email\"; filename=\"a.txt\"",
     "form-data; name*=utf-8''email",
+    "form-data; name*=utf-8''email?",
+    "form-data; name*=utf-8''Email<x>; y=z",
+    "form-data; name*=utf-8''%65mail/x",
+    "form-data; name*=utf-8''email\u{17f}",
+    "form-data; name*=email\u{200b}",
+    "form-data; name=email?x",
+    "form-data; name=ema\u{131}l",
+    "form-data; name=\"EMA\u{130}L\"",
     "FORM-DATA; NAME=\"email\"",
     "form-data; name=\"name\"",
     "form-data; name=\"x; name=email\"",
