@@ -159,9 +159,9 @@ fn raise_timeout_and_tell_time(store: &mut Store) -> Result<(), CommandFailure> 
 
 /// Opens the config's store for a command that only reads. If the store is a file that does not
 /// exist, prints a warning and returns `None`: the command then shows an empty store. If a running
-/// gateway of the config serves another store, prints a warning and opens the config's store. If
-/// the gateway serves another file and a log lies beside the config's file, returns `None`, because
-/// SQLite would apply the log to this file. Fails if the gateway's log is missing.
+/// gateway of the config serves a store at another address, prints a warning and opens the config's
+/// store, which an operator may want to see before a restart. Fails if the gateway's store is gone
+/// from its address, or if another one is there.
 pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailure> {
     Ok(open_store_and_find_difference(config)?.0)
 }
@@ -171,16 +171,11 @@ pub fn open_store_to_read(config: &Config) -> Result<Option<Store>, CommandFailu
 fn open_store_and_find_difference(
     config: &Config,
 ) -> Result<(Option<Store>, Option<DifferentStore>), CommandFailure> {
-    let mut other = find_difference_from_served(config, None);
-    let is_told = other.is_some();
-    if let Some(other) = &other {
-        if matches!(other, DifferentStore::MissingLog { .. }) {
-            return Err(CommandFailure::failed(other.to_string()));
-        }
-        print_warning(other);
-    }
-    if other.as_ref().is_some_and(|other| is_unsafe_to_open(config, other)) {
-        return Ok((None, other));
+    let other = find_difference_from_served(config, None);
+    match &other {
+        Some(other @ DifferentStore::Address { .. }) => print_warning(other),
+        Some(other) => return Err(CommandFailure::failed(other.to_string())),
+        None => {}
     }
     // If the file was moved away without its log, opening the store tells it.
     if let Some(path) = find_missing_store_file(config).filter(|_| !has_log_beside_file(config)) {
@@ -195,11 +190,8 @@ fn open_store_and_find_difference(
     let StoreOptions { url, redis, .. } = &config.startup.store;
     let mut store = Store::open_to_read(url, redis, COMMAND_STORE_TIMEOUT)?;
     raise_timeout_and_tell_time(&mut store)?;
-    if !is_told {
-        other = find_difference_from_served(config, Some(&mut store));
-        if let Some(other) = &other {
-            print_warning(other);
-        }
+    if other.is_none() {
+        fail_if_different(find_difference_from_served(config, Some(&mut store)))?;
     }
     Ok((Some(store), other))
 }
