@@ -40,7 +40,6 @@ use crate::management::KnownOverrides;
 use crate::observe::process_log::ProcessLog;
 use crate::process::served_store::{ServedStore, ServedStoreFile};
 use crate::process::served_store_sockets::StoreNameSockets;
-use crate::support::certificate_validity::CertificateValidity;
 use crate::support::certificates::{CertificateDescription, CertificateSet, CurrentCertificates};
 use crate::support::lock::lock;
 
@@ -472,7 +471,6 @@ impl ReloadState {
             (Err(faults), _) => Some(join_lines(&faults)),
         };
         self.certificate_watch.schedule_retry_if(is_transient);
-        // A certificate that has expired is loaded all the same, so this reload did not fail.
         let is_good = self.certificate_fault.is_none();
         self.gate_state.metrics.reloads.count_reload("certificates", is_good);
         self.gate_state.metrics.reloads.set_failing("certificates", !is_good);
@@ -480,8 +478,8 @@ impl ReloadState {
         self.certificate_fault.clone()
     }
 
-    /// Says why the certificates in use are kept for now: some of the new ones are not valid yet,
-    /// and more of those in use are valid than of the new ones.
+    /// Says why the certificates in use are kept for now: some that are new are not valid, and more
+    /// of those in use are valid than of all in the files.
     fn find_reason_to_keep(
         &self,
         serving: &[CertificateDescription],
@@ -492,9 +490,8 @@ impl ReloadState {
         if new.iter().filter(is_valid).count() >= serving.iter().filter(is_valid).count() {
             return None;
         }
-        let is_early =
-            |it: &&CertificateDescription| matches!(it.judge(now), CertificateValidity::NotYet(_));
-        join_problems(new.iter().filter(is_early).filter_map(|it| it.describe_problem(now)))
+        let are_new = new.iter().filter(|it| !serving.contains(it));
+        join_problems(are_new.filter_map(|it| it.describe_problem(now)))
     }
 
     /// The believed time in Unix seconds; `None` while nobody knows it.

@@ -302,12 +302,12 @@ fn a_certificate_that_is_not_valid_yet_replaces_a_valid_one_once_it_is_valid() {
 }
 
 #[test]
-fn a_certificate_that_has_expired_is_reported_and_serves_on() {
+fn a_certificate_that_has_expired_replaces_no_valid_one_and_serves_after_a_restart() {
     let clock = FakeClock::starting_at("2031-01-01T00:00:00Z");
     let setup = Setup::new().with_clock(&clock);
     let authority = CertificateAuthority::new(setup.path("").as_path());
-    let issue = |days| {
-        let names = format!("DNS:gate.test,IP:127.0.0.1 -days {days}");
+    let issue = |name: &str, days: u32| {
+        let names = format!("DNS:{name},IP:127.0.0.1 -days {days}");
         authority.issue_certificate("first", &names)
     };
     let problem = |gateway: &Gateway| {
@@ -317,9 +317,9 @@ fn a_certificate_that_has_expired_is_reported_and_serves_on() {
         assert!(found.len() <= 1, "{problems}");
         found.first().map(|it| it["problem"].as_str().unwrap().to_owned())
     };
-    let gateway = setup.with_certificates(&[issue(3_650)]).start();
+    let gateway = setup.with_certificates(&[issue("gate.test", 3_650)]).start();
     assert_eq!(problem(&gateway), None);
-    issue(90);
+    issue("expired.test", 90);
     let found = wait_for("riskgate reports the certificate", || problem(&gateway));
     let chain = gateway.path("first.pem").display().to_string();
     let expected = "expected a certificate that is valid, but found one that expired ";
@@ -328,14 +328,14 @@ fn a_certificate_that_has_expired_is_reported_and_serves_on() {
     wait_until("the log says so", || gateway.stderr().contains(&degraded));
     let log = gateway.stderr();
     assert!(!log.contains("certificates: the fault has ended"), "{log}");
-    // The file was read, so the reload is good.
     let failing = ["part=\"certificates\""];
-    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &failing), 0.0);
-    // The client of this test has another clock, so it accepts the certificate.
+    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &failing), 1.0);
     try_handshake(&gateway, &authority, "gate.test", rustls::ALL_VERSIONS).unwrap();
     let gateway = gateway.restart();
     assert!(problem(&gateway).is_some_and(|it| it.contains(expected)));
-    issue(3_650);
+    // The client of this test has another clock, so it accepts the certificate.
+    try_handshake(&gateway, &authority, "expired.test", rustls::ALL_VERSIONS).unwrap();
+    issue("gate.test", 3_650);
     wait_until("a new certificate ends the fault", || problem(&gateway).is_none());
     wait_until("the log says so", || {
         gateway.stderr().contains("certificates: the fault has ended")
