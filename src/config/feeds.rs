@@ -67,7 +67,7 @@ impl Settings {
     pub fn read_table_inputs(&mut self, feeds: &Feeds) -> TableInputs {
         TableInputs {
             base_location: self
-                .read_path("table.path")
+                .read_table_path()
                 .map_or(TableLocation::Bundled, TableLocation::Path),
             overrides_path: self.read_overrides_path(),
             is_default_overrides_path: !self.values.contains_key(OVERRIDES_SETTING),
@@ -76,6 +76,20 @@ impl Settings {
             last_good_lists: None,
             feeds: feeds.feed_lists(),
         }
+    }
+
+    fn read_table_path(&mut self) -> Option<PathBuf> {
+        const KEY: &str = "table.path";
+        let path = self.read_path(KEY);
+        let text = self.texts_of(KEY).next().unwrap_or_default();
+        if text.starts_with("https://") || text.starts_with("http://") {
+            let problem = "expected the path of a directory of lists or of a compiled table, but \
+                           found a URL";
+            let hint = "write [[table.feed]], and below it name = … and url = … for each list";
+            self.report_at_value(KEY, "…", problem, Some(hint.to_owned()));
+            return None;
+        }
+        path
     }
 
     /// Reads the path of the file of overrides. Without the setting, returns the path at which

@@ -135,6 +135,8 @@ impl FilePlace {
     }
 }
 
+const HINT_FOR_REFUSED_LOGIN: &str = "write the user and the password that the server knows";
+
 /// Says what to write or do about the answer of a Redis server, or about its silence.
 fn hint_for_store_error(error: &StoreError) -> Option<&'static str> {
     let StoreError::Unavailable { found, .. } = error else { return None };
@@ -143,7 +145,11 @@ fn hint_for_store_error(error: &StoreError) -> Option<&'static str> {
             "the server wants a password: set RISKGATE__STORE__URL=redis://:PASSWORD@HOST:PORT in \
              the environment, or name a file with this address in url_file",
         ),
-        "WRONGPASS" => Some("write the user and the password that the server knows"),
+        "WRONGPASS" => Some(HINT_FOR_REFUSED_LOGIN),
+        _ if found.contains("refuses the user or the password") => Some(HINT_FOR_REFUSED_LOGIN),
+        _ if found.contains("refuses the number") => {
+            Some("end the address behind the port, or raise `databases` of the server")
+        }
         _ if found.contains("speaks no Redis") => {
             Some("write the address of the Redis or Valkey server")
         }

@@ -47,6 +47,8 @@ const MEANT_SETTING_OF_SWITCH: [(&str, &str); 3] =
 pub(super) const NO_NAME_HERE: &str = "write its address: riskgate resolves no names here";
 /// Values of other servers with which the server itself chooses.
 const WORDS_FOR_DEFAULT: [&str; 3] = ["auto", "default", "automatic"];
+const HINT_FOR_EMPTY_VARIABLE: &str = "unset this variable, or give it a value";
+
 /// Words of other servers for networks that are not public, and for all networks.
 const WORDS_FOR_NETWORKS: [(&[&str], &str); 3] = [
     (
@@ -515,9 +517,7 @@ impl Settings {
             });
             let hint = match near {
                 Some(near) => Some(format!("did you mean {}?", toml_text(&near))),
-                None if setting.is_empty_variable() => {
-                    Some("unset this variable, or give it a value".to_owned())
-                }
+                None if setting.is_empty_variable() => Some(HINT_FOR_EMPTY_VARIABLE.to_owned()),
                 // A location may be almost any text, so a guess at it would often be wrong.
                 None if key.ends_with("url") => None,
                 None if setting.raw.as_text().is_some_and(|it| WORDS_FOR_DEFAULT.contains(&it)) => {
@@ -935,14 +935,14 @@ impl Settings {
 
     /// Reports listeners that have the same address.
     pub fn report_address_conflicts(&mut self, set: &[(&str, SocketAddr)]) {
-        for (at, (key, address)) in set.iter().enumerate() {
-            let other = set[..at].iter().find(|(_, other)| do_addresses_conflict(address, other));
-            if let Some((other, _)) = other {
+        for (at, listener) in set.iter().enumerate() {
+            let other = set[..at].iter().find(|it| do_addresses_conflict(&listener.1, &it.1));
+            if let Some(other) = other {
                 // The fault is told at the setting that is set, because a default stands in no
                 // line.
-                let (key, other) = match self.values.contains_key(*key) {
-                    true => (key, other),
-                    false => (other, key),
+                let ((key, address), (other, _)) = match self.values.contains_key(listener.0) {
+                    true => (listener, other),
+                    false => (other, listener),
                 };
                 let problem = format!("expected another address than {other}, but found {address}");
                 // The listener without a token has to be on loopback, by its other fault.
@@ -1001,7 +1001,10 @@ impl Settings {
                 Some(Ok(url)) => Some(url),
                 // The URL may contain a password, so the fault does not show it.
                 Some(Err(error)) if !self.has_value(&format!("{key}_file")) => {
-                    let hint = setting.raw.as_text().and_then(hint_for_store);
+                    let hint = match setting.is_empty_variable() {
+                        true => Some(HINT_FOR_EMPTY_VARIABLE.to_owned()),
+                        false => setting.raw.as_text().and_then(hint_for_store),
+                    };
                     self.report_at_value(key, "…", &error.to_string(), hint);
                     None
                 }

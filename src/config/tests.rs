@@ -305,6 +305,12 @@ fn typical_mistakes_get_the_right_hint() {
         (plain("[listen]\nhttp = \"www.a.test:80\"\n"), "write \"0.0.0.0:80\""),
         (plain("[listen]\nheader_timeout = 5000\n"), "write \"5000ms\""),
         (plain("[listen]\nhttp = \"127.0.0.1:9090\"\n"), "another address than listen.admin"),
+        (plain("[listen]\nhttp = \"0.0.0.0:9090\"\n"), "but found 0.0.0.0:9090\n"),
+        (
+            plain("[[rule]]\nname = \"a\"\nthen = \"review\"\nwhen = [\"is_role\"]\n"),
+            "did you mean `if`? There, write == true behind it",
+        ),
+        (plain("[webhook]\nurl = \"a.test/x\"\n"), "url = …\n"),
         (plain("[listen]\nhttps = \"127.0.0.1:1\"\n"), "write [[listen.certificate]]"),
         (plain("[admin]\nport = 9090\n"), "write admin = \"ADDRESS:PORT\" below [listen]"),
         (plain("[plans.free]\nlimit = 9\n"), "write free = 9 below [plans]"),
@@ -874,7 +880,7 @@ fn texts_shares_and_entries_in_other_forms_get_the_right_hint() {
         (webhook(""), "the output of: echo whsec_$(openssl rand -base64 32)"),
         (webhook("secret = \"a\"\n"), "the output of: echo whsec_"),
         (plain("[admin]\ntoken = \"a\"\n"), "the output of: openssl rand -hex 16"),
-        (plain("[webhook]\nurl = \"http://localhost/\"\n"), "write allow_private = true too"),
+        (plain("[webhook]\nurl = \"http://localhost/\"\n"), "allow_private = true too"),
         (plain("[webhook]\nthresholds = [0.8, 1.0]\n"), "write [80, 100]"),
         (plain("[traces]\nsample_one_in = 0.01\n"), "write 100"),
         (plain("[[table.feed]]\nname = \"My List\"\n"), "write \"my-list\""),
@@ -1914,6 +1920,8 @@ fn no_part_of_a_private_key_in_place_of_its_path_is_shown() {
     let missing = std::path::Path::new("/etc/rg_secret_0123456789abcdefghijklmnopqrstuvwxyz");
     let hint = super::hint_for_unopened(missing);
     assert_eq!(hint.as_deref(), Some("there is no such file in the folder /etc"));
+    let url = read_config_text("[table]\npath = \"https://a.test/t.csv\"\n").unwrap_err();
+    assert!(url[0].contains("write [[table.feed]]"), "{url:?}");
     let two_lines = read_config_text("[log]\npath = \"/var/log/a\\n\"\n").unwrap_err();
     assert!(two_lines[0].contains("but found a text with a line end"), "{two_lines:?}");
 }
@@ -2224,6 +2232,8 @@ fn a_wrong_server_at_the_address_of_a_store_is_told() {
     };
     let found = place("what answers there speaks no Redis");
     assert!(found.ends_with("; write the address of the Redis or Valkey server"), "{found}");
+    let found = place("the server refuses the user or the password");
+    assert!(found.ends_with("; write the user and the password that the server knows"), "{found}");
     let found = place("no Sentinel names a primary: h:1: ERR unknown command 'SENTINEL', with");
     assert!(found.contains("; a server answers there: write redis:// for it"), "{found}");
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use toml::de::DeValue;
+
 use super::Config;
 use super::counterparts::{
     NAMES_OF_CORS_ORIGINS, SECTION_NAMES, find_counterpart, find_in_section, hint_for_certificate,
@@ -128,7 +130,10 @@ impl Settings {
             None => format!("did you mean `{near}`?"),
             Some((expected, hint)) => {
                 match hint.and_then(|it| it.strip_prefix("write ").map(str::to_owned)) {
-                    Some(value) => format!("did you mean `{near}`? Write {near} = {value}"),
+                    Some(value) if DeValue::parse(&value).is_ok() => {
+                        format!("did you mean `{near}`? Write {near} = {value}")
+                    }
+                    Some(words) => format!("did you mean `{near}`? There, write {words}"),
                     None => {
                         let expected = expected.split(", but found").next().unwrap_or_default();
                         format!(

@@ -51,20 +51,21 @@ impl Settings {
         let fault = find_url_fault(text, allow_private);
         if let Some(expected) = fault {
             // The path may contain a token, so the fault does not show it.
-            let found = match text.split_once("://") {
-                Some(_) => format!("{:?}", redact_url(text)),
-                None => "something else".to_owned(),
+            let (shown, found) = match text.split_once("://") {
+                Some(_) => (format!("{:?}", redact_url(text)), format!("{:?}", redact_url(text))),
+                None => ("…".to_owned(), "something else".to_owned()),
             };
             let problem = format!("expected {expected}, but found {found}");
             let is_private = !allow_private && find_url_fault(text, true).is_none();
-            let hint = "write allow_private = true too, if the receiver is in your own network";
+            let hint =
+                "write https, or, if the receiver is in your own network, allow_private = true too";
             let lacks_scheme = find_url_fault(&format!("https://{text}"), allow_private).is_none();
             let hint = match (is_private, lacks_scheme && !text.contains("://")) {
                 (true, _) => Some(hint.to_owned()),
                 (false, true) => Some("write https:// before it".to_owned()),
                 (false, false) => None,
             };
-            self.report_at_value("webhook.url", &found, &problem, hint);
+            self.report_at_value("webhook.url", &shown, &problem, hint);
             return None;
         }
         Some(WebhookUrl::from_checked(text.to_owned()))

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use redis::{
-    Client, Cmd, Connection, IntoConnectionInfo, Pipeline, RedisError, RedisResult,
+    Client, Cmd, Connection, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult,
     TlsCertificates, Value,
 };
 
@@ -34,15 +34,18 @@ pub(super) fn connect_to_member(
 }
 
 /// Says why an exchange failed. For a timeout, the text of the system says nothing useful, and for
-/// an answer of another protocol, that of the redis crate.
+/// some other errors, that of the redis crate.
 pub(super) fn describe_error(error: &RedisError, timeout: Duration) -> String {
-    match error.is_timeout() {
-        true => format!("no answer within {} ms", timeout.as_millis()),
-        false if error.kind() == redis::ErrorKind::Parse => {
-            "what answers there speaks no Redis".to_owned()
-        }
-        false => {
+    match error.kind() {
+        _ if error.is_timeout() => format!("no answer within {} ms", timeout.as_millis()),
+        ErrorKind::Parse => "what answers there speaks no Redis".to_owned(),
+        ErrorKind::AuthenticationFailed => "the server refuses the user or the password".to_owned(),
+        _ => {
             let text = error.to_string();
+            if text.contains("refused to switch database") {
+                let detail = error.detail().unwrap_or("an error");
+                return format!("the server refuses the number behind the address: {detail}");
+            }
             // The alert of TLS 1.3.
             let advice = match text.contains("CertificateRequired") {
                 true => {
