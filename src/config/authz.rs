@@ -77,7 +77,12 @@ impl Settings {
             let with_key: Vec<&str> = in_order.copied().collect();
             let lacks_key = with_key.len() == given.len() + 1;
             self.amend_hints_of_list("authz.check", |_, hint| {
-                hint.or_else(|| lacks_key.then(|| format!("write {}", toml_list(&with_key))))
+                let means_all =
+                    given.len() == 1 && ["all", "*", "any"].contains(&given[0].as_str());
+                let meant = if means_all { &CHECKS[..] } else { &with_key };
+                let hint = hint.filter(|_| !means_all);
+                let is_meant = means_all || lacks_key;
+                hint.or_else(|| is_meant.then(|| format!("write {}", toml_list(meant))))
             });
         }
         self.note_default(toml_list(&CHECKS));

@@ -139,6 +139,9 @@ const HINT_FOR_REFUSED_LOGIN: &str = "write the user and the password that the s
 
 /// Says what to write or do about the answer of a Redis server, or about its silence.
 fn hint_for_store_error(error: &StoreError) -> Option<&'static str> {
+    if error.to_string().ends_with("another program's database") {
+        return Some("write the path of a file of its own, which riskgate makes");
+    }
     let StoreError::Unavailable { found, .. } = error else { return None };
     match found.split(' ').next()? {
         "NOAUTH" => Some(

@@ -768,12 +768,16 @@ fn text_guesses(text: &str, units: Units) -> impl Iterator<Item = String> {
     guesses.map(move |guess| units.move_to_loopback_if_required(guess))
 }
 
-/// Returns the time of a number without a unit, of a word for no time, and of the value of the
-/// field `Strict-Transport-Security`.
+/// Returns the time of a number without a unit, of a word for no time, of a duration of ISO 8601
+/// such as `PT2S`, and of the value of the field `Strict-Transport-Security`.
 fn time_of_text(text: &str, units: Units) -> Option<String> {
     let no_time = ["none", "off", "never", "unlimited", "infinite", "infinity", "-1"];
     if no_time.contains(&text.to_ascii_lowercase().as_str()) {
         return Some("0s".to_owned());
+    }
+    let of_iso = text.strip_prefix("PT").or(text.strip_prefix('P').filter(|it| it.ends_with('D')));
+    if let Some(time) = of_iso {
+        return Some(time.to_ascii_lowercase());
     }
     let field = text.strip_prefix("max-age=").and_then(|it| it.split(';').next());
     time_of_number(field.unwrap_or(text).trim().parse().ok()?, units)
@@ -801,7 +805,7 @@ fn without_path(text: &str) -> Option<String> {
 /// Returns `X-Api-Key` for `X Api Key:` and `X_Api_Key`. `None` for other words, which may be
 /// several names.
 fn header_name(text: &str) -> Option<String> {
-    let name = text.trim_end_matches(':').trim();
+    let name = text.trim().trim_end_matches(':').trim();
     let words: Vec<&str> = name.split_whitespace().collect();
     let is_one = match words[..] {
         [_] => true,

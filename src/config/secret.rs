@@ -23,7 +23,7 @@ impl Settings {
         let Some(path) = self.read_path(&file_key) else { return };
         if self.values.contains_key(key) {
             let problem = format!("expected no {key} beside it, but found one");
-            self.report_at_key(&file_key, &problem, None);
+            self.report_at_key(&file_key, &problem, Some("remove one of the two".to_owned()));
             return;
         }
         let Some(text) = self.read_file_of_secret(&file_key, &path, decode_text) else { return };

@@ -1228,6 +1228,12 @@ pub fn hint_for_store(text: &str) -> Option<String> {
     if text == "sqlite:" || text.starts_with("sqlite:") && text.ends_with('/') {
         return Some("write the path of a file, such as sqlite:state/riskgate.db".to_owned());
     }
+    if let Some((path, _)) = text.strip_prefix("sqlite:").and_then(|it| it.split_once('?')) {
+        return Some(format!(
+            "write {}: an SQLite store has no options",
+            toml_text(&format!("sqlite:{path}"))
+        ));
+    }
     if let Some(hint) = hint_for_scheme(text) {
         return Some(hint);
     }

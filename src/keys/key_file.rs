@@ -257,13 +257,16 @@ struct KeyFileReader<'a> {
 }
 
 impl KeyFileReader<'_> {
-    /// Whether the file begins as a file of JSON or YAML does.
-    fn is_other_format(&self) -> bool {
+    /// What the file is by its first line, if it is no TOML.
+    fn find_other_format(&self) -> Option<&'static str> {
         let lines = self.text.lines().map(str::trim);
-        let first = lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#'));
-        first.is_some_and(|line| {
-            line.starts_with(['{', '-']) || line.ends_with(':') || line.trim_end() == "["
-        })
+        let first = lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#'))?;
+        let is_json = first.starts_with(['{', '-']) || first.starts_with("[{") || first == "[";
+        match is_json || first.ends_with(':') {
+            true => Some("JSON or YAML"),
+            false if !first.contains('=') && !first.starts_with('[') => Some("CSV or a plain list"),
+            false => None,
+        }
     }
 
     fn format_location(&self, offset: usize) -> String {
@@ -342,7 +345,7 @@ impl KeyFileReader<'_> {
             {
                 Some(format!("write [\"{value}\"]"))
             }
-            None if self.is_other_format() => Some(
+            None if self.find_other_format().is_some() => Some(
                 "write a file of TOML: [[key]], and below it id = \"web-1\", account = \"acme\" \
                  and hash = \"sha256:…\""
                     .to_owned(),
@@ -352,12 +355,10 @@ impl KeyFileReader<'_> {
             }
             None => None,
         };
-        let message = match is_other_header {
-            true => "expected [[key]], but found another section".to_owned(),
-            false if self.is_other_format() => {
-                "expected a file of TOML, but found JSON or YAML".to_owned()
-            }
-            false => reword_message(name, &message),
+        let message = match self.find_other_format() {
+            _ if is_other_header => "expected [[key]], but found another section".to_owned(),
+            Some(format) => format!("expected a file of TOML, but found {format}"),
+            None => reword_message(name, &message),
         };
         KeyFileError { hint, excerpt, ..KeyFileError::new(self.format_location(offset), message) }
     }
@@ -381,6 +382,9 @@ impl KeyFileReader<'_> {
         let digits = rest.split(' ').next().unwrap_or_default();
         let is_digest = digits.len() == 64 && digits.bytes().all(|it| it.is_ascii_hexdigit());
         let (found, hint) = match is_digest {
+            true if parse_sha256_field(text).is_some() => {
+                ("those of an empty text", HOW_TO_HASH.to_owned())
+            }
             true if text.starts_with("sha256:") => ("more", format!("write \"sha256:{digits}\"")),
             true => ("the digits alone", format!("write \"sha256:{digits}\"")),
             false if hide_keys(text) != *text => ("a key", HOW_TO_HASH.to_owned()),
@@ -397,7 +401,14 @@ impl KeyFileReader<'_> {
         let names = [("id", &key.id), ("account", &key.account)];
         let names = names.into_iter().filter(|(_, name)| !is_valid_id_or_account(name.get_ref()));
         let mut faults: Vec<KeyFileError> = names
-            .map(|(field, value)| self.field_fault(field, value, ID_OR_ACCOUNT_FORMAT))
+            .map(|(field, value)| {
+                let found = quote_unless_key(value.get_ref());
+                let expected = format!("{ID_OR_ACCOUNT_FORMAT}, but found {found}");
+                let meant = value.get_ref().trim().replace(' ', "-");
+                let is_meant = is_valid_id_or_account(&meant) && is_showable(&meant);
+                let hint = is_meant.then(|| format!("write {meant:?}"));
+                KeyFileError { hint, ..self.field_fault(field, value, &expected) }
+            })
             .collect();
         let digest = self.parse_digest(&key, start).map_err(|fault| faults.push(fault));
         faults.extend(key.origins.iter().filter_map(|origin| self.find_origin_fault(origin)));
@@ -431,7 +442,9 @@ impl KeyFileReader<'_> {
     fn parse_digest(&self, key: &RawKey, start: usize) -> Result<[u8; 32], KeyFileError> {
         match (&key.hash, &key.env) {
             (Some(hash), None) => {
-                parse_sha256_field(hash.get_ref()).ok_or_else(|| self.hash_fault(hash))
+                let digest = parse_sha256_field(hash.get_ref());
+                let is_of_key = digest.is_some_and(|it| it != sha256(b"") && it != sha256(b"\n"));
+                digest.filter(|_| is_of_key).ok_or_else(|| self.hash_fault(hash))
             }
             (None, Some(env)) => self.digest_from_env_var(env),
             _ => {
@@ -572,6 +585,12 @@ fn hint_for_origin(text: &str) -> Option<String> {
 
 /// Returns what to write in place of a day, or of a time without a `T` or a zone.
 fn hint_for_time(text: &str) -> Option<String> {
+    if let [first, second, year] = text.split('/').collect::<Vec<_>>()[..] {
+        let [day_first, month_first] = [(first, second), (second, first)]
+            .map(|(day, month)| hint_for_time(&format!("{year}-{month}-{day}")));
+        // Of some days, nobody knows which number is the month.
+        return day_first.xor(month_first);
+    }
     let with_t = text.replace(' ', "T");
     let forms = [with_t.clone(), format!("{with_t}Z"), format!("{with_t}T00:00:00Z")];
     let time = forms.into_iter().find(|it| parse_rfc3339(it).is_some())?;

@@ -41,15 +41,49 @@ pub struct OverrideRequest<'a> {
 }
 
 impl OverrideRequest<'_> {
-    /// Checks the domains, the note and the last day, before a command opens the store. The store
-    /// knows the time, so whether the last day is over is checked only if `is_store_missing`.
+    /// Checks the domains, the note and the last day, before a command opens the store. If
+    /// `is_store_missing`, checks all that [`set_overrides`] checks, because that would leave a new
+    /// store behind.
     ///
     /// # Errors
     /// Returns a fault if one of them is wrong.
-    pub fn check(&self, is_store_missing: bool) -> Result<(), ManagementFault> {
-        let now = is_store_missing.then(read_machine_time);
-        let check = |name: &DnsName| check_new_override(&self.to_new_override(name), now);
-        self.parse_names()?.iter().try_for_each(check)
+    pub fn check(
+        &self,
+        inputs: &TableInputs,
+        is_store_missing: bool,
+    ) -> Result<(), ManagementFault> {
+        let names = self.parse_names()?;
+        if is_store_missing {
+            let now = read_machine_time();
+            self.check_at(&names, &OverrideFile::read(inputs), now)?;
+            return self.check_protection(inputs, &names, now);
+        }
+        names.iter().try_for_each(|name| check_new_override(&self.to_new_override(name), None))
+    }
+
+    /// Checks the values, and that no row of the operator's file decides a name.
+    fn check_at(
+        &self,
+        names: &[DnsName],
+        file: &OverrideFile,
+        now: i64,
+    ) -> Result<(), ManagementFault> {
+        let check = |name: &DnsName| check_new_override(&self.to_new_override(name), Some(now));
+        names.iter().try_for_each(check)?;
+        names.iter().try_for_each(|name| file.check_does_not_decide(name, now))
+    }
+
+    /// Checks that the lists protect no name of a denial that is not forced.
+    fn check_protection(
+        &self,
+        inputs: &TableInputs,
+        names: &[DnsName],
+        now: i64,
+    ) -> Result<(), ManagementFault> {
+        match self.action == OverrideAction::Deny && !self.is_forced {
+            true => check_lists_do_not_protect(inputs, names, self.is_exact, now),
+            false => Ok(()),
+        }
     }
 
     /// Parses the domains, each once.
@@ -116,10 +150,8 @@ pub fn set_overrides(
 ) -> Result<Vec<OverrideChange>, ManagementFault> {
     let names = request.parse_names()?;
     let now = store.now().unix_now;
-    let check = |name: &DnsName| check_new_override(&request.to_new_override(name), Some(now));
-    names.iter().try_for_each(check)?;
     let file = OverrideFile::read(inputs);
-    names.iter().try_for_each(|name| file.check_does_not_decide(name, now))?;
+    request.check_at(&names, &file, now)?;
     take_over_unless_faulty(store, inputs, author, &file)?;
     // If the store has lost overrides, an operator repairs it by setting an override.
     let known = KnownOverrides::read_despite_loss(store, inputs)?;
@@ -132,9 +164,7 @@ pub fn set_overrides(
         let meaning = "running gateways apply the override to the lists that they read last";
         warnings.push(format!("{faults}; {meaning}"));
     }
-    if request.action == OverrideAction::Deny && !request.is_forced {
-        check_lists_do_not_protect(inputs, &names, request.is_exact, now)?;
-    }
+    request.check_protection(inputs, &names, now)?;
     let replaced = update_rows(store, author, &names, |name, before| {
         let new = request.to_new_override(name);
         let is_replaced = |row: &&StoredOverride| row.is_exact == new.is_exact || !new.is_exact;

@@ -28,6 +28,8 @@ pub(super) enum HeaderState {
     Expected,
     /// The header was read and has this many columns.
     Read(usize),
+    /// The header has too few or too many columns. This is told once, and no row is read.
+    OfOtherColumns,
 }
 
 /// The columns that a CSV list of this kind must have; `None` for a kind whose lists are not CSV.
@@ -87,6 +89,9 @@ impl<'a> ParsedLists<'a> {
         header_state: &mut HeaderState,
         fields: Vec<Cow<'a, str>>,
     ) -> Result<(), TableFault> {
+        if *header_state == HeaderState::OfOtherColumns {
+            return Ok(());
+        }
         let HeaderState::Read(header_column_count) = *header_state else {
             let checked = check_header(context, required_columns, &fields);
             // After a faulty header, the lines below it are checked against the required columns,
@@ -98,7 +103,10 @@ impl<'a> ParsedLists<'a> {
                 _ => required_columns.len(),
             };
             let column_count = checked.as_ref().copied().unwrap_or(column_count);
-            *header_state = HeaderState::Read(column_count);
+            *header_state = match column_count == fields.len() {
+                true => HeaderState::Read(column_count),
+                false => HeaderState::OfOtherColumns,
+            };
             return checked.map(drop);
         };
         if fields.len() != header_column_count {

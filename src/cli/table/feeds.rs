@@ -93,13 +93,15 @@ fn check_feed_names(names: &[String], feeds: &Feeds) -> Result<(), CommandFailur
     let unknown = names.iter().find(|name| !feeds.feeds.iter().any(|feed| feed.name == **name));
     if let Some(name) = unknown {
         let known: Vec<&str> = feeds.feeds.iter().map(|feed| feed.name.as_str()).collect();
-        let expected = match known.is_empty() {
-            true => "an enabled [[table.feed]] of this name".to_owned(),
-            false => format!("one of {}", known.join(", ")),
-        };
-        return Err(CommandFailure::usage(format!(
-            "feed: expected {expected}, but found {name:?}"
-        )));
+        return Err(CommandFailure::usage(match known.is_empty() {
+            true => format!(
+                "feed: expected an enabled [[table.feed]] named {name:?}, but found none; write \
+                 [[table.feed]], and below it name = \"castle\""
+            ),
+            false => {
+                format!("feed: expected one of {}, but found {name:?}", known.join(", "))
+            }
+        }));
     }
     Ok(())
 }

@@ -51,9 +51,9 @@ pub fn set_overrides(
         is_forced,
     };
     // A failed command must not leave a new store behind.
-    request.check(is_store_missing(&config))?;
-    let (mut store, author) = (open_store(&config)?, find_command_author());
     let table = &config.reloadable.table;
+    request.check(table, is_store_missing(&config))?;
+    let (mut store, author) = (open_store(&config)?, find_command_author());
     let changes = set_overrides_in_store(&mut store, table, &author, &request)?;
     let done = |change: &OverrideChange| format!("{} is {}", change.domain, change.action);
     report(&changes, done, "instead of", args.json)

@@ -29,6 +29,25 @@ fn hash_or_env_variable_declares_a_key() {
 }
 
 #[test]
+fn a_fault_says_what_was_found_and_what_to_write() {
+    let head = "[[key]]\nid = \"a\"\naccount = \"acme\"\n";
+    let empty = format!("{head}hash = \"{}\"\n", format_key_hash(""));
+    for (text, found) in [
+        (empty, "but found those of an empty text"),
+        (format!("{head}expires = \"31/12/2026\"\n"), "write \"2026-12-31T00:00:00Z\""),
+        (head.replace("\"a\"", "\"my key\""), "but found \"my key\""),
+        (head.replace("\"a\"", "\"my key\""), "write \"my-key\""),
+        ("id,account\na,acme\n".to_owned(), "but found CSV or a plain list"),
+        ("[{\"id\":\"a\"}]\n".to_owned(), "but found JSON or YAML"),
+    ] {
+        let faults = read_keys_from_text(&text).unwrap_err().join("\n");
+        assert!(faults.contains(found), "{faults} lacks {found}");
+    }
+    let either = read_keys_from_text(&format!("{head}expires = \"05/06/2026\"\n")).unwrap_err();
+    assert!(!either.join("\n").contains("write \"2026"), "{either:?}");
+}
+
+#[test]
 fn a_fault_names_its_line_and_shows_no_key() {
     let head = "[[key]]\nid = \"a\"\naccount = \"acme\"\n";
     for (text, fault) in [

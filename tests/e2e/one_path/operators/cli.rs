@@ -575,6 +575,8 @@ fn a_command_that_is_refused_makes_no_store() {
         assert!(printed.contains("the name of a new account without @"), "{printed}");
         assert!(!setup.path("riskgate.db").exists(), "{words:?}");
     }
+    let printed = refused(&["table", "deny", "gmail.com"], 1);
+    assert!(printed.contains("the lists protect gmail.com"), "{printed}");
     let printed = refused(&[&create[..], &["--origin", "null"]].concat(), 2);
     assert!(!printed.contains("https://null"), "{printed}");
     let printed = refused(&["keys", "list", "--account", "nobody"], 1);
