@@ -68,9 +68,11 @@ fn to_canonical(network: IpNet) -> Option<IpNet> {
 }
 
 /// Parses the address of a hop in `X-Forwarded-For` or `Forwarded`, with or without a port. The
-/// port may be obfuscated. A zone (RFC 4007 section 11), which names an interface of the proxy, is
-/// ignored. `None` for any other text, such as `unknown` and an obfuscated name.
+/// port may be obfuscated. The zone of an IPv6 address (RFC 4007 section 11), which names an
+/// interface of the proxy, is ignored. `None` for any other text, such as `unknown` and an
+/// obfuscated name.
 pub fn parse_hop_address(text: &str) -> Option<IpAddr> {
+    let has_zone = text.contains('%');
     let (start, rest) = text.split_once('%').unwrap_or((text, ""));
     // A bracket and a port may follow the zone.
     let end = rest.find(']').map_or("", |at| &rest[at..]);
@@ -82,6 +84,7 @@ pub fn parse_hop_address(text: &str) -> Option<IpAddr> {
             IpAddr::V6(address.parse().ok().filter(|_| is_port)?)
         }
         None => match text.parse::<IpAddr>() {
+            Ok(IpAddr::V4(_)) | Err(_) if has_zone => return None,
             Ok(address) => address,
             Err(_) => {
                 let (address, port) = text.split_once(':')?;

@@ -45,6 +45,8 @@ fn the_address_of_a_hop_may_have_a_port_and_a_zone() {
         ("", None),
         ("[2001:db8::1", None),
         ("[fe80::1%eth0", None),
+        ("192.0.2.1%eth0", None),
+        ("192.0.2.1:80%eth0", None),
         ("[2001:db8::1]x", None),
         ("[2001:db8::1]:99999", None),
         ("[192.0.2.1]", None),

@@ -143,7 +143,7 @@ impl PartHeader {
         // Some servers skip a part whose disposition is not `form-data`. The other servers read the
         // same name as riskgate, so this is no fault.
         self.is_broken |= !is_token(parsed.value) || parsed.is_broken;
-        for parameter in parsed.parameters {
+        for (index, parameter) in parsed.parameters.into_iter().enumerate() {
             let by_werkzeug = read_unquoted_as_werkzeug(&parameter).map(str::to_owned);
             match parameter.name.as_str() {
                 "name" if names_to_read == NamesToRead::ByGrammar => {
@@ -179,6 +179,10 @@ impl PartHeader {
                     self.add_name(by_werkzeug.as_deref().and_then(decode_extended_value));
                 }
                 name if name.starts_with("name*") => self.is_broken = true,
+                // The package parse-multipart-data of Node.js takes the first one for the name.
+                _ if index == 0 && names_to_read == NamesToRead::OfAllServers => {
+                    self.add_name(Some(parameter.value));
+                }
                 _ => {}
             }
         }

@@ -65,7 +65,7 @@ fn harmless_parts_of_a_form_do_not_hide_its_address() {
 }
 
 #[test]
-fn an_unquoted_name_ends_where_werkzeug_ends_it() {
+fn a_name_is_read_as_werkzeug_and_parse_multipart_data_read_it() {
     for header in [
         "name*=utf-8''email?",
         "name*=utf-8''Email<x>; y=z",
@@ -73,6 +73,7 @@ fn an_unquoted_name_ends_where_werkzeug_ends_it() {
         "name*=utf-8'en'email\u{17f}",
         "name*=email\u{200b}",
         "name=email?x",
+        "na=\"email\"; name=\"x\"",
         "name=email\u{e9}",
     ] {
         let other = format!("Content-Disposition: form-data; {header}");
