@@ -68,7 +68,7 @@ enum Command {
     Doctor(doctor::Args),
     /// Read config, keys, table and store as `run` would, and print every fault.
     Check(ConfigArgs),
-    /// Check the config, and show what is in force.
+    /// Check the config, show what is in force, and print the schema of its settings.
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Create, list, rotate, revoke and import keys.
@@ -82,9 +82,9 @@ enum Command {
     AdminToken(admin_token::AdminTokenCommand),
     /// Show the calls of a month by account, or by day, route and key.
     Usage(usage::Args),
-    /// Show who changed which key, account, override, config or table.
+    /// Show who changed which key, account, override, config, table or month, and when.
     Audit(audit::Args),
-    /// Initialize a store on a server, copy, save or restore one, or repair its month.
+    /// Check a store, initialize one on a server, copy, save or restore one, or repair its month.
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Decide a sign-up by the rules of the config, and say why. Nothing is counted.
@@ -92,7 +92,7 @@ enum Command {
     /// Show and delete the sign-ups of one person.
     #[command(subcommand)]
     SignUps(sign_ups::SignUpsCommand),
-    /// Build, inspect, look up and compare tables.
+    /// Build, inspect, look up and compare tables, set overrides, and fetch feeds.
     #[command(subcommand)]
     Table(table::TableCommand),
     /// Print the completion script of a shell.

@@ -140,8 +140,8 @@
 //!
 //! A mounted gate checks keys, origins, rates of clients and quotas, and screens the forms of
 //! routes with `[upstream.route.screen]`. It reads these forms, and the bodies of requests to `POST
-//! /v1/assess` and to `POST /v1/public/domains`. If `[authz]` screens fields of the body, it reads
-//! the bodies of requests to the path of `[authz]`. It reads no other body.
+//! /v1/assess`, to `POST /v1/public/domains` and, if `[authz]` screens fields of the body, to the
+//! path of `[authz]`.
 //!
 //! Only `riskgate run` limits connections, and checks the sizes and the grammar of all requests. A
 //! mounted gate only refuses bodies that are too long, bodies of methods that take none, bodies of
