@@ -57,8 +57,9 @@ pub struct OtherFacts {
     /// address itself: of values that are judged alike, the last one counts, and these facts have
     /// no counts of sign-ups.
     pub by_idna_2003: Option<AddressFacts>,
-    /// As software that removes all characters beyond ASCII reads it.
-    as_ascii: Option<AddressFacts>,
+    /// As software reads it that removes characters beyond ASCII, or that takes some of them for
+    /// ASCII letters.
+    as_ascii: Vec<AddressFacts>,
 }
 
 impl OtherFacts {
@@ -69,21 +70,20 @@ impl OtherFacts {
         unknown_score: Option<Score>,
         unix_now: i64,
     ) -> OtherFacts {
-        let look_up = |domain: &Option<Domain>| {
-            let domain = domain.as_ref()?;
-            Some(AddressFacts::of_uncounted_domain(domain, table, unknown_score, unix_now))
+        let look_up = |domain: &Domain| {
+            AddressFacts::of_uncounted_domain(domain, table, unknown_score, unix_now)
         };
         OtherFacts {
-            by_idna_2003: look_up(&readings.by_idna_2003),
-            as_ascii: look_up(&readings.as_ascii),
+            by_idna_2003: readings.by_idna_2003.as_ref().map(look_up),
+            as_ascii: readings.as_ascii.iter().map(look_up).collect(),
         }
     }
 
-    /// The facts about what stays of the domain without the characters beyond ASCII, if `scores`
-    /// refuse this rest and the rest gets mail. An honest domain may leave any rest, and a rest
-    /// that gets no mail hides no inbox. So every other rest says nothing.
+    /// The facts about the domain without the characters beyond ASCII, or with ASCII letters in
+    /// their place, if `scores` refuse it and it gets mail. An honest domain may leave any other
+    /// one, and one that gets no mail hides no inbox. So every other one says nothing.
     pub fn refused_as_ascii(self, scores: &ScorePolicy) -> Option<AddressFacts> {
-        self.as_ascii.filter(|facts| {
+        self.as_ascii.into_iter().find(|facts| {
             facts.reason != Reason::Undeliverable && scores.is_blocking(facts.score, facts.reason)
         })
     }

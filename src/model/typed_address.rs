@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::model::domain::{Domain, find_last};
 use crate::model::email::{EmailAddress, EmailError};
+use crate::model::letter_case::fold_case;
 
 /// The characters that some software takes for the `@` of an address. Unicode's compatibility
 /// mapping (NFKC) makes an `@` of the other two.
@@ -37,8 +38,10 @@ pub struct OtherReadings {
     /// Software with the IDNA of 2003: Python's codec and Java's `IDN` write `ss` for `ß`
     /// (RFC 3490, UTS 46 section 4).
     pub by_idna_2003: Option<Domain>,
-    /// Software that removes all characters beyond ASCII, as PHP's `FILTER_SANITIZE_EMAIL` does.
-    pub as_ascii: Option<Domain>,
+    /// Software that removes all characters beyond ASCII, as PHP's `FILTER_SANITIZE_EMAIL` does,
+    /// and software that takes letters beyond ASCII for ASCII letters in another case: Go's
+    /// `strings.ToLower` and C's `towlower` write `i` for U+0130.
+    pub as_ascii: Vec<Domain>,
     /// The address that is left where software removes characters from an address, as PHP's
     /// `FILTER_SANITIZE_EMAIL` does. `None` if nothing is removed, or no address is left.
     pub sanitized: Option<EmailAddress>,
@@ -108,10 +111,12 @@ impl OtherReadings {
             let mapped = text.replace(['ß', 'ẞ'], "ss").replace('ς', "σ");
             mapped.replace(['\u{200c}', '\u{200d}'], "")
         });
-        let as_ascii = text.replace(|c: char| !c.is_ascii(), "");
+        let by_letter_case = text.contains(['\u{130}', '\u{131}']).then(|| fold_case(text));
+        let without_others = text.replace(|c: char| !c.is_ascii(), "");
+        let as_ascii = by_letter_case.into_iter().chain([without_others]);
         OtherReadings {
             by_idna_2003: by_idna_2003.and_then(|text| Domain::parse(&text).ok()),
-            as_ascii: Domain::parse(&as_ascii).ok(),
+            as_ascii: as_ascii.filter_map(|text| Domain::parse(&text).ok()).collect(),
             sanitized: None,
         }
     }

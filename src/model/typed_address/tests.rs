@@ -18,16 +18,18 @@ fn an_address_in_which_some_software_reads_another_is_refused() {
 #[test]
 fn the_domains_that_other_software_reads_are_known() {
     for (domain, by_idna_2003, as_ascii) in [
-        ("gmail.com", None, None),
-        ("stra\u{df}e.de", Some("strasse.de"), Some("strae.de")),
-        ("b\u{fc}cher.de", None, Some("bcher.de")),
-        ("\u{4f8b}\u{5b50}.example", None, None),
+        ("gmail.com", None, &[][..]),
+        ("stra\u{df}e.de", Some("strasse.de"), &["strae.de"]),
+        ("b\u{fc}cher.de", None, &["bcher.de"]),
+        ("ma\u{130}lbox.test", None, &["mailbox.test", "malbox.test"]),
+        ("mailbox\u{131}.test", None, &["mailboxi.test", "mailbox.test"]),
+        ("\u{4f8b}\u{5b50}.example", None, &[]),
     ] {
         let typed = TypedAddress::parse(&format!("a@{domain} ")).unwrap();
         let readings = typed.other_readings;
-        let text = |domain: &Option<Domain>| domain.as_ref().map(|it| it.as_str().to_owned());
-        let expected = (by_idna_2003.map(str::to_owned), as_ascii.map(str::to_owned));
-        assert_eq!((text(&readings.by_idna_2003), text(&readings.as_ascii)), expected);
+        assert_eq!(readings.by_idna_2003.as_ref().map(Domain::as_str), by_idna_2003);
+        let found: Vec<&str> = readings.as_ascii.iter().map(Domain::as_str).collect();
+        assert_eq!(found, as_ascii);
     }
 }
 
