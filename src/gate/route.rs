@@ -16,7 +16,7 @@ use crate::model::refusal::Refusal;
 use crate::model::route_label::RouteLabel;
 use crate::model::typed_address::first_mark_of_address;
 
-pub use path_reading::{PathReadings, query_of, split_path_and_query};
+pub use path_reading::{PathReadings, path_parameters_of, query_of, split_path_and_query};
 pub use upstream_route::find_screen_rules;
 use upstream_route::find_upstream_route_index;
 pub use upstream_route::{RouteCors, RouteMethods, UpstreamRoute};

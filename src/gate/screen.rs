@@ -11,14 +11,21 @@ use crate::message::request_head::{takes_body, value_if_single};
 use crate::message::response::Reply;
 use crate::model::domain::Domain;
 use crate::model::refusal::Refusal;
-use crate::screening::{BodyHeaders, FieldValues, ReceivedBody, UnreadCause, read_field_values};
+use crate::screening::{
+    BodyHeaders, FieldPath, FieldValues, ReceivedBody, UnreadCause, read_field_values,
+    read_query_values,
+};
 
 use super::beginning::Head;
 use super::judged_values::JudgingContext;
 use super::request_context::RequestContext;
-use super::route::query_of;
+use super::route::{path_parameters_of, query_of};
 use super::screen_rules::{ScreenPolicy, ScreeningResult};
 use super::state::Gate;
+
+fn has_field_in_path(target: &[u8], fields: &[FieldPath]) -> bool {
+    !read_query_values(path_parameters_of(target), fields).values.is_empty()
+}
 
 impl Gate {
     /// Screens a request with this body, if its route or `[authz]` has rules for that. Returns the
@@ -34,7 +41,13 @@ impl Gate {
         }
         let rules = ctx.screen_rules.clone().filter(|_| takes_body(head.method().as_bytes()))?;
         let query = query_of(head.target());
-        let found = read_field_values(body_headers(head), query, body, &rules.fields);
+        let mut found = read_field_values(body_headers(head), query, body, &rules.fields);
+        if has_field_in_path(head.target(), &rules.fields) {
+            match &mut found {
+                Ok(found) => found.mark_unread(UnreadCause::Broken),
+                Err(cause) => *cause = UnreadCause::Broken,
+            }
+        }
         let screened = self.judge_values(found, &rules.policy, rules.counts_forms(), ctx);
         let refusal = self.record_and_find_refusal(screened, &rules.policy, ctx)?;
         let is_refused_for_address = matches!(refusal, Refusal::EmailRefused { .. });

@@ -121,6 +121,14 @@ impl FieldPath {
     }
 
     fn matches_by_all_rules(&self, name: &str) -> bool {
+        // Zope reads `email:string` as `email`, and Struts reads `top.email` so.
+        let without_type = name.split_once(':').map(|(name, _)| name);
+        let others = [without_type, strip_stack_top(name)];
+        self.matches_in_parts(name)
+            || others.into_iter().flatten().any(|it| self.matches_in_parts(it))
+    }
+
+    fn matches_in_parts(&self, name: &str) -> bool {
         let (parts, joined) = (form_name_parts(name), self.joined.as_str());
         let mangled = normalize_name(name.split('\0').next().unwrap_or_default());
         // Rack ignores brackets around a name.
@@ -135,6 +143,11 @@ impl FieldPath {
 
     /// Returns false only for a name that does not match. This test is quick.
     fn may_match(&self, name: &str) -> bool {
+        self.may_match_in_parts(name)
+            || strip_stack_top(name).is_some_and(|name| self.may_match_in_parts(name))
+    }
+
+    fn may_match_in_parts(&self, name: &str) -> bool {
         let behind_leading = name.trim_start_matches(is_leading);
         if !name.is_ascii() {
             return normalize_name(behind_leading).starts_with(&self.start)
@@ -161,13 +174,28 @@ impl FieldPath {
         !is_plain_name(name.as_bytes()) && !self.is_usual_spelling(name) && self.may_match(name)
     }
 
+    /// Does what [`FieldPath::may_have_other_text`] does, for the names of JSON members. A page may
+    /// have made them of the names of form fields.
+    pub(super) fn may_members_have_other_text(&self, names: &[MemberName]) -> bool {
+        let own = self.parts.last().map_or("", String::as_str);
+        match names {
+            [name] => self.may_have_other_text(&name.written.text),
+            [.., last] => is_about_field(&last.written.text) && !own.starts_with('_'),
+            [] => false,
+        }
+    }
+
     /// Returns true if the value of a name that matches may be another text than an address:
-    /// `email[label]` is a part of the field, and in Spring `_email` marks a checkbox.
+    /// `email[label]` is a part of the field, in Spring `_email` marks a checkbox, and in Zope the
+    /// value of `email:tokens` is several words.
     pub(super) fn may_have_other_text(&self, name: &str) -> bool {
         if is_plain_name(name.as_bytes()) || self.is_usual_spelling(name) {
             return false;
         }
-        if name.trim_start().starts_with(['!', '_']) && !self.joined.starts_with('_') {
+        if is_about_field(name) && !self.joined.starts_with('_') {
+            return true;
+        }
+        if name.contains(':') && !self.joined.contains(':') {
             return true;
         }
         let names = parts_without_indexes(&form_name_parts(name));
@@ -249,6 +277,16 @@ fn parts_without_indexes(parts: &[String]) -> Vec<String> {
 fn strip_name<'t>(text: &'t str, part: &str) -> Option<&'t str> {
     let (start, rest) = text.split_at_checked(part.len())?;
     start.eq_ignore_ascii_case(part).then_some(rest)
+}
+
+/// Returns the text behind `top.`, with which Struts names the action itself.
+fn strip_stack_top(name: &str) -> Option<&str> {
+    name.strip_prefix("top.")
+}
+
+/// Returns true for a name such as `_email`, with which Spring marks a checkbox, and `!email`.
+fn is_about_field(name: &str) -> bool {
+    name.trim_start().starts_with(['!', '_'])
 }
 
 fn is_index(part: &str) -> bool {

@@ -162,19 +162,33 @@ struct JsonReaderState<'f> {
 }
 
 impl JsonReaderState<'_> {
-    /// Returns true if a server may take the current member for a field. If only a server that
-    /// skips characters does so, marks the body as unread.
-    fn is_at_field(&mut self) -> bool {
-        let names = &self.names;
-        if self.fields.iter().any(|field| field.matches_members(names)) {
-            return true;
+    /// Adds the name of a member in an object at `place`, and returns the place of the member.
+    fn enter_member(&mut self, name: String, place: ValuePlace) -> ValuePlace {
+        self.names.push(MemberName::new(name));
+        self.place_in_field().unwrap_or(match place {
+            ValuePlace::Outside => ValuePlace::Outside,
+            ValuePlace::InField | ValuePlace::BelowField => ValuePlace::BelowField,
+        })
+    }
+
+    /// Returns the place of the current member, if a server may take it for a field or a part of a
+    /// field. If only some servers do so, marks the body as unread.
+    fn place_in_field(&mut self) -> Option<ValuePlace> {
+        let names = self.names.as_slice();
+        let mut matching = self.fields.iter().filter(|field| field.matches_members(names));
+        if let Some(first) = matching.next() {
+            let is_part = |field: &FieldPath| field.may_members_have_other_text(names);
+            return Some(match is_part(first) && matching.all(is_part) {
+                true => ValuePlace::BelowField,
+                false => ValuePlace::InField,
+            });
         }
-        let is_at_field =
-            self.fields.iter().any(|field| field.matches_members_without_skipped(names));
-        if is_at_field {
+        let is_read_by_some = |field: &FieldPath| field.matches_members_without_skipped(names);
+        if self.fields.iter().any(is_read_by_some) {
             self.found.mark_unread(UnreadCause::Broken);
+            return Some(ValuePlace::InField);
         }
-        is_at_field
+        None
     }
 }
 
@@ -293,17 +307,18 @@ impl<'de> Visitor<'de> for ValueVisitor<'_, '_> {
         let mut pair = PairObject::default();
         while let Some(name) = members.next_key::<String>()? {
             let part_of_pair = PartOfPair::of_member(&name);
-            self.reader.names.push(MemberName::new(name));
-            let is_named = self.reader.is_at_field();
-            let place = match self.place {
-                _ if is_named => ValuePlace::InField,
-                ValuePlace::Outside => ValuePlace::Outside,
-                ValuePlace::InField | ValuePlace::BelowField => ValuePlace::BelowField,
+            // `Object.assign` of JavaScript puts the members of this one into the object itself.
+            let is_prototype = name == "__proto__";
+            let place = match is_prototype {
+                true => self.place,
+                false => self.reader.enter_member(name, self.place),
             };
             self.reader.is_in_pair = part_of_pair.is_some();
             members.next_value_seed(ValueVisitor { reader: &mut *self.reader, place })?;
             self.reader.is_in_pair = false;
-            self.reader.names.pop();
+            if !is_prototype {
+                self.reader.names.pop();
+            }
             if let Some(part) = part_of_pair {
                 let texts = std::mem::take(&mut self.reader.texts_of_pair);
                 pair.add(part, texts, self.reader.fields);

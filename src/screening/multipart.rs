@@ -213,15 +213,27 @@ fn read_part<'b>(
         false => NamesToRead::ByGrammar,
     };
     let header = parse_part_header(&header, line_end, names);
-    // hapi adds the text of a part without a name to the field before this part.
-    if header.is_broken || !header.has_name || length != 2 * line_end.as_str().len() {
+    // hapi adds the text of a part without a name to the field before this part. Clients send
+    // several files of one field as parts without names in a part.
+    let lacks_name = !header.has_name && !is_inner;
+    if header.is_broken || lacks_name || length != 2 * line_end.as_str().len() {
         found.mark_unread(UnreadCause::Broken);
     }
     if !is_inner {
         header.read_inner_parts(content, PartContext { is_inner: true, ..context }, found);
+    } else if !header.inner_boundaries.is_empty() {
+        found.mark_unread(UnreadCause::Broken);
     }
     let part = Part { header, content };
     let names = context.names_to_compare(part.names(), found);
+    let may_have_field = |name: &&&str| {
+        let is_above =
+            |it: &FieldPath| it.may_begin_with_member(name) && !it.matches_form_name(name);
+        context.fields.iter().any(is_above)
+    };
+    if part.header.has_other_members && names.iter().any(|name| may_have_field(&name)) {
+        found.mark_unread(UnreadCause::OtherType);
+    }
     if !(part.header.is_json && part.header.read_json(content, &names, context.fields, found)) {
         part.read_field(&names, context, found);
     }
@@ -277,8 +289,13 @@ impl PartHeader {
             inner = read_with_boundary(content, boundary, context).unwrap_or_default();
         } else if find_empty_line(content).is_some() {
             read_part(content, context, &mut inner);
+            // An honest text has empty lines, and what is before them is no header.
+            if self.is_form_data && inner.values.is_empty() {
+                return;
+            }
+            inner.mark_unread(UnreadCause::Broken);
         }
-        if !inner.values.is_empty() {
+        if inner != FieldValues::default() {
             found.append(inner);
             found.mark_unread(UnreadCause::Broken);
         }

@@ -149,8 +149,10 @@ fn has_value_in_another_kind(
         && memchr::memchr(b'=', body).is_some();
     let around = if is_multipart { TextAroundPairs::Parts } else { TextAroundPairs::Json };
     may_be_arguments_of_action(&content_type.kind, body, found)
-        || !boundaries.is_empty()
-            && multipart::read_values(body, boundaries, fields).values.iter().any(|it| is_new(it))
+        || !boundaries.is_empty() && {
+            let hidden = multipart::read_values(body, boundaries, fields);
+            hidden.unread.is_some() || hidden.values.iter().any(|it| is_new(it))
+        }
         || may_be_form && urlencoded::may_have_new_address(body, around, fields, is_new)
 }
 

@@ -1,4 +1,5 @@
 mod multipart_bodies;
+mod readings_of_some_servers;
 mod server_actions;
 
 use super::*;

@@ -284,6 +284,9 @@ fn read_pairs(body: &[u8], fields: &[FieldPath]) -> (FieldValues, bool) {
                 continue;
             }
             if found.push_if_field(&text, value, fields) {
+                if has_percent_u(part) {
+                    found.mark_unread(UnreadCause::Broken);
+                }
                 has_field = true;
                 continue;
             }
@@ -343,6 +346,12 @@ fn other_names(name: &[u8], decoded: &[u8]) -> impl Iterator<Item = String> {
         .then(|| [decode_as_asp_net(name), decode(&remove_bad_percents(name)).into_owned()]);
     let by_others = by_others.into_iter().flatten().filter(move |name| *name != *decoded);
     without_skipped.into_iter().chain(by_others.map(|name| to_text(&name).into_owned()))
+}
+
+/// Returns true if ASP.NET or CGI.pm reads another text than other servers: see
+/// [`decode_as_asp_net`].
+fn has_percent_u(text: &[u8]) -> bool {
+    memchr::memmem::find_iter(text, b"%u").any(|at| decode_percent_u(&text[at..]).is_some())
 }
 
 /// ASP.NET (`HttpUtility.UrlDecode`): decodes `%u0065` as well as percent-encoding and `+`.

@@ -257,6 +257,12 @@ pub fn query_of(target: &[u8]) -> &[u8] {
     &query[start..]
 }
 
+/// Returns the text behind the first `;` of a path. Fastify took it for the query, up to version 4.
+pub fn path_parameters_of(target: &[u8]) -> &[u8] {
+    let (path, _) = split_path_and_query(target);
+    memchr(b';', path).map_or(&[], |at| &path[at + 1..])
+}
+
 /// Returns the paths in which a query that begins with `/` follows the path. CodeIgniter takes
 /// `/?/signup` and `/index.php?/signup` for `/index.php/signup`, and ends this path at a second
 /// `?`. Another program may end the path at `&`, where parameters end. Nothing is returned for any

@@ -71,6 +71,8 @@ fn no_spelling_is_missed_by_the_quick_test() {
         "\0",
         "\u{17f}x",
         "EMA\u{130}L",
+        ":",
+        "top.",
         "",
     ];
     for path in ["email", "user.email", "user_email", "_email", "7", "7.email", "sx.user"] {

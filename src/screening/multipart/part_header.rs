@@ -17,6 +17,9 @@ const BLOB_FILE_NAME: &str = "blob";
 /// The most names of one part that riskgate keeps, to limit its work. No honest part has more.
 const MAX_PART_NAMES: usize = 8;
 
+/// How the types of formats with members end, apart from JSON and forms.
+const FORMATS_WITH_MEMBERS: [&str; 5] = ["xml", "yaml", "yml", "cbor", "msgpack"];
+
 /// What the header of a part says.
 #[derive(Default)]
 pub(super) struct PartHeader {
@@ -24,6 +27,8 @@ pub(super) struct PartHeader {
     pub(super) names: Vec<String>,
     /// Whether `Content-Disposition` has a name.
     pub(super) has_name: bool,
+    /// Whether the disposition is `form-data`. Jetty finds a header malformed without it.
+    pub(super) is_form_data: bool,
     pub(super) is_file: bool,
     /// Whether the file has a name that is not empty. Some servers take any other file for a text.
     pub(super) is_named_file: bool,
@@ -32,6 +37,9 @@ pub(super) struct PartHeader {
     /// The transfer encodings of the content that change some texts.
     transfer_encodings: Vec<TransferEncoding>,
     pub(super) is_json: bool,
+    /// Whether the type is of another format with members, such as XML. Some servers make an object
+    /// of such a part.
+    pub(super) has_other_members: bool,
     /// The boundaries of the parts in the content.
     pub(super) inner_boundaries: Vec<String>,
     pub(super) charset: Charset,
@@ -143,6 +151,7 @@ impl PartHeader {
         // Some servers skip a part whose disposition is not `form-data`. The other servers read the
         // same name as riskgate, so this is no fault.
         self.is_broken |= !is_token(parsed.value) || parsed.is_broken;
+        self.is_form_data = parsed.value.eq_ignore_ascii_case("form-data");
         for (index, parameter) in parsed.parameters.into_iter().enumerate() {
             let by_werkzeug = read_unquoted_as_werkzeug(&parameter).map(str::to_owned);
             match parameter.name.as_str() {
@@ -198,6 +207,9 @@ impl PartHeader {
         let Some(parsed) = ContentType::parse(value.as_bytes()) else { return };
         self.charset = self.charset.max(parsed.charset);
         self.is_json |= parsed.kind == BodyKind::Json;
+        let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        self.has_other_members |= parsed.kind == BodyKind::Urlencoded
+            || FORMATS_WITH_MEMBERS.iter().any(|format| media_type.ends_with(format));
         if let BodyKind::Multipart { boundaries } = parsed.kind {
             self.inner_boundaries = boundaries;
         }
