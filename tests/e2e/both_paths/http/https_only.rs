@@ -2,7 +2,7 @@
 
 use crate::harness::{
     CertificateAuthority, Gateway, MockUpstream, Setup, Step, free_address, get, request,
-    response_bytes,
+    response_bytes, wait_until,
 };
 
 const HSTS: &str = "Strict-Transport-Security";
@@ -19,7 +19,7 @@ fn plain_requests_are_sent_to_https() {
     let (gateway, _authority) =
         start_with_tls(Setup::new().set_text("listen.redirect", &redirect.to_string()));
     let named = format!(", redirects on http://{redirect}, admin on http://");
-    assert!(gateway.stderr().contains(&named), "{}", gateway.stderr());
+    wait_until("the log names the listener", || gateway.stderr().contains(&named));
     let port = gateway.https_address().port();
     for (target, host) in [("/v1/public/domain/a.com?x=1", "gate.test:80"), ("/", "127.0.0.1")] {
         for method in ["GET", "POST"] {

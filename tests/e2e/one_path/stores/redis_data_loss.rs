@@ -202,6 +202,8 @@ fn another_store_on_the_same_server_gets_no_counts_of_the_former_one() {
         start_gateways([&server.url(), "acme", "open", DEFAULT_DEADLINE], LIMIT, 1);
     let gateway = &gateways[0];
     wait_until("the key is accepted", || gateway.get(DOMAIN, &key).status == 200);
+    // A gateway reports its calls each second. Afterwards, it has none to report.
+    std::thread::sleep(Duration::from_millis(2_500));
     // In one step, so that no probe sees the empty server.
     let script = "redis.call('FLUSHALL') return redis.call('HSET', 'riskgate:{ring}:meta', \
                   'store_id', 'of-another-store', 'version', '1')";
