@@ -7,7 +7,8 @@
 //!
 //! Three more methods keep e-mail addresses out of what Pingora logs.
 //!
-//! Create a key with `riskgate keys create --account NAME -c CONFIG`, then run `mount LISTEN UPSTREAM CONFIG`.
+//! Create a key with `riskgate keys create --account NAME -c CONFIG`, then run `mount LISTEN
+//! UPSTREAM CONFIG`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
