@@ -58,12 +58,14 @@ pub struct DnsFactCache {
     dropped_name_count: AtomicU64,
     /// The number of findings by outcome, in the order of [`OUTCOME_LABELS`].
     outcome_counts: [AtomicU64; OUTCOME_LABELS.len()],
-    /// When a resolver last answered reliably, in seconds since 1970; 0 for never.
+    /// When riskgate last recorded a reliable answer of a resolver, in seconds since 1970; 0 for
+    /// never.
     last_answered_at: AtomicI64,
 }
 
 struct CacheEntry {
-    /// The fact, as in a list of kind `mx`; `None` if no resolver has answered yet.
+    /// The fact, as in a list of kind `mx`, or `address`; `None` if no resolver has answered
+    /// reliably yet.
     mx: Option<Box<str>>,
     /// Addresses of the MX host; empty if they are not known.
     addresses: Box<[IpAddr]>,
@@ -186,9 +188,10 @@ impl DnsFactCache {
         pending.queued_or_in_flight = pending.queue.iter().cloned().collect();
     }
 
-    /// Records the finding about a name. A fact that was learned waits to be written. If no
-    /// resolver answered reliably, the cache keeps the previous fact, and a look-up after a delay
-    /// queues the name again. `table` tells whether the fact is about a real name.
+    /// Records the finding about a name. A learned fact waits to be written, unless too many facts
+    /// wait already. If no resolver answered reliably, the cache keeps the previous fact, and a
+    /// look-up after a delay queues the name again. `table` tells whether the fact is about a real
+    /// name.
     pub fn record_finding(&self, name: &Arc<str>, finding: DnsFinding, table: &Table, now: i64) {
         let index = OUTCOME_LABELS
             .iter()
@@ -339,7 +342,7 @@ impl DnsFactCache {
         OUTCOME_LABELS.into_iter().zip(counts)
     }
 
-    /// When a resolver last answered reliably, in seconds since 1970.
+    /// When riskgate last recorded a reliable answer of a resolver, in seconds since 1970.
     pub fn last_answered_at(&self) -> Option<i64> {
         Some(self.last_answered_at.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }

@@ -70,7 +70,7 @@ pub(super) struct MxRecord {
 pub enum DnsFinding {
     /// The name's mail host, or that it has none. The value is as in a list of kind `mx`.
     Mx {
-        /// The best MX host, or `.`, `nxdomain` or `parked`.
+        /// The MX host that `interpret_hosts` chooses, or `.`, `nxdomain` or `parked`.
         mx_value: String,
         /// The first public addresses of that host, sorted; empty if there are none, or if they
         /// were not looked up.

@@ -2,7 +2,7 @@
 //!
 //! A resolver may begin to deny every name at any time. What it then says looks like the answer
 //! about a name that does not exist. So a finding that mail can't reach a name counts only once the
-//! resolvers, asked later, still knew the mail hosts of large providers.
+//! resolvers, asked later, still knew the mail hosts of a large provider.
 
 use std::sync::Arc;
 

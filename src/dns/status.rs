@@ -13,7 +13,7 @@ pub struct DnsStatus {
     pub queued_names: usize,
     /// The number of names that were not queued because the queue was full.
     pub dropped_names: u64,
-    /// When a resolver last answered, in seconds since 1970.
+    /// When riskgate last recorded a reliable answer of a resolver, in seconds since 1970.
     pub last_answered_at: Option<i64>,
     /// Why riskgate learns nothing, or can't share facts through the store; `None` if neither.
     pub problem: Option<String>,

@@ -75,13 +75,12 @@ pub(super) fn check_protected_names(
 }
 
 /// Once the last good list is older than the feed's interval, the share of rows that an update may
-/// change doubles in this time. So if a list has really changed, riskgate accepts it in the
-/// end. Two checks don't relax: that of [`MAX_SHRINKAGE_FACTOR`], and
-/// [`check_protected_names`].
+/// change doubles in this time. The checks of [`MAX_SHRINKAGE_FACTOR`] and
+/// [`check_protected_names`] don't relax.
 const DOUBLING_TIME_OF_MAX_CHANGE: Duration = Duration::from_hours(7 * 24);
 
 /// riskgate refuses a list with fewer rows than the last good list had, divided by this factor,
-/// however old the last good list is.
+/// however old the last good list is, unless that list is short.
 const MAX_SHRINKAGE_FACTOR: usize = 10;
 
 /// While the last good list is younger than this, riskgate refuses a list that it had accepted
@@ -89,8 +88,8 @@ const MAX_SHRINKAGE_FACTOR: usize = 10;
 /// purpose.
 const REFUSE_EARLIER_LISTS_FOR: Duration = Duration::from_hours(7 * 24);
 
-/// Rejects a list that riskgate had accepted before the last good list, unless the last good list
-/// is old.
+/// Rejects a list that riskgate had accepted before, as the caller has found, unless the last good
+/// list is old.
 pub(super) fn refuse_earlier_list_unless_old(
     feed: &Feed,
     age_of_last_list: Duration,

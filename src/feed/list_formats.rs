@@ -37,8 +37,8 @@ const OTHER_FORMS: [OtherForm; 5] = [
 ];
 
 /// Parses a list and returns its names in canonical form, sorted, each once. The list is a JSON
-/// array of names, or has one row per line; see [`add_rows_of_line`]. Rejects an empty list, a list
-/// with too few valid names, and what is no list, such as HTML. A name with one label is not valid.
+/// array of names, or has the lines of [`add_rows_of_line`]. Rejects an empty list, a list with too
+/// few valid names, and what is no list, such as HTML. A name with one label is not valid.
 pub(super) fn parse_names(feed_name: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> {
     let wrong = |found: String| {
         Err(FeedError::new(feed_name, format!("expected a list of domains, but found {found}")))
@@ -197,7 +197,8 @@ fn add_rows_of_line(line: &str, rows: &mut Vec<String>) {
     }
 }
 
-/// Whether the text after `||name^` leaves the rule in force on all sites and for all paths.
+/// Whether the text after `||name^` has no path, no option with a value, which may name sites, and
+/// no `badfilter`, which ends the rule.
 fn blocks_everywhere(options: &str) -> bool {
     options.is_empty()
         || options

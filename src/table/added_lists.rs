@@ -168,9 +168,9 @@ impl TableInputs {
     }
 
     /// Reads the file of overrides and the lists of feeds, if they exist, and adds the overrides of
-    /// the store. Skips the list of a feed that is damaged, or that this user may not read: the
-    /// feed reports the damage and fetches its list again. If the system can't read the list of a
-    /// feed for now, or the file of overrides for any reason, this is a fault.
+    /// the store. Skips the list of a feed that is damaged, or that this user may not read. If the
+    /// system can't read the list of a feed for now, or the file of overrides for any reason, this
+    /// is a fault.
     pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableFaults> {
         let mut faults = TableFaults::default();
         let mut added_lists = Vec::new();
@@ -242,9 +242,9 @@ pub(super) const GUARDING_BITS: u32 = rules::CLEARED_BIT
 /// Drops the rows of feeds that must not change the answer for their name. A look-up uses the
 /// nearest row, so a remaining row of a feed would win. A row of a feed is dropped in four cases:
 ///
-/// - Its name is guarded, or is below a guarded name in the same registrable domain. A name is
-///   guarded if it is protected, cleared, an alias, an inbox service for programs, a role, a free
-///   provider or for special use.
+/// - Its name is guarded, or is in the same registrable domain below a guarded name whose row
+///   covers the names below. A name is guarded if it is protected, cleared, an alias, an inbox
+///   service for programs, a role, a free provider or for special use.
 /// - The feed has disposable names of tier B, C or D, and the row's name is a real name, is below a
 ///   protected public suffix, or is above a guarded name in the same registrable domain.
 /// - The feed has aliases or free providers, and its name is at or below a role name, or a

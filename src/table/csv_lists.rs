@@ -94,8 +94,8 @@ impl<'a> ParsedLists<'a> {
         }
         let HeaderState::Read(header_column_count) = *header_state else {
             let checked = check_header(context, required_columns, &fields);
-            // After a faulty header, the lines below it are checked against the required columns,
-            // or against those of a header that lacks one of the optional columns.
+            // After a header with a wrong name, or without one of the optional columns, the lines
+            // below it are checked. If the header has too few or too many columns, they are not.
             let column_count = match context.list_kind {
                 ListKind::Override => {
                     fields.len().clamp(required_columns.len(), OVERRIDE_COLUMNS.len())

@@ -78,7 +78,8 @@ pub(super) fn facts_of_row(row: &Row, manifest: &Manifest) -> Facts {
 /// The facts that a name inherits from the names above it.
 #[derive(Default)]
 pub(super) struct InheritedFacts {
-    /// The merged facts of all these names, and the number of the nearest override.
+    /// The merged facts of all these names, the label of the nearest, and the number of the nearest
+    /// override.
     pub(super) of_parents: InheritableFacts,
     /// The number of the nearest such override in the operator's own file; 0 for none.
     pub(super) file_override_number: u32,

@@ -22,8 +22,8 @@ pub(super) struct MxSuffixAnswers {
 /// The indexes of the answers that an MX host gives to names in no list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MxAnswerIndexes {
-    /// Replaces the answer of `Rule::Unknown`. If this answer flags a name, it replaces those of
-    /// all rules for unlisted names without an index of their own.
+    /// Replaces the answer of `Rule::Unknown`. If this answer flags a name, it replaces every other
+    /// answer that DNS records may change and that has no index of its own.
     pub(super) unknown: u16,
     /// Replaces the answer of `Rule::BulkName`.
     pub(super) bulk_name: u16,

@@ -76,8 +76,8 @@ impl TableAnswer<'_> {
 
     /// Applies an MX fact: a value as in a list of kind `mx`, or [`IMPLICIT_MX`]. The fact changes
     /// nothing unless [`TableAnswer::is_undecided_by_lists`] returns true. A fact that flags the
-    /// name outranks the rules for unlisted names. If a rule flags the name, a fact that does not
-    /// flag it changes neither verdict nor label.
+    /// name outranks the rules that gave such an answer. If a rule flags the name, a fact that does
+    /// not flag it changes neither verdict nor label.
     pub fn apply_mx_fact(self, mx_value: &str) -> Self {
         if !self.is_undecided_by_lists() || mx_value == IMPLICIT_MX {
             return self;

@@ -35,7 +35,7 @@ pub(super) const OVERRIDE_COLUMNS: [&str; 9] = [
 ];
 /// The number of columns that every file of overrides has.
 pub(super) const REQUIRED_OVERRIDE_COLUMN_COUNT: usize = 7;
-/// The longest row that a command or the API writes, in bytes.
+/// The most bytes of a new row, without the fields of the row that it replaces.
 const MAX_NEW_ROW_BYTES: usize = 4_096;
 
 /// What an override does with a name.

@@ -26,8 +26,7 @@ const GOOD_BITS: u32 = GUARDING_BITS | rules::KNOWN_OR_CLEARED_BIT;
 /// - The registrable name is at or below a suffix with free names, or such a suffix is below it:
 ///   other people own the names below it.
 /// - It is below a public suffix that is protected or for special use.
-/// - A list that is no feed calls it, or a name below it, good: see [`GOOD_BITS`]. So a row of a
-///   feed that `drop_guarded_feed_rows` drops leads to no row here.
+/// - A list that is no feed calls it, or a name below it, good: see [`GOOD_BITS`].
 pub(super) fn find_promoted_parents<'t>(
     lists: &ParsedLists<'t>,
     manifest: &Manifest,

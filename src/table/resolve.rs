@@ -332,9 +332,8 @@ impl<'r> EntryBuilder<'r> {
         }
     }
 
-    /// For each suffix of MX hosts, computes the answers for unlisted names with such a host. These
-    /// answers replace those of the rules `unknown`, `bulk_name` and `mail_in_name`. A disposable
-    /// suffix at or below a protected name is a fault.
+    /// For each suffix of MX hosts, computes the answers for unlisted names with such a host. A
+    /// disposable suffix at or below a protected name is a fault.
     fn build_mx_answers(&mut self, faults: &mut TableFaults) {
         let lists: &'r ParsedLists<'r> = self.lists;
         let mut hosts: Vec<_> = lists.label_and_class_by_mx_suffix.iter().collect();

@@ -14,7 +14,7 @@ pub(super) const fn rule_bit(rule: Rule) -> u32 {
     1 << rule as u32
 }
 
-/// The name is the mail domain of a company. Always set together with `Rule::Protected`.
+/// The name is the mail domain of a company. A list sets it together with `Rule::Protected`.
 pub(super) const CORPORATE_BIT: u32 = 1 << 31;
 /// A list says that the name is real: its kind is `known` or `cleared`.
 pub(super) const KNOWN_OR_CLEARED_BIT: u32 = 1 << 30;

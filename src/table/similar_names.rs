@@ -6,7 +6,7 @@
 const SWAP_COST: u8 = 5;
 /// A letter missing or at a near place, a key beside the right one, or one vowel for another.
 const NEAR_SLIP_COST: u8 = 6;
-/// Any other edit of one letter.
+/// Another edit of one letter, if it is likely.
 const OTHER_SLIP_COST: u8 = 9;
 /// The additional cost of a slip in the first letter, because people mistype it least.
 const FIRST_LETTER_EXTRA_COST: u8 = 2;
@@ -130,9 +130,9 @@ impl MistypedProviderFinder {
         Some(&same.find(is_clear)?.providers.first()?.name)
     }
 
-    /// Finds the large provider that a word means by a slip: its label with two letters swapped or
-    /// a doubled letter (`gmial`), or its whole name without a dot and with a slip in `com`
-    /// (`gmailcon`). Other slips lead to words: `mail`.
+    /// Finds the large provider below `com` that a word means by a slip: its label with two letters
+    /// swapped, or with a letter doubled or halved (`gmial`), or its whole name without a dot and
+    /// with a slip in `com` (`gmailcon`). Other slips lead to words: `mail`.
     pub(super) fn find_by_mistyped_word(&self, name: &str) -> Option<&str> {
         const COM: &str = "com";
         let is_slip_of_com = |end: &str| {

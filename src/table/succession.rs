@@ -20,8 +20,8 @@ impl Table {
     ///
     /// - This table must have rows.
     /// - It must not flag a name that a list of the manifest of `previous` protects. There are two
-    ///   exceptions: an override of the operator flags the name, or a row flags exactly this name
-    ///   and `guard.allow_flagging` allows that.
+    ///   exceptions: an override of the operator decides about the name, or a row flags exactly
+    ///   this name and `guard.allow_flagging` allows that.
     /// - `guard.max_changed_share` limits two numbers: how many rows the table gains and loses
     ///   together, and how many rows each list with [`MIN_ROWS_FOR_CHANGE_CHECK`] rows loses.
     pub fn check_succession(&self, previous: &Table) -> Result<(), TableFaults> {
