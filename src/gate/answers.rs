@@ -31,8 +31,7 @@ use super::state::GateState;
 /// The start of a verdict's body, before the domain.
 const VERDICT_BODY_START: &str = r#"{"domain":""#;
 
-/// The most names of a preflight's `Access-Control-Request-Headers` that riskgate reads. It allows
-/// none of the further names.
+/// The most names of a preflight's `Access-Control-Request-Headers` that riskgate reads.
 const MAX_REQUESTED_HEADERS: usize = 64;
 
 /// The gates' decision about a request.

@@ -244,7 +244,8 @@ impl Gate {
 
     /// Waits until the client of a request whose method takes no body ends its HTTP/2 stream, at
     /// most `listen.body_timeout`: it may end the stream behind the header (RFC 9113 section 8.1).
-    /// Returns the refusal if a body or trailers follow.
+    /// Returns a refusal if a body or trailers follow, if the stream does not end in time, or if
+    /// riskgate has no memory left for bodies.
     async fn refuse_body_behind_header(
         &self,
         session: &mut Session,
@@ -580,7 +581,7 @@ fn record_route<'r>(
 }
 
 /// Runs the gate for the key, and stores the key in `ctx`. Returns `Refusal::Internal` if riskgate
-/// could load no key ring, or if the key or its account is faulty in the store.
+/// could load no key ring, or if the key or its account is faulty.
 fn authenticate(
     ring: Option<&KeyRing>,
     presented: PresentedKey<'_>,

@@ -221,8 +221,8 @@ impl RequestContext {
     }
 
     /// The id of the request, which the response, the server and the logs have. riskgate replaces a
-    /// client's id in which it finds a key or what may be an e-mail address. Empty before
-    /// [`Gate::request_filter`](crate::Gate::request_filter).
+    /// client's id that is not valid, or in which it finds a key or what may be an e-mail address.
+    /// Empty before [`Gate::request_filter`](crate::Gate::request_filter).
     pub fn request_id(&self) -> &str {
         &self.common_headers.request_id
     }

@@ -188,12 +188,12 @@ impl Gate {
 
     /// Reports all leases and the last counts to the store, and writes the queued log lines and
     /// spans. Call this method at the end of the process, once no request is in flight. Without the
-    /// call, the process loses what it loses in a crash: leased calls that it has not spent, and
-    /// sign-ups, log lines and spans that wait to be written. If the store hangs, `close` gives up
-    /// after 4 s and logs an error. If a reader of the access log hangs, `close` gives up after one
-    /// more second. If the store did not take all sign-ups and unsettled calls, `close` logs how
-    /// many are lost. Only the first call on a gate or one of its clones does all this. A further
-    /// call waits until the first one is done.
+    /// call, the process loses what it loses in a crash, such as leased calls that it has not
+    /// spent, and sign-ups, log lines and spans that wait to be written. If the store hangs,
+    /// `close` gives up after 4 s and logs an error. If a reader of the access log hangs, `close`
+    /// gives up after one more second. If the store did not take all sign-ups and unsettled calls,
+    /// `close` logs how many are lost. Only the first call on a gate or one of its clones does all
+    /// this. A further call waits until the first one is done.
     pub fn close(&self) {
         self.state.close_once.call_once(|| self.close_first());
     }

@@ -82,7 +82,7 @@ pub enum RingError {
         store: String,
         /// The version of the serving ring.
         expected: u64,
-        /// The version and id that the store has now.
+        /// The version and id that the store has now, or `none`.
         found: String,
     },
 }

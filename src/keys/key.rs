@@ -22,8 +22,8 @@ pub struct Account {
     pub(super) fault: Option<RingFault>,
 }
 
-/// A key, without its text. The fields that every call reads come first, so that a call reads as
-/// few cache lines as possible.
+/// A key, without its text. Most fields that every call reads come first, so that a call reads few
+/// cache lines.
 #[derive(Clone)]
 #[repr(C)]
 pub struct Key {

@@ -135,7 +135,7 @@ impl KeyRing {
         (is_same && is_valid).then_some(key)
     }
 
-    /// Returns true if a key that is not revoked lists an origin.
+    /// Returns true if a key that is not revoked lists an origin. Expired keys count.
     pub fn has_origins(&self) -> bool {
         self.allowed_origins.has_patterns()
     }

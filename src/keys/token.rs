@@ -52,8 +52,8 @@ impl Token {
         Token::parse(text)
     }
 
-    /// Whether a text ends with the checksum of the text before it. Such a text is almost certainly
-    /// a key that riskgate generated.
+    /// Whether a text ends with the checksum of 26 or more bytes before it. Such a text is almost
+    /// certainly a key or an admin token that riskgate generated.
     pub fn has_valid_checksum(text: &[u8]) -> bool {
         let Some(split) = text.len().checked_sub(CHECKSUM_LEN) else { return false };
         let (before, sum) = text.split_at(split);
@@ -117,7 +117,7 @@ fn looks_like_key(word: &str) -> bool {
 
 /// Appends base62 digits, made of random bytes, until the text has this length or no byte is left.
 fn push_base62_digits(text: &mut String, length: usize, random: &[u8]) {
-    // 248 is the largest multiple of 62 in a byte; larger values would bias the digits.
+    // 248 is the largest multiple of 62 in a byte; values from 248 on would bias the digits.
     let unbiased = random.iter().filter(|byte| **byte < 248);
     let missing = length - text.len();
     text.extend(unbiased.take(missing).map(|byte| char::from(BASE62[usize::from(byte % 62)])));

@@ -19,7 +19,7 @@ const MAX_LOGGED_FAULTS: u32 = 100;
 /// A fault that no report has shown for this long, in milliseconds, counts as over. While a fault
 /// lasts and the store answers, the account is reported every second.
 const FAULT_FORGOTTEN_AFTER_MS: u64 = 60_000;
-/// The most faults that [`AccountFaults::describe_present_faults`] returns.
+/// The most faults that [`AccountFaults::describe_present_faults`] names.
 const MAX_LISTED_ACCOUNT_FAULTS: usize = 10;
 
 #[derive(Default)]

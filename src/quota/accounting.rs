@@ -213,8 +213,8 @@ impl LeaseAccounting {
         self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.leased_by_all()))
     }
 
-    /// Moves to `month` if `month` is later than the lease's month. If calls may have been leased
-    /// or admitted in the month that ends, its totals are kept for a final report. Returns true if
+    /// Moves to `month` if `month` is later than the lease's month. Keeps the totals of the month
+    /// that ends for a final report, unless they are 0 and no report is in flight. Returns true if
     /// the month changed.
     pub(super) fn enter_month(&mut self, atomic_lease: &AtomicLease, month: Month) -> bool {
         if month.number() <= self.month {

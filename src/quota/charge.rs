@@ -7,7 +7,7 @@ use crate::model::month::Month;
 pub enum FailurePolicy {
     /// Admit a bounded number of unbacked calls, and report them once the store answers again.
     Open,
-    /// Refuse calls with status 500, as if riskgate had failed.
+    /// Admit no unbacked call: answer with status 500, as if riskgate had failed.
     Closed,
 }
 

@@ -240,7 +240,7 @@ impl Lease {
     }
 
     /// A future that completes when the waiting calls should look at the lease again: the worker
-    /// has tried to report, or a call was refunded.
+    /// has reported the lease or could not, or a call was refunded.
     pub(super) fn notified_of_reply(&self) -> Notified<'_> {
         self.reply_notify.notified()
     }

@@ -339,8 +339,8 @@ impl Ledger {
         self.shared.node.store_problem()
     }
 
-    /// The accounts whose reports fail although the store answers, each with the reason: the first
-    /// ten, and how many follow.
+    /// Why reports about single accounts fail although the store answers: the first ten faults, and
+    /// how many follow. A fault that no report has shown for a minute is left out.
     pub fn account_faults(&self) -> Vec<String> {
         self.shared.node.account_faults.describe_present_faults(self.shared.uptime_ms())
     }

@@ -331,9 +331,9 @@ impl Worker {
         }
     }
 
-    /// Tells the store the believed time, at a tick once this process serves: each minute, and if
-    /// the believed time has made a step. Does nothing while `Calendar::time_to_remember` has no
-    /// time.
+    /// Tells the store the believed time once this process serves: each minute, and if the believed
+    /// time has made a step. Does nothing while `Calendar::time_to_remember` has no time, or while
+    /// the worker has not read the store's time.
     fn remember_time_if_due(&mut self) {
         // If the time is unread, the store may know a better time than this node.
         if self.is_time_unread || !self.shared.serving.is_serving() {
