@@ -78,7 +78,7 @@ impl SignUpCounts {
     /// was not seen for longest, so that no decoy hides a new one. The other addresses of an inbox
     /// are left out, and an added sign-up may lack its domain or its client.
     pub fn add_form(&self, sign_ups: &[SignUp]) -> Vec<SignUp> {
-        if sign_ups.len() > 1 && self.latest_forms.find_or_add(sign_ups) {
+        if sign_ups.len() > 1 && !self.latest_forms.add_if_new(sign_ups) {
             return Vec::new();
         }
         // All are chosen before the first is added.
@@ -174,8 +174,9 @@ struct LatestForms {
 }
 
 impl LatestForms {
-    /// Whether the same form was added within [`REPEAT_SECONDS`]. If not, adds the form.
-    fn find_or_add(&self, sign_ups: &[SignUp]) -> bool {
+    /// Adds the form, unless the same form was added within [`REPEAT_SECONDS`]. Returns whether it
+    /// added the form.
+    fn add_if_new(&self, sign_ups: &[SignUp]) -> bool {
         let mut hasher = self.hasher.build_hasher();
         for SignUp { at: _, inbox, address, domain, client } in sign_ups {
             (inbox, address, domain, client).hash(&mut hasher);
@@ -183,14 +184,14 @@ impl LatestForms {
         let (form, now) = (hasher.finish(), sign_ups.first().map_or(0, |it| it.at));
         let mut forms = lock(&self.forms);
         forms.retain(|(_, at)| (0..REPEAT_SECONDS).contains(&(now - at)));
-        let is_repeated = forms.iter().any(|(known, _)| *known == form);
-        if !is_repeated {
+        let is_new = forms.iter().all(|(known, _)| *known != form);
+        if is_new {
             if forms.len() == MAX_REMEMBERED_FORMS {
                 forms.pop_front();
             }
             forms.push_back((form, now));
         }
-        is_repeated
+        is_new
     }
 
     fn clear(&self) {

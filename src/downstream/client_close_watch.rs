@@ -26,13 +26,13 @@ pub const UNWATCHED_WAIT: Duration = Duration::from_secs(5);
 pub struct ClientCloseWatch {
     next_check: Pin<Box<Sleep>>,
     /// When the client was first seen to have closed its sending side.
-    closed_since: Option<Instant>,
+    half_closed_since: Option<Instant>,
 }
 
 impl ClientCloseWatch {
     /// Begins to watch, with the first check after `wait`.
     pub fn with_first_check_after(wait: Duration) -> ClientCloseWatch {
-        ClientCloseWatch { next_check: Box::pin(sleep(wait)), closed_since: None }
+        ClientCloseWatch { next_check: Box::pin(sleep(wait)), half_closed_since: None }
     }
 
     /// Is ready once the client has left. If the client has closed its sending side, it counts as
@@ -47,7 +47,7 @@ impl ClientCloseWatch {
             let has_left = match client_io.read_client_close() {
                 PeerClose::Open => false,
                 PeerClose::SendingSide => {
-                    let since = *self.closed_since.get_or_insert_with(Instant::now);
+                    let since = *self.half_closed_since.get_or_insert_with(Instant::now);
                     has_response_begun || since.elapsed() >= HALF_CLOSED_WAIT
                 }
                 PeerClose::Reset => true,

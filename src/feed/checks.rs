@@ -13,7 +13,7 @@ use crate::table::{FeedKind, MIN_ROWS_FOR_CHANGE_CHECK, Table};
 const UPDATE_BYTES_PER_BYTE: u64 = 6;
 /// The length of a short name with its line feed. [`check_memory`] estimates the number of names in
 /// the file of a feed by it.
-const MIN_BYTES_PER_STORED_NAME: u64 = 8;
+const ASSUMED_BYTES_PER_STORED_NAME: u64 = 8;
 /// The bytes of memory that an update needs for each name of a list.
 const UPDATE_BYTES_PER_NAME: u64 = 176;
 
@@ -26,7 +26,7 @@ pub(super) fn check_memory(
     stored_bytes: u64,
 ) -> Result<(), FeedError> {
     let list_bytes = bytes.len() as u64 + stored_bytes;
-    let names = count_possible_names(bytes) + stored_bytes / MIN_BYTES_PER_STORED_NAME;
+    let names = count_possible_names(bytes) + stored_bytes / ASSUMED_BYTES_PER_STORED_NAME;
     let needed = UPDATE_BYTES_PER_BYTE * list_bytes + UPDATE_BYTES_PER_NAME * names;
     memory::check_available(needed).map_err(|found| FeedError::new(feed_name, found.to_string()))
 }

@@ -13,7 +13,7 @@ use crate::model::verdict::Rule;
 
 /// The answers for names whose MX host is at or below a suffix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct MxSuffixAnswers {
+pub(super) struct MxSuffixAnswerIndexes {
     pub suffix: String,
     #[serde(flatten)]
     pub indexes: MxAnswerIndexes,

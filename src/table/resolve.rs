@@ -19,7 +19,7 @@ use super::inheritance::{
     InheritableFacts, InheritedFacts, collect_inheritable_facts, facts_of_row,
 };
 use super::manifest::{ListKind, ListOrigin, Manifest};
-use super::mx::{MxAddressAnswer, MxAnswerIndexes, MxSuffixAnswers};
+use super::mx::{MxAddressAnswer, MxAnswerIndexes, MxSuffixAnswerIndexes};
 use super::rows::{Coverage, NO_REGISTRABLE_DOMAIN, ParsedLists, Row};
 use super::rules::{self, FLAGGING_LIST_BITS, Facts, StoredAnswer};
 use super::seen_days::SeenDays;
@@ -36,7 +36,7 @@ pub(super) struct ResolvedTable<'r> {
     pub answers: Vec<StoredAnswer>,
     pub tld_flags: HashMap<&'r str, u8>,
     /// The answers for names without a row by the suffix of their MX host.
-    pub mx_answers: Vec<MxSuffixAnswers>,
+    pub mx_answers: Vec<MxSuffixAnswerIndexes>,
     /// The answers for names without a row by an address of their MX host, sorted by address.
     pub mx_address_answers: Vec<MxAddressAnswer>,
     /// The number of names with rows.
@@ -362,7 +362,7 @@ impl<'r> EntryBuilder<'r> {
                 mail_in_name: answer(Rule::MailInName),
             };
             let suffix = suffix.clone();
-            self.resolved_table.mx_answers.push(MxSuffixAnswers { suffix, indexes });
+            self.resolved_table.mx_answers.push(MxSuffixAnswerIndexes { suffix, indexes });
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::table::entry::NameEntry;
-use crate::table::mx::{MxAddressAnswer, MxSuffixAnswers};
+use crate::table::mx::{MxAddressAnswer, MxSuffixAnswerIndexes};
 use crate::table::rules::StoredAnswer;
 use crate::table::source_packages::SourcePackage;
 use crate::table::unlisted_rules::UnlistedRuleSettings;
@@ -65,7 +65,7 @@ pub(in crate::table) struct TableMeta {
     #[serde(default)]
     pub inferred: UnlistedRuleSettings,
     #[serde(default)]
-    pub mx: Vec<MxSuffixAnswers>,
+    pub mx: Vec<MxSuffixAnswerIndexes>,
     /// Sorted by address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mx_address: Vec<MxAddressAnswer>,
