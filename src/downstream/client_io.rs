@@ -33,8 +33,8 @@ pub use frame_meter::{FrameMeter, OpenHeader};
 use inner::InnerIo;
 pub use send_progress::SendProgress;
 
-/// The most bytes of a response that are buffered before they are sent. A header and a short body
-/// then leave in one TCP segment.
+/// The most bytes of a response that are buffered before they are sent. So a header and a short
+/// body can leave in one TCP segment.
 const WRITE_BUFFER_BYTES: usize = 1460;
 /// The space reserved for one read, in bytes.
 const READ_BUFFER_BYTES: usize = 4096;
@@ -135,8 +135,8 @@ impl ClientIo {
     }
 
     /// Sends these bytes within `write_timeout` and before `latest_end`. Returns false if riskgate
-    /// could not send all of them in time. Most writes complete at once, so only a write that has
-    /// to wait gets a timer.
+    /// could not send all of them, or not in time. Most writes complete at once, so only a write
+    /// that has to wait gets a timer.
     pub async fn send_bytes(
         &mut self,
         bytes: &[u8],
@@ -258,7 +258,8 @@ impl ClientIo {
     /// (UNKNOWN, LOCAL). The connection then has no client address, so riskgate can't trust the
     /// `X-Forwarded-` fields of its requests.
     pub fn set_proxied_addr(&mut self, client: Option<StdAddr>) {
-        // There is no descriptor: the digest knows only what the PROXY header says.
+        // There is no descriptor: the digest has the client's address by the PROXY header, and the
+        // local address of the connection.
         let digest = SocketDigest::from_raw_fd(-1);
         let local = self.inner.socket_digest().and_then(|d| d.local_addr().cloned());
         // The cells are new, so setting them can't fail.

@@ -77,7 +77,8 @@ pub enum BatchEnd<'r> {
     /// The caller takes this action next.
     Next(NextAction),
     /// The next request, at the front of the bytes not consumed, has to wait for the store. The
-    /// caller sends the buffered responses, then calls [`FastPath::answer_after_wait`].
+    /// caller sends the buffered responses, then calls [`FastPath::answer_after_wait`]. If it could
+    /// not send them, it calls [`FastPath::abandon_request`].
     WaitForStore(Box<RequestWaitingForStore<'r>>),
 }
 
@@ -227,7 +228,8 @@ impl FastPath {
         }
     }
 
-    /// Counts and logs a request whose client left before riskgate waited for the store.
+    /// Counts and logs a request for which riskgate does not wait for the store, because it could
+    /// not send the earlier responses.
     pub fn abandon_request(&self, waiting: RequestWaitingForStore<'_>) {
         let RequestWaitingForStore { request, mut ctx, .. } = waiting;
         ctx.set_aborted_outcome();

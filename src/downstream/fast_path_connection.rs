@@ -18,8 +18,8 @@ const YIELD_AFTER_RESPONSE_BYTES: usize = 4 * 1024;
 
 /// How the fast path leaves a connection.
 pub(super) enum FastPathExit {
-    /// The Pingora path takes over. Contains the time of the last response, and the deadline for
-    /// the next request to start.
+    /// The Pingora path takes over. Contains the time since which the connection has been idle, and
+    /// the deadline for the next request to start.
     ToPingora((Instant, Instant)),
     /// The connection has ended.
     Ended,
@@ -97,7 +97,7 @@ pub(super) async fn serve_fast_path(
     }
 }
 
-/// Takes the action that follows the responses to plain requests, once the responses are sent.
+/// Takes the action that follows a batch of responses, once the responses are sent.
 async fn continue_connection(
     client_io: &mut ClientIo,
     action: NextAction,
@@ -122,7 +122,8 @@ async fn continue_connection(
 
 /// Answers the plain requests that have arrived, and writes the responses to `out`. If a request
 /// has to wait for the store, this function sends the responses to earlier requests before the
-/// wait. Returns the number of bytes consumed and the next action; `None` if the client left.
+/// wait. Returns the number of bytes consumed and the next action; `None` if riskgate could not
+/// send these responses.
 async fn answer_arrived_requests(
     context: &ListenerContext,
     fast_path: &mut FastPath,

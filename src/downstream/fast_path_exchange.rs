@@ -1,10 +1,5 @@
 //! The fast path's exchange with an upstream server: riskgate sends a request that passed the
 //! gates, and forwards the response. The client speaks HTTP/1.1 or HTTP/2.
-//!
-//! The fast path and the Pingora path take the same steps in the same order, and call the same
-//! modules for the rules of these steps. Once the body has arrived, riskgate charges the call and
-//! screens the form. It acquires a place for the exchange, selects a server, connects, and forwards
-//! the request and the response before one deadline. If a step fails, it retries or refuses.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -29,7 +24,7 @@ use crate::proxy::upstream::{
 use crate::screening::ReceivedBody;
 
 /// The space reserved for one read of a response header, in bytes.
-const HEADER_READ_BYTES: usize = 2 * 1024;
+const RESPONSE_HEADER_READ_BYTES: usize = 2 * 1024;
 
 /// How long riskgate waits for the answer to a sign-up whose client has left, so that such clients
 /// hold no place of their network for ever if a route has no deadline.
@@ -277,11 +272,11 @@ impl<'h, H: Head<'h>, R: ClientResponseHeader> Exchange<'_, H, R> {
         let is_reused = connection.is_reused;
         let mut failure = Failure::ClosedEarly { is_reused, is_repeatable };
         let mut has_new_bytes =
-            connection.send_request(HEADER_READ_BYTES).await.map_err(|_| failure)?;
+            connection.send_request(RESPONSE_HEADER_READ_BYTES).await.map_err(|_| failure)?;
         let mut informational = InformationalResponseCounter::default();
         loop {
             if !has_new_bytes {
-                match connection.read(HEADER_READ_BYTES).await {
+                match connection.read(RESPONSE_HEADER_READ_BYTES).await {
                     Ok(1..) => {}
                     Ok(0) | Err(_) => return Err(failure),
                 }

@@ -166,8 +166,9 @@ impl<'c> ForwardedResponse<'c> {
         }
     }
 
-    /// Reads on as long as the memory for waiting bytes allows. Frees the server once the response
-    /// has ended and its waiting bytes fit. Never returns.
+    /// Reads on, up to about [`MAX_BYTES_READ_AHEAD`], as long as the memory for waiting bytes
+    /// allows. Frees the server once the response has ended or failed, and its waiting bytes fit.
+    /// Never returns.
     async fn read_while_client_waits(
         &mut self,
         unsent_bytes: usize,
@@ -245,7 +246,8 @@ impl<'c> ForwardedResponse<'c> {
         }
     }
 
-    /// Lets other exchanges use the server, which sends nothing more in this exchange.
+    /// Gives up the permit and the connection. Other exchanges may use the connection if it is
+    /// reusable.
     fn free_server(&mut self) {
         self.permit = None;
         let Some(connection) = self.connection.take() else { return };

@@ -1,4 +1,4 @@
-//! The wait between two requests of a connection: until bytes arrive, the connection ends, the
+//! The wait for the next request of a connection: until bytes arrive, the connection ends, the
 //! deadline passes, or the process is about to end.
 //!
 //! An [`IdleWait`] has its timer and its shutdown signal for the whole connection.

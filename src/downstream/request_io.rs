@@ -3,8 +3,8 @@
 //! A `RequestIo` yields the bytes of the request's body and no later bytes. If the body is chunked,
 //! a `RequestIo` writes the data again in chunks that every parser reads alike. If the client waits
 //! for 100 Continue, a `RequestIo` sends the 100 when Pingora first reads the body, unless bytes of
-//! the body have arrived. A `RequestIo` never closes the connection: when it is dropped, the
-//! connection returns to its owner.
+//! the body have arrived or Pingora has written a response. A `RequestIo` never closes the
+//! connection: when it is dropped, the connection returns to its owner.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -95,7 +95,7 @@ impl Attempts {
     }
 
     /// Returns how the exchange ends after a failure without a retry. `has_response_started` means
-    /// that the client has received a part of the final response.
+    /// that riskgate has begun to forward the final response.
     pub fn end_after(
         &self,
         failure: Failure,

@@ -235,7 +235,7 @@ pub fn is_html_type(value: impl AsRef<[u8]>) -> bool {
     media_type.trim_ascii().eq_ignore_ascii_case(b"text/html")
 }
 
-/// Returns false if a response with this status must have neither `Content-Length` nor
+/// Returns false if a final response with this status must have neither `Content-Length` nor
 /// `Transfer-Encoding` (RFC 9110 section 8.6, RFC 9112 section 6.1).
 pub fn may_have_framing_fields(status: u16) -> bool {
     status != 204

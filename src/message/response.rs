@@ -226,7 +226,7 @@ impl Reply {
         Reply::new(308, Bytes::new(), ExtraHeaders::Location(location.into()))
     }
 
-    /// Makes a 204, in response to an OPTIONS request that is no CORS preflight.
+    /// Makes a 204 that lists the allowed methods, in response to an OPTIONS request.
     pub fn of_options(allow: SmolStr) -> Reply {
         Reply::new(204, Bytes::new(), ExtraHeaders::Allow(allow))
     }

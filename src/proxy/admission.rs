@@ -73,10 +73,11 @@ impl Gate {
     /// keeps these bytes and forwards them, apart from the start of some longer bodies. Call
     /// [`Gate::request_body_filter`] in your `request_body_filter`, which adds this start.
     ///
-    /// The future waits at most `listen.body_timeout` for a form of up to 64 KiB, as long for each
-    /// part of a longer body, and 2 s for the JSON of a post to riskgate. It waits for the store on
-    /// `/v1/usage`, and if the process holds too few leased calls of the account: at most
-    /// `store.deadline`, or eight times as long for `POST /v1/public/domains`.
+    /// The future waits at most `listen.body_timeout` for a form, or for each part of a form that
+    /// announces more than 64 KiB, and 2 s for the JSON of a post to riskgate. If the method takes
+    /// no body, it waits at most `listen.body_timeout` for the end of an HTTP/2 stream. It waits
+    /// for the store on `/v1/usage`, and if the process holds too few leased calls of the account:
+    /// at most `store.deadline`, or eight times as long for `POST /v1/public/domains`.
     ///
     /// # Errors
     /// Returns an error if riskgate can't read from the client or can't write to it.

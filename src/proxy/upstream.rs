@@ -60,8 +60,8 @@ pub use tls::{
     find_other_verified_name,
 };
 
-/// The most idle upstream connections that the fast path keeps. Pingora's own pool, for the Pingora
-/// path, keeps as many.
+/// The most idle upstream connections that Pingora's pool keeps for the Pingora path. The fast path
+/// keeps as many, but no more than `max_in_flight`.
 pub const MAX_IDLE_CONNECTIONS: usize = 512;
 /// `max_in_flight` divided by this number is the share of exchanges with a streamed body: see
 /// [`max_uploads`].

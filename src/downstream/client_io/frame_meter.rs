@@ -1,8 +1,8 @@
 //! Limits the HTTP/2 frames that a client sends on a connection, and the bytes of its DATA frames.
 //!
-//! All frames count, apart from DATA with data and DATA that ends its stream: PING, SETTINGS,
-//! WINDOW_UPDATE, PRIORITY, RST_STREAM, HEADERS, CONTINUATION, frames of unknown types, and DATA
-//! with next to no data. The limit holds even if requests are active on the connection.
+//! All frames count, apart from DATA with [`MIN_DATA_BYTES`] or more, and DATA that ends its
+//! stream. A long frame may count as several: see [`PAYLOAD_BYTES_PER_FRAME`]. The limit holds even
+//! if requests are active on the connection.
 //!
 //! **Why no client in good faith reaches the limit.** A client sends such a frame for one of four
 //! reasons:
@@ -118,7 +118,7 @@ pub struct FrameState {
 pub struct OpenHeader {
     /// When its first frame began.
     pub begun_at: Instant,
-    /// The bytes in the payloads of its frames so far.
+    /// The bytes in the payloads of its frames so far, as the headers of the frames announce.
     pub arrived_bytes: usize,
 }
 

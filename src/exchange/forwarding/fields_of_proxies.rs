@@ -1,15 +1,12 @@
 //! The request fields in which proxies report what they know of the client.
 //!
 //! A server may believe such a field, and a client can write it. So riskgate forwards these fields
-//! only from a trusted proxy. The table has fields for:
-//! - the client's address, network or place,
-//! - its identity or certificate,
-//! - the host, scheme, method or path that it asked for,
-//! - `Proxy`, which CGI programs read as the variable `HTTP_PROXY`.
+//! only from a trusted proxy. They tell, for example, the client's address, its place, its identity
+//! or certificate, or the host, scheme, method or path that it asked for. The table also has
+//! `Proxy`, which CGI programs read as the variable `HTTP_PROXY`.
 //!
-//! The table has no field that browsers or programs send unasked: no credentials (`X-Auth-Token`,
-//! `CF-Access-Client-Id`), and no assertion whose signature the server checks
-//! (`CF-Access-Jwt-Assertion`).
+//! The table lacks fields in which programs send their own credentials, such as `X-Auth-Token` and
+//! `CF-Access-Client-Id`.
 
 use crate::message::field_names::has_prefix_ignore_case;
 
