@@ -1,5 +1,5 @@
-//! State that outlives a process: the quota ledger and usage by day, keys, accounts, overrides, the
-//! audit, top counts, DNS facts, quota events, the inbox secret, sign-ups, shared rates of clients.
+//! State that outlives a process, such as the quota ledger, keys, accounts, overrides, sign-ups and
+//! the audit.
 //!
 //! Owns the types that callers exchange with a store, and the contract of each store operation.
 //! There are two kinds of store: `sqlite` serves one machine, `redis` several nodes. Both keep the

@@ -3,8 +3,8 @@
 //! A Cluster spreads 16,384 hash slots over its primaries. riskgate is connected to all of them or
 //! to none, so that a node notices each primary that was replaced: the report of a lease needs a
 //! probe of the servers first. If a slot moves to a primary that riskgate is connected to, riskgate
-//! follows. If a slot moves to another server, or a probe finds other primaries, riskgate connects
-//! again to all primaries.
+//! follows. If a slot moves to another server, a probe finds other primaries, or a slot moves
+//! during a scan of all Redis keys, riskgate connects again to all primaries.
 
 mod target;
 mod topology;

@@ -25,7 +25,8 @@ use crate::store::url::RedisUrl;
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many rows of keys, accounts or a copy one command has at most. A scan asks for as many.
+/// How many rows riskgate reads or writes at most at a time, where there may be many. A scan asks
+/// for as many.
 pub(super) const CHUNK_ROWS: usize = 1_000;
 
 /// How often riskgate tries to run scripts that a server has forgotten: somebody may flush the

@@ -4,7 +4,7 @@
 //! its import. One short script at the end commits the import, and all its rows take effect at
 //! once. If an import fails, riskgate undoes it. If the process is killed, its import reserves the
 //! names of its keys and accounts for up to ten more seconds. After that, the next process that
-//! writes one of these names clears the import.
+//! adds a key or sets an account with one of these names clears the import.
 
 use super::audit::{format_change, format_request};
 use super::connection::{CHUNK_ROWS, Redis};

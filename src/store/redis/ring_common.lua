@@ -10,8 +10,8 @@
 -- An import adds many keys in pages. Each row names its import, and takes effect once the import is
 -- committed. In the sorted set of changes, these rows have the negated number of the import as
 -- score, even after the commit, until another change. An import reserves its names until a time
--- that each of its pages sets again. After that time the import is abandoned, and the next script
--- that writes one of its names makes its caller clear the import.
+-- that each of its pages sets again. After that time the import is abandoned. The next script that
+-- adds a key or sets an account with one of its names makes its caller clear the import.
 --
 -- The entry of an import is "number until version": its number, the Unix second until which it
 -- reserves its names, and the version that its commit led to (0 before the commit).
