@@ -1,4 +1,4 @@
-//! Small mechanisms with one job each. They know nothing of requests.
+//! Small mechanisms with one job each.
 
 pub(crate) mod byte_sets;
 pub mod certificate_probe;

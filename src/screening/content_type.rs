@@ -26,7 +26,8 @@ pub(super) struct ContentType {
 /// The kinds of bodies that riskgate tells apart.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BodyKind {
-    /// `application/json`, its older names, and types with the suffix `+json` (RFC 6839).
+    /// `application/json`, other types that servers read as JSON, such as `text/json`, and types
+    /// with the suffix `+json` (RFC 6839).
     Json,
     /// `application/x-www-form-urlencoded`.
     Urlencoded,

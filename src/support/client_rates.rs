@@ -93,8 +93,8 @@ struct UnsharedRequests {
     requests: u32,
     /// When the first of these requests was, in nanoseconds since the creation of [`ClientRates`].
     first_at: u64,
-    /// Since when the bucket has not been full, as far as this node knows, in nanoseconds since the
-    /// creation of [`ClientRates`].
+    /// A time since which the bucket has not been full, as far as this node knows, in nanoseconds
+    /// since the creation of [`ClientRates`].
     not_full_since: u64,
 }
 
@@ -151,7 +151,7 @@ impl ClientRates {
         now: Instant,
     ) -> Result<(), Duration> {
         let now = self.nanoseconds_since_creation(now);
-        // For each bucket, if other nodes share it.
+        // For each bucket, or empty if other nodes share none.
         let mut were_full = Vec::new();
         for (charged, (scope, rate)) in limits.iter().enumerate() {
             match self.take_request(self.hash_owner(scope, *rate, client), *rate, now) {

@@ -21,7 +21,7 @@ struct Turns {
     state: ThreadState,
     /// How many turns have ended.
     ended: u64,
-    /// How many turns somebody waits for.
+    /// Until this many turns have ended, the thread makes turns without a pause.
     wanted: u64,
 }
 
@@ -75,13 +75,14 @@ impl StoreExchangeThread {
         let _ = self.turns_changed.wait_timeout_while(turns, timeout, is_awaited);
     }
 
-    /// Lets the thread make a turn as soon as the present one has ended. Does not wait for it.
+    /// Lets the thread make turns without a pause until two more have ended, the present one
+    /// included. Does not wait for them.
     pub fn request_turn(&self) {
         self.request_turn_of(&mut lock(&self.turns));
     }
 
     /// Does what [`StoreExchangeThread::request_turn`] does. Returns how many turns have ended once
-    /// the requested turn has ended.
+    /// the last requested turn has ended.
     fn request_turn_of(&self, turns: &mut Turns) -> u64 {
         // A turn that has begun may have read the store before now. The turn after that has not.
         turns.wanted = turns.ended + 2;

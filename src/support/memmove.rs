@@ -1,9 +1,9 @@
 //! Copying of memory on x86-64, for static binaries.
 //!
 //! musl copies with `rep movsq`, whose start alone costs more than copying the few hundred bytes of
-//! a request. This function loads and stores overlapping vectors of 16 bytes instead, as the GNU C
-//! library does, and needs only SSE2. It is correct if source and destination overlap. `main.rs`
-//! makes it the binary's `memcpy` and `memmove`; a program that mounts riskgate keeps its own.
+//! a request. Below 4 KiB, this function loads and stores registers instead, and needs only SSE2.
+//! It is correct if source and destination overlap. `main.rs` makes it the binary's `memcpy` and
+//! `memmove`; a program that mounts riskgate keeps its own.
 
 // The lint counts assembly as unsafe code. The assembly reads only the n source bytes and writes
 // only the n destination bytes: each branch has compared n with the bytes that it moves. It loads

@@ -8,7 +8,8 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 const SIOCOUTQ: Opcode = 0x5411;
 
 /// Returns the bytes in the kernel that the other side of a TCP connection has not acknowledged.
-/// The end of the stream counts as one byte. 0 if the connection has ended.
+/// The end of the stream counts as one byte. After a reset, the bytes still count. 0 if the kernel
+/// does not tell.
 #[allow(unsafe_code)]
 pub fn count_unacknowledged_bytes(connection: impl AsFd) -> usize {
     // SAFETY: SIOCOUTQ writes one `int`, and reads nothing.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::lock::lock;
 
 /// Says whether this process serves. A successor may wait for days until it takes over, and may
-/// never do so. Until it serves, it must send nothing to other servers than the store. In the
-/// store, it may do nothing but begin a recovery. Clones share the flag.
+/// never do so. Until it serves, the threads that read this flag send nothing to other servers than
+/// the store. In the store, they may do nothing but begin a recovery. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct ServingFlag(Arc<Shared>);
 

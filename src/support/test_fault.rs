@@ -22,7 +22,7 @@ pub enum TestFault {
     ForwardInformational,
     /// Pingora parses the options of `Connection`.
     ParseConnectionInPingora,
-    /// An exchange, and a connection of the admin listener, may take an hour.
+    /// An exchange of a check, and a request header on the admin listener, may take an hour.
     NoDeadline,
     /// A request for the usage spends a call.
     CountUsage,
